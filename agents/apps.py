@@ -1,0 +1,13 @@
+from django.apps import AppConfig
+from django.db.models.signals import post_migrate
+
+
+class AgentsConfig(AppConfig):
+    name = "agents"
+    verbose_name = "Agents and conversations"
+
+    def ready(self) -> None:
+        from agents import checks  # noqa: F401 (registers the system checks)
+        from agents.llm.prices import seed_prices
+
+        post_migrate.connect(seed_prices, sender=self, dispatch_uid="agents.seed_prices")

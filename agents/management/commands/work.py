@@ -1,0 +1,62 @@
+"""``manage.py work``: claim queued work and do it, on this machine, with no broker."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from argparse import ArgumentParser
+from types import FrameType
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand
+from django.db import OperationalError, close_old_connections
+
+from agents.models import owner_name
+from agents.work_queues import work_queues
+
+
+class Command(BaseCommand):
+    help = (
+        "Claim queued work (evaluations, …) and do it, until stopped. Start as many as you like: a row is claimed by one. "
+        "SIGTERM or Ctrl-C hands unfinished work back."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--once", action="store_true", help="stop as soon as nothing is waiting")
+        parser.add_argument(
+            "--poll", type=float, default=2.0, metavar="SECONDS", help="pause when nothing is waiting (default: 2)"
+        )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        stop = threading.Event()
+
+        def asked_to_stop(number: int, frame: FrameType | None) -> None:
+            stop.set()
+            raise KeyboardInterrupt  # out of the wait or of the model call; the work in hand is handed back on the way
+
+        previous = signal.signal(signal.SIGTERM, asked_to_stop)
+        owner = owner_name()
+        queues = work_queues()
+        self.stdout.write(f"Working as {owner} on {', '.join(settings.WORK_QUEUES)}. Stop with Ctrl-C.")
+        try:
+            while not stop.is_set():
+                if not self._round(queues, owner) and (options["once"] or stop.wait(options["poll"])):
+                    break
+        except KeyboardInterrupt:
+            self.stdout.write("Stopped; unfinished work was handed back.")
+        finally:
+            signal.signal(signal.SIGTERM, previous)
+
+    def _round(self, queues: list[Any], owner: str) -> bool:
+        """One look at every queue; whether any had work. A crash of one item is reported and stays with that item."""
+        close_old_connections()
+        busy = False
+        for queue in queues:
+            try:
+                busy = queue(owner=owner) or busy
+            except OperationalError as error:
+                self.stderr.write(f"database: {error}; trying again")
+            except Exception as error:  # noqa: BLE001 (the item was marked errored; the worker lives on for the others)
+                self.stderr.write(f"{type(error).__name__}: {error}")
+        return busy

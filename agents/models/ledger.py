@@ -1,0 +1,107 @@
+"""What model calls used and cost. Every token count and cost shown anywhere is a sum over `llm_calls`."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from django.db import models
+
+from agents.models.personas import Agent
+from agents.models.runs import Run
+
+
+class LLMCall(models.Model):
+    """One call of a model, also when it failed. Token counts are null when the server did not say them."""
+
+    class Status(models.TextChoices):
+        OK = "ok", "ok"
+        REFUSED = "refused", "refused"
+        TRUNCATED = "truncated", "truncated"
+        MALFORMED = "malformed", "malformed"
+        TIMEOUT = "timeout", "timeout"
+        RATE_LIMITED = "rate_limited", "rate limited"
+        UNAVAILABLE = "unavailable", "unavailable"
+        REJECTED = "rejected", "rejected"
+
+    created_at = models.DateTimeField(auto_now_add=True, db_index=True)
+    role = models.CharField(max_length=12, help_text="judge or actor")
+    purpose = models.CharField(max_length=64, help_text="what it was for, e.g. evaluation, gate")
+    mechanism = models.CharField(max_length=64, blank=True, default="", help_text="which mechanism asked")
+    dimension = models.CharField(max_length=32, blank=True, default="")
+    agent = models.ForeignKey(Agent, null=True, blank=True, on_delete=models.SET_NULL, related_name="llm_calls")
+    run = models.ForeignKey(Run, null=True, blank=True, on_delete=models.SET_NULL, related_name="llm_calls")
+    work_id = models.CharField(
+        max_length=80, blank=True, default="", db_index=True, help_text="the work it served, e.g. evaluation_run:12"
+    )
+    provider = models.CharField(max_length=16)
+    endpoint = models.CharField(max_length=200, blank=True, default="", help_text="base URL without credentials")
+    model = models.CharField(max_length=200, help_text="model asked for")
+    served_model = models.CharField(max_length=200, blank=True, default="", help_text="model the server says it used")
+    status = models.CharField(max_length=12, choices=Status.choices)
+    error = models.CharField(max_length=500, blank=True, default="")
+    stop_reason = models.CharField(max_length=32, blank=True, default="")
+    input_tokens = models.PositiveIntegerField(null=True, blank=True, help_text="uncached input tokens")
+    output_tokens = models.PositiveIntegerField(null=True, blank=True)
+    cache_read_tokens = models.PositiveIntegerField(null=True, blank=True)
+    cache_write_tokens = models.PositiveIntegerField(null=True, blank=True)
+    cost_usd = models.DecimalField(
+        max_digits=14, decimal_places=8, null=True, blank=True, help_text="US dollars; empty = unpriced"
+    )
+    latency_ms = models.PositiveIntegerField(default=0)
+    attempts = models.PositiveIntegerField(default=1, help_text="HTTP requests made, retries included")
+    request_id = models.CharField(max_length=120, blank=True, default="")
+    request_digest = models.CharField(max_length=64, blank=True, default="", db_index=True, help_text="key for replay")
+
+    class Meta:
+        db_table = "llm_calls"
+        ordering: ClassVar = ["-pk"]
+        verbose_name = "LLM call"
+        indexes: ClassVar = [models.Index(fields=["agent", "created_at"], name="llm_call_agent_created")]
+
+    def __str__(self) -> str:
+        return f"{self.purpose} call {self.pk} ({self.status})"
+
+
+class LLMPayload(models.Model):
+    """The exact prompt and raw reply of a call, kept only when LLM_STORE_PAYLOADS says so."""
+
+    call = models.OneToOneField(LLMCall, on_delete=models.CASCADE, related_name="payload")
+    request = models.JSONField()
+    reply = models.TextField(blank=True)
+
+    class Meta:
+        db_table = "llm_payloads"
+        verbose_name = "LLM payload"
+
+    def __str__(self) -> str:
+        return f"payload of call {self.call_id}"
+
+
+class ModelPrice(models.Model):
+    """US dollars per million tokens of a model from a day on. A model without a row is *unpriced*, never free."""
+
+    model = models.CharField(max_length=200)
+    effective_from = models.DateField()
+    input_usd = models.DecimalField(max_digits=10, decimal_places=4, help_text="USD per million uncached input tokens")
+    output_usd = models.DecimalField(max_digits=10, decimal_places=4, help_text="USD per million output tokens")
+    cache_write_usd = models.DecimalField(
+        max_digits=10, decimal_places=4, help_text="USD per million tokens written to the cache (5 min)"
+    )
+    cache_read_usd = models.DecimalField(
+        max_digits=10, decimal_places=4, help_text="USD per million tokens read from the cache"
+    )
+    long_prompt_tokens = models.PositiveIntegerField(
+        null=True, blank=True, help_text="prompts above this many tokens cost `long_prompt_factor` times as much"
+    )
+    long_prompt_factor = models.DecimalField(max_digits=6, decimal_places=2, default=1)
+    source = models.CharField(max_length=200, blank=True, default="", help_text="where the figures were read, and when")
+
+    class Meta:
+        db_table = "model_prices"
+        ordering: ClassVar = ["model", "-effective_from"]
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["model", "effective_from"], name="model_price_day_unique")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.model} from {self.effective_from}"

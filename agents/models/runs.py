@@ -1,0 +1,98 @@
+"""An agent's turn and what happened in it: runs, steps, and the messages exchanged with the model."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from django.db import models
+from django.db.models import Q
+
+from agents.models.claimable import Claimable
+from agents.models.conversations import Channel, Message
+from agents.models.personas import Agent
+
+
+class Run(Claimable):
+    """One turn of an agent, claimed like all work."""
+
+    class StopReason(models.TextChoices):
+        END_TURN = "end_turn", "ended its turn"
+        ERROR = "error", "error"
+        MAX_STEPS = "max_steps", "step limit"
+        NO_TOOL_CALL = "no_tool_call", "no tool call"
+        CANCELLED = "cancelled", "cancelled"
+
+    agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="runs")
+    channel = models.ForeignKey(Channel, null=True, blank=True, on_delete=models.SET_NULL, related_name="runs")
+    trigger = models.ForeignKey(
+        Message,
+        null=True,
+        blank=True,
+        on_delete=models.SET_NULL,
+        related_name="triggered_runs",
+        help_text="the message it answers",
+    )
+    stop_reason = models.CharField(max_length=16, choices=StopReason.choices, blank=True, default="")
+    overrides = models.JSONField(
+        default=dict, blank=True, help_text="settings for this run only, read by the stages above"
+    )
+    trace = models.JSONField(
+        default=list, blank=True, help_text="per stage: ran, skipped or failed, milliseconds, counters"
+    )
+
+    class Meta:
+        db_table = "runs"
+        ordering: ClassVar = ["-created_at"]
+        indexes: ClassVar = [models.Index(fields=["status", "created_at"], name="run_status_created")]
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["agent"], condition=Q(status="running"), name="run_one_running_per_agent"),
+        ]
+
+    def __str__(self) -> str:
+        return f"run {self.pk} of {self.agent.slug}"
+
+
+class RunStep(models.Model):
+    """One model call of a run and the tools it used."""
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="steps")
+    number = models.PositiveIntegerField(help_text="from 1")
+    kind = models.CharField(max_length=32, help_text="model_call or tool_call")
+    detail = models.JSONField(default=dict, blank=True)
+    duration_ms = models.PositiveIntegerField(null=True, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        db_table = "run_steps"
+        ordering: ClassVar = ["run", "number"]
+        constraints: ClassVar = [models.UniqueConstraint(fields=["run", "number"], name="run_step_number_unique")]
+
+    def __str__(self) -> str:
+        return f"step {self.number} of run {self.run_id}"
+
+
+class RunMessage(models.Model):
+    """One entry of the exchange with the model. That of a sent message links to its `Message`."""
+
+    class Role(models.TextChoices):
+        SYSTEM = "system", "system"
+        USER = "user", "user"
+        ASSISTANT = "assistant", "assistant"
+        TOOL = "tool", "tool"
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="run_messages")
+    step = models.ForeignKey(RunStep, null=True, blank=True, on_delete=models.SET_NULL, related_name="run_messages")
+    number = models.PositiveIntegerField(help_text="order in the exchange, from 1")
+    role = models.CharField(max_length=12, choices=Role.choices)
+    tool_name = models.CharField(max_length=64, blank=True, default="")
+    content = models.JSONField(default=dict)
+    message = models.ForeignKey(Message, null=True, blank=True, on_delete=models.SET_NULL, related_name="run_messages")
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        db_table = "run_messages"
+        ordering: ClassVar = ["run", "number"]
+        constraints: ClassVar = [models.UniqueConstraint(fields=["run", "number"], name="run_message_number_unique")]
+
+    def __str__(self) -> str:
+        return f"{self.role} {self.number} of run {self.run_id}"

@@ -1,0 +1,233 @@
+"""The persona: rendered once, the same for the model that plays it and for the judge; saved with its history."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+from django.contrib.auth.models import AbstractBaseUser
+from django.db import transaction
+
+from agents.models import Agent, MemoryBlock, PersonaVersion, Trait
+
+
+class TraitLike(Protocol):
+    """Anything with a trait's four values: a `Trait` row or a `TraitValue`."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def description(self) -> str: ...
+    @property
+    def sentiment(self) -> float: ...
+    @property
+    def strength(self) -> float: ...
+
+
+@dataclass(frozen=True, slots=True)
+class TraitValue:
+    """A trait before it is a row. `sentiment` -1 to 1, `strength` 0 (stop doing this) to 1 (always)."""
+
+    name: str
+    description: str = ""
+    sentiment: float = 0.0
+    strength: float = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentValues:
+    """Everything an import says about one agent. `traits` None leaves an existing agent's traits as they are."""
+
+    slug: str
+    display_name: str
+    system_prompt: str
+    title: str = ""
+    description: str = ""
+    avatar_color: str = ""
+    model_id: str = ""
+    traits: tuple[TraitValue, ...] | None = None
+    memory_blocks: tuple[tuple[str, str], ...] = ()
+    sample_lines: tuple[str, ...] = ()
+
+
+class Outcome(StrEnum):
+    CREATED = "created"
+    UPDATED = "updated"
+    UNCHANGED = "unchanged"
+    KEPT_EDITED = "kept_edited"
+
+
+@dataclass(frozen=True, slots=True)
+class UpsertResult:
+    """What `upsert_agent` did, with the fields it changed."""
+
+    agent: Agent
+    outcome: Outcome
+    changed: tuple[str, ...] = field(default=())
+
+
+# Upper bound of strength (inclusive) and the heading of each band, weakest first. 0 is a band of its own: a stop is an instruction.
+BANDS: tuple[tuple[float, str], ...] = (
+    (0.0, "Never (stop doing this)"),
+    (0.25, "Rarely"),
+    (0.55, "Sometimes"),
+    (0.85, "Usually"),
+    (1.0, "Always"),
+)
+
+
+def strength_band(strength: float) -> str:
+    """The heading a trait of this strength (0 to 1) stands under."""
+    return next((heading for bound, heading in BANDS if strength <= bound), BANDS[-1][1])
+
+
+def render_persona(*, system_prompt: str, traits: Iterable[TraitLike]) -> str:
+    """The persona specification as text: system prompt, then the traits under their strength, strongest first.
+
+    The one rendering, for the model that plays the agent and for the judge alike. The order does not depend on the order of the
+    rows. Strength 0 is shown, never dropped.
+    """
+    grouped: dict[str, list[TraitLike]] = {}
+    for trait in sorted(traits, key=lambda t: (-t.strength, t.name.casefold())):
+        grouped.setdefault(strength_band(trait.strength), []).append(trait)
+    parts = [system_prompt.strip()]
+    if grouped:
+        parts.append("## Traits")
+    for _, heading in reversed(BANDS):
+        lines = [f"- {t.name}: {t.description}" if t.description else f"- {t.name}" for t in grouped.get(heading, [])]
+        if lines:
+            parts.append(f"### {heading}\n" + "\n".join(lines))
+    return "\n\n".join(parts)
+
+
+def persona_digest(*, system_prompt: str, traits: Iterable[TraitLike]) -> str:
+    """SHA-256 (hex) of the inputs of the persona: equal inputs, equal digest, whatever the order of the traits."""
+    rows = sorted(
+        ([t.name, t.description, float(t.sentiment), float(t.strength)] for t in traits),
+        key=lambda row: str(row[0]).casefold(),
+    )
+    canonical = json.dumps([system_prompt, rows], ensure_ascii=False, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def current_digest(agent: Agent) -> str:
+    """The digest of the agent's persona as it is in the database now."""
+    return persona_digest(system_prompt=agent.system_prompt, traits=agent.traits.all())
+
+
+def record_version(*, agent: Agent, note: str, user: AbstractBaseUser | None = None) -> PersonaVersion | None:
+    """Append a version when the persona differs from its latest one; None when it does not."""
+    traits = list(Trait.objects.filter(agent=agent))
+    digest = persona_digest(system_prompt=agent.system_prompt, traits=traits)
+    latest = PersonaVersion.objects.filter(agent=agent).order_by("-number").first()
+    if latest is not None and latest.digest == digest:
+        return None
+    rows = [
+        {"name": t.name, "description": t.description, "sentiment": t.sentiment, "strength": t.strength} for t in traits
+    ]
+    return PersonaVersion.objects.create(
+        agent=agent,
+        number=latest.number + 1 if latest else 1,
+        digest=digest,
+        system_prompt=agent.system_prompt,
+        traits=rows,
+        note=note,
+        created_by_id=user.pk if user is not None else None,
+    )
+
+
+def save_persona(
+    *,
+    agent: Agent,
+    traits: Sequence[TraitValue] | None = None,
+    note: str,
+    source: str = "",
+    user: AbstractBaseUser | None = None,
+) -> PersonaVersion | None:
+    """Save an agent, replace its traits when `traits` is given, and record a version when the persona changed.
+
+    Returns:
+        The new version, or None when system prompt and traits are what they were.
+    """
+    with transaction.atomic():
+        agent.save()
+        if traits is not None:
+            _replace_traits(agent, traits, source or note)
+        return record_version(agent=agent, note=note, user=user)
+
+
+def _replace_traits(agent: Agent, traits: Sequence[TraitValue], source: str) -> None:
+    """Make the agent's traits equal to `traits`, keeping the rows of those that stay."""
+    existing = {trait.name.casefold(): trait for trait in agent.traits.all()}
+    for value in traits:
+        row = existing.pop(value.name.casefold(), None) or Trait(agent=agent, source=source[:64])
+        wanted = (value.name, value.description, float(value.sentiment), float(value.strength))
+        if row.pk is None or (row.name, row.description, row.sentiment, row.strength) != wanted:
+            row.name, row.description, row.sentiment, row.strength = wanted
+            row.save()
+    if existing:
+        Trait.objects.filter(pk__in=[row.pk for row in existing.values()]).delete()
+
+
+def upsert_agent(*, values: AgentValues, note: str, reset: bool = False, source: str = "import") -> UpsertResult:
+    """Create or update one agent from a source (seed or import), never overwriting a person's work.
+
+    Running it again with the same values changes nothing. A persona that somebody edited since the source last wrote it (its latest
+    version does not carry the source's note) is kept, unless `reset`.
+
+    Args:
+        values: What the source says.
+        note: Marks the persona versions this source makes; the same for every run of the same source.
+        reset: Overwrite edited personas too.
+        source: Stored on new traits.
+    """
+    agent = Agent.objects.filter(slug=values.slug).first()
+    if agent is None:
+        agent = Agent(slug=values.slug)
+        _apply(agent, values)
+        with transaction.atomic():
+            save_persona(agent=agent, traits=values.traits or (), note=note, source=source)
+            _save_blocks(agent, values)
+        return UpsertResult(agent, Outcome.CREATED)
+    traits: Iterable[TraitLike] = agent.traits.all() if values.traits is None else values.traits
+    wanted = persona_digest(system_prompt=values.system_prompt, traits=traits)
+    latest = agent.persona_versions.order_by("-number").first()
+    edited = latest is None or current_digest(agent) != latest.digest or latest.note != note
+    if current_digest(agent) != wanted and edited and not reset:
+        return UpsertResult(agent, Outcome.KEPT_EDITED)
+    changed = _apply(agent, values)
+    with transaction.atomic():
+        if save_persona(agent=agent, traits=values.traits, note=note, source=source) is not None:
+            changed.append("persona")
+        changed += _save_blocks(agent, values)
+    return UpsertResult(agent, Outcome.UPDATED if changed else Outcome.UNCHANGED, tuple(dict.fromkeys(changed)))
+
+
+def _apply(agent: Agent, values: AgentValues) -> list[str]:
+    """Copy the plain fields; returns the names of those that changed. An empty optional value leaves the field as it is."""
+    changed = []
+    new: dict[str, object] = {"display_name": values.display_name, "system_prompt": values.system_prompt}
+    for name in ("title", "description", "avatar_color", "model_id"):
+        if getattr(values, name):
+            new[name] = getattr(values, name)
+    if values.sample_lines:
+        new["sample_lines"] = list(values.sample_lines)
+    for name, value in new.items():
+        if getattr(agent, name) != value:
+            setattr(agent, name, value)
+            changed.append(name)
+    return changed
+
+
+def _save_blocks(agent: Agent, values: AgentValues) -> list[str]:
+    """Create the memory blocks that are missing. Existing ones are the agent's own by now and stay."""
+    created = [
+        label
+        for label, text in values.memory_blocks
+        if MemoryBlock.objects.get_or_create(agent=agent, label=label, defaults={"value": text})[1]
+    ]
+    return [f"memory block {label}" for label in created]
