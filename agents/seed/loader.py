@@ -1,0 +1,189 @@
+"""Loading the example data: idempotent, never over a person's edits, dates relative to the day of seeding."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, time, timedelta
+from pathlib import Path
+from typing import Annotated, Literal
+
+import yaml
+from django.db import transaction
+from django.db.models import F
+from django.utils import timezone
+from pydantic import BaseModel, ConfigDict, Field
+
+from agents.models import Agent, Channel, ChannelMember, Message
+from agents.persona import AgentValues, Outcome, TraitValue, upsert_agent
+
+FOLDER = Path(__file__).resolve().parent
+NOTE = "example data"
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class SeedTrait(_Strict):
+    name: str
+    description: str
+    sentiment: Annotated[float, Field(ge=-1, le=1)]
+    strength: Annotated[float, Field(ge=0, le=1)]
+
+
+class SeedBlock(_Strict):
+    label: str
+    value: str
+
+
+class SeedPersona(_Strict):
+    """A persona file."""
+
+    slug: str
+    display_name: str
+    title: str
+    description: str
+    avatar_color: str
+    system_prompt: str
+    traits: list[SeedTrait]
+    memory_blocks: list[SeedBlock]
+    sample_lines: list[str]
+
+    def values(self) -> AgentValues:
+        return AgentValues(
+            slug=self.slug,
+            display_name=self.display_name,
+            title=self.title,
+            description=self.description,
+            avatar_color=self.avatar_color,
+            system_prompt=self.system_prompt,
+            traits=tuple(TraitValue(t.name, t.description, t.sentiment, t.strength) for t in self.traits),
+            memory_blocks=tuple((block.label, block.value) for block in self.memory_blocks),
+            sample_lines=tuple(self.sample_lines),
+        )
+
+
+class SeedChannel(_Strict):
+    slug: str
+    name: str
+    kind: Literal["public", "private", "dm"]
+    topic: str = ""
+
+
+class SeedMessage(_Strict):
+    """One message; `day` counts back from the day of seeding."""
+
+    id: str
+    author: str | None = None
+    outsider: str = ""
+    day: Annotated[int, Field(ge=-60, le=-1)]
+    time: str
+    build: str
+    reply_to: str | None = None
+    text: str
+
+
+class SeedConversation(_Strict):
+    """A conversation file."""
+
+    channel: SeedChannel
+    members: list[str]
+    messages: list[SeedMessage]
+
+
+@dataclass(slots=True)
+class SeedReport:
+    """What seeding did."""
+
+    agents: Counter[str] = field(default_factory=Counter)
+    kept: list[str] = field(default_factory=list)
+    channels: int = 0
+    messages_created: int = 0
+    messages_present: int = 0
+
+
+def personas() -> Iterator[SeedPersona]:
+    """The persona files, checked."""
+    for path in sorted((FOLDER / "personas").glob("*.yaml")):
+        yield SeedPersona.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+
+
+def conversations() -> Iterator[SeedConversation]:
+    """The conversation files, checked."""
+    for path in sorted((FOLDER / "conversations").glob("*.yaml")):
+        yield SeedConversation.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+
+
+def seed(*, reset: bool = False, now: datetime | None = None) -> SeedReport:
+    """Load agents and conversations. Running it again adds what is missing and changes nothing else.
+
+    Args:
+        reset: Overwrite personas that somebody edited since they were seeded.
+        now: The day of seeding; default today.
+    """
+    report = SeedReport()
+    agents: dict[str, Agent] = {}
+    for persona in personas():
+        result = upsert_agent(values=persona.values(), note=NOTE, reset=reset, source="seed")
+        agents[persona.slug] = result.agent
+        report.agents[result.outcome] += 1
+        if result.outcome is Outcome.KEPT_EDITED:
+            report.kept.append(persona.slug)
+    for conversation in conversations():
+        with transaction.atomic():
+            _seed_conversation(conversation, agents, now or timezone.now(), report)
+        report.channels += 1
+    return report
+
+
+def _seed_conversation(
+    conversation: SeedConversation, agents: dict[str, Agent], now: datetime, report: SeedReport
+) -> None:
+    info = conversation.channel
+    channel, _ = Channel.objects.get_or_create(
+        slug=info.slug, defaults={"name": info.name, "kind": info.kind, "topic": info.topic}
+    )
+    for slug in conversation.members:
+        ChannelMember.objects.get_or_create(channel=channel, agent=agents[slug])
+    known = dict(Message.objects.filter(channel=channel).values_list("external_id", "pk"))
+    # Taken in the database, under the row's lock: another writer in this channel gets other positions.
+    missing = [m for m in conversation.messages if m.id not in known]
+    report.messages_present += len(conversation.messages) - len(missing)
+    if not missing:
+        return
+    Channel.objects.filter(pk=channel.pk).update(next_position=F("next_position") + len(missing))
+    position = Channel.objects.values_list("next_position", flat=True).get(pk=channel.pk) - len(missing)
+    rows = [
+        Message(
+            channel=channel,
+            position=position + offset,
+            external_id=message.id,
+            agent=agents[message.author] if message.author else None,
+            outsider=message.outsider,
+            text=message.text,
+            sent_at=_moment(message, now),
+            tags={"build": message.build},
+        )
+        for offset, message in enumerate(missing)
+    ]
+    Message.objects.bulk_create(rows)
+    report.messages_created += len(rows)
+    _link_replies(channel, missing)
+
+
+def _link_replies(channel: Channel, messages: list[SeedMessage]) -> None:
+    by_id = {row.external_id: row for row in Message.objects.filter(channel=channel)}
+    replies = []
+    for message in messages:
+        if message.reply_to:
+            row = by_id[message.id]
+            row.parent = by_id[message.reply_to]
+            replies.append(row)
+    Message.objects.bulk_update(replies, ["parent"])
+
+
+def _moment(message: SeedMessage, now: datetime) -> datetime:
+    day = timezone.localtime(now).date() + timedelta(days=message.day)
+    return timezone.make_aware(datetime.combine(day, time.fromisoformat(message.time)))
