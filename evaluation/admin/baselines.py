@@ -1,0 +1,130 @@
+"""Current baselines: their own list, and what they add to the agents' pages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import groupby
+from typing import Any
+
+from django.contrib import admin, messages
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.template.loader import render_to_string
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+
+from agents.admin import display
+from agents.admin.filters import RecentValuesFilter
+from agents.adminsite import ReadOnlyAdmin
+from agents.models import Agent
+from agents.persona import current_digest
+from evaluation.admin.display import dimension_badge, judge_badge, meter
+from evaluation.models import Baseline, EvaluationRun, EvaluationScore
+
+
+def stale_mark(baseline: Baseline, digest: str) -> SafeString:
+    """A badge when the persona is no longer the one that was measured."""
+    if not baseline.persona_digest or baseline.persona_digest == digest:
+        return SafeString("")
+    return display.badge("stale", "warning", "the persona changed since it was captured")
+
+
+@admin.register(Baseline)
+class BaselineAdmin(ReadOnlyAdmin[Baseline]):
+    list_display = ("what", "who", "dimension_mark", "value", "judge_mark", "stale", "captured")
+    list_display_links = ("what",)
+    list_filter = ("dimension", ("judge", RecentValuesFilter), ("agent", admin.RelatedFieldListFilter), "captured_at")
+    list_select_related = ("agent",)
+    fields = ("who", "dimension_mark", "value", "judge_mark", "stale", "evaluation_run", "captured", "persona_digest")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Baseline]:
+        return super().get_queryset(request).prefetch_related("agent__traits")
+
+    @admin.display(description="baseline", ordering="pk")
+    def what(self, baseline: Baseline) -> str:
+        return f"baseline {baseline.pk}"
+
+    @admin.display(description="agent", ordering="agent")
+    def who(self, baseline: Baseline) -> SafeString:
+        return display.agent_chip(baseline.agent)
+
+    @admin.display(description="dimension", ordering="dimension")
+    def dimension_mark(self, baseline: Baseline) -> SafeString:
+        return dimension_badge(baseline.dimension)
+
+    @admin.display(description="score", ordering="score")
+    def value(self, baseline: Baseline) -> SafeString:
+        return meter(baseline.score)
+
+    @admin.display(description="judge", ordering="judge")
+    def judge_mark(self, baseline: Baseline) -> SafeString:
+        return judge_badge(baseline.judge)
+
+    @admin.display(description="persona")
+    def stale(self, baseline: Baseline) -> SafeString:
+        return stale_mark(baseline, current_digest(baseline.agent)) or display.badge("current", "good")
+
+    @admin.display(description="captured", ordering="captured_at")
+    def captured(self, baseline: Baseline) -> SafeString:
+        return display.moment(baseline.captured_at)
+
+
+def _by_judge(baselines: Iterable[Baseline]) -> list[tuple[str, list[Baseline]]]:
+    """Baselines per judge: what different judges said never stands in one line."""
+    rows = sorted(baselines, key=lambda baseline: (baseline.judge, baseline.dimension))
+    return [(judge, list(group)) for judge, group in groupby(rows, key=lambda baseline: baseline.judge)]
+
+
+@admin.display(description="baseline")
+def baseline_column(agent: Agent) -> SafeString:
+    """A line per judge: its badge, the score of each dimension, and whether the persona changed since."""
+    lines = []
+    for judge, group in _by_judge(agent.baselines.all()):
+        scores = format_html_join(
+            " ",
+            '<span class="pl-pair">{} {}</span>',
+            ((dimension_badge(row.dimension), meter(row.score)) for row in group),
+        )
+        stale = next(filter(None, (stale_mark(row, current_digest(agent)) for row in group)), "")
+        lines.append((judge_badge(judge), scores, stale))
+    return format_html_join("", '<div class="pl-line">{} {} {}</div>', lines) or display.EMPTY
+
+
+def baseline_panel(request: HttpRequest, agent: Agent) -> SafeString:
+    """The agent's baselines, and the ways to its evaluations."""
+    digest = current_digest(agent)
+    rows = [
+        {
+            "dimension": dimension_badge(row.dimension),
+            "score": meter(row.score),
+            "judge": judge_badge(row.judge),
+            "stale": stale_mark(row, digest),
+            "captured": display.moment(row.captured_at),
+            "run": display.page_of(row.evaluation_run, f"evaluation {row.evaluation_run_id}"),
+        }
+        for _, group in _by_judge(agent.baselines.select_related("evaluation_run"))
+        for row in group
+    ]
+    context = {
+        "rows": rows,
+        "runs_url": display.list_url(EvaluationRun, agent__id__exact=agent.pk),
+        "scores_url": display.list_url(EvaluationScore, evaluation_run__agent__id__exact=agent.pk),
+    }
+    return SafeString(render_to_string("admin/evaluation/agent_baselines.html", context, request))
+
+
+@admin.action(description="Capture baseline")
+def capture_baseline(model_admin: Any, request: HttpRequest, queryset: QuerySet[Agent]) -> None:
+    """Queue a baseline for each chosen agent; a worker runs them."""
+    from evaluation.runs import queue_baseline
+
+    queued = queue_baseline(agents=list(queryset))
+    url = display.list_url(EvaluationRun, is_baseline__exact=1)
+    text = "1 baseline is queued" if len(queued) == 1 else f"{len(queued)} baselines are queued"
+    model_admin.message_user(
+        request,
+        format_html(
+            "{}; the worker (<code>manage.py work</code>) captures them. {}", text, display.link(url, "Follow them")
+        ),
+        messages.SUCCESS,
+    )

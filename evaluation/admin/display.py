@@ -1,0 +1,79 @@
+"""How judges, dimensions and scores look in the console; built on the display functions of the floor below."""
+
+from __future__ import annotations
+
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+
+from agents.admin import display
+from agents.admin.display import Tone
+from evaluation.models import Dimension, EvaluationScore
+from evaluation.summary import DimensionSummary, PropositionSummary
+from evaluation.verdicts import RULE_JUDGE
+
+SCORE_TONES: dict[str, Tone] = {"scored": "good", "trivial": "plain", "unscored": "warning", "pending": "plain"}
+HEURISTIC = "scores by word lists and statistics: not comparable with a model's"
+
+
+def is_heuristic(judge: str) -> bool:
+    return judge.startswith("offline:")
+
+
+def judge_badge(judge: str) -> SafeString:
+    """The judge's name; offline judges wear *heuristic*, exact rules *rule*."""
+    if not judge:
+        return display.EMPTY
+    if judge == RULE_JUDGE:
+        return display.badge("rule", "info", "an exact rule, no judge")
+    if is_heuristic(judge):
+        label = display.badge("heuristic", "warning", HEURISTIC)
+        return format_html(
+            '<span class="pl-judge">{} <span class="pl-subtle">{}</span></span>',
+            label,
+            display.visible(judge.partition(":")[2]),
+        )
+    return display.badge(judge, "accent", "a model judged")
+
+
+def dimension_badge(dimension: str) -> SafeString:
+    label = Dimension(dimension).label if dimension in Dimension.values else "not a known dimension"
+    return display.badge(dimension.replace("_", " "), "plain", str(label))
+
+
+def meter(value: float | None, digits: int = 1) -> SafeString:
+    """A score of 0 to 9 as a number and a bar; a dash when nothing was scored."""
+    if value is None:
+        return format_html('<span class="pl-score" title="nothing was scored">{}</span>', display.EMPTY)
+    number = f"{value:.{digits}f}"
+    return format_html(
+        '<span class="pl-score"><span class="pl-number">{}</span><meter min="0" max="9" low="4" high="6" optimum="9"'
+        ' value="{}" aria-label="{} of 9"></meter></span>',
+        number,
+        f"{value:.2f}",
+        number,
+    )
+
+
+def judged_counts(scored: int | None, trivial: int | None, unscored: int | None, pending: int | None) -> SafeString:
+    """How many judgements were scored, trivial, unscored; with those still to come while there are any."""
+    parts = [
+        (scored or 0, "scored", "pl-ok"),
+        (trivial or 0, "trivial", ""),
+        (unscored or 0, "unscored", "pl-warn" if unscored else ""),
+        *([(pending, "pending", "")] if pending else []),
+    ]
+    title = ", ".join(f"{number:,} {label}" for number, label, _ in parts)
+    numbers = format_html_join(" / ", '<span class="{}">{}</span>', ((css, f"{number:,}") for number, _, css in parts))
+    return format_html('<span class="pl-number" title="{}">{}</span>', title, numbers)
+
+
+def counts(summary: DimensionSummary | PropositionSummary) -> SafeString:
+    return judged_counts(summary.scored, summary.trivial, summary.unscored, summary.pending)
+
+
+def verdict(score: EvaluationScore) -> SafeString:
+    """A score's number and status. A trivial 9 is shown apart: it is in no mean."""
+    label = display.badge(score.get_status_display(), SCORE_TONES.get(score.status, "plain"), score.reason)
+    if score.status == EvaluationScore.Status.SCORED:
+        return format_html('<span class="pl-verdict">{}{}</span>', meter(score.score, digits=0), label)
+    return label

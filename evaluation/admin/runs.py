@@ -1,0 +1,216 @@
+"""Evaluation runs: what was measured, by whom, what it cost, and what it found."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import admin
+from django.db.models import CharField, Count, OuterRef, Q, QuerySet, Subquery, Sum, Value
+from django.db.models.functions import Cast, Concat
+from django.http import HttpRequest
+from django.template.loader import render_to_string
+from django.urls import reverse
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+
+from agents.admin import display
+from agents.admin.filters import RecentValuesFilter
+from agents.admin.ledger import ALL_TOKENS
+from agents.admin.transcript import transcript_url
+from agents.adminsite import ReadOnlyAdmin
+from agents.models import LLMCall
+from evaluation.admin.display import counts, dimension_badge, judge_badge, judged_counts, meter
+from evaluation.models import EvaluationRun, EvaluationScore
+from evaluation.summary import DimensionSummary, PropositionSummary, summarize, worst_judgement
+
+WORK_ID = Concat(Value("evaluation_run:"), Cast(OuterRef("pk"), CharField()))  # EvaluationRun.work_id in SQL
+
+
+def scores_url(run: EvaluationRun, **filters: str) -> str:
+    """The list of a run's scores, narrowed by `filters`."""
+    return display.list_url(EvaluationScore, run=run.pk, **filters)
+
+
+@admin.register(EvaluationRun)
+class EvaluationRunAdmin(ReadOnlyAdmin[EvaluationRun]):
+    list_display = (
+        "name",
+        "target",
+        "judge_mark",
+        "baseline_mark",
+        "dimension_badges",
+        "overall",
+        "judged",
+        "tokens",
+        "cost",
+        "state",
+        "when",
+    )
+    list_display_links = ("name",)
+    list_filter = (
+        "status",
+        ("judge", RecentValuesFilter),
+        "is_baseline",
+        ("agent", admin.RelatedFieldListFilter),
+        "created_at",
+    )
+    list_select_related = ("agent", "channel")
+    fieldsets = (
+        (
+            None,
+            {
+                "fields": (
+                    "target",
+                    "judge_mark",
+                    "state",
+                    "baseline_mark",
+                    "overall",
+                    "judged",
+                    "error_text",
+                    "elsewhere",
+                )
+            },
+        ),
+        (
+            "What was asked",
+            {
+                "fields": (
+                    *("dimension_badges", "window", "window_start", "window_end", "where_tags"),
+                    *("samples", "sample_size", "seed", "per_call"),
+                )
+            },
+        ),
+        ("Times", {"fields": ("created_at", "started_at", "finished_at", "attempt", "claimed_by")}),
+        ("Digests", {"fields": ("persona_digest", "proposition_digest", "spec_digest"), "classes": ("collapse",)}),
+    )
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[EvaluationRun]:
+        calls = LLMCall.objects.filter(work_id=WORK_ID).order_by().values("work_id")
+        scores = EvaluationScore.objects.filter(evaluation_run=OuterRef("pk")).order_by().values("evaluation_run")
+        by_status = {
+            f"{status}_total": Subquery(scores.filter(status=status).annotate(n=Count("pk")).values("n"))
+            for status in EvaluationScore.Status.values
+        }
+        return (
+            super()
+            .get_queryset(request)
+            .annotate(
+                ledger_tokens=Subquery(calls.annotate(n=Sum(ALL_TOKENS)).values("n")),
+                ledger_cost=Subquery(calls.annotate(n=Sum("cost_usd")).values("n")),
+                ledger_unpriced=Subquery(calls.annotate(n=Count("pk", filter=Q(cost_usd__isnull=True))).values("n")),
+                **by_status,
+            )
+        )
+
+    def get_panels(self, request: HttpRequest, obj: EvaluationRun) -> list[SafeString]:
+        found = [_dimension_panel(obj, summary) for summary in summarize(obj).dimensions.values()]
+        shown = render_to_string(
+            "admin/evaluation/evaluationrun/summary.html", {"dimensions": found, "all_scores": scores_url(obj)}
+        )
+        return [shown, *super().get_panels(request, obj)]
+
+    @admin.display(description="run", ordering="pk")
+    def name(self, run: EvaluationRun) -> str:
+        return f"evaluation {run.pk}"
+
+    @admin.display(description="target")
+    def target(self, run: EvaluationRun) -> SafeString:
+        if run.agent is not None:
+            return display.agent_chip(run.agent)
+        return (
+            display.EMPTY
+            if run.channel is None
+            else display.link(reverse("admin:agents_channel_transcript", args=[run.channel.pk]), run.channel)
+        )
+
+    @admin.display(description="judge", ordering="judge")
+    def judge_mark(self, run: EvaluationRun) -> SafeString:
+        return judge_badge(run.judge)
+
+    @admin.display(description="baseline", ordering="is_baseline")
+    def baseline_mark(self, run: EvaluationRun) -> SafeString:
+        return display.badge("baseline", "info", "captured as a baseline") if run.is_baseline else display.EMPTY
+
+    @admin.display(description="dimensions")
+    def dimension_badges(self, run: EvaluationRun) -> SafeString:
+        return (
+            format_html_join(" ", "{}", ((dimension_badge(str(dimension)),) for dimension in run.dimensions))
+            or display.EMPTY
+        )
+
+    @admin.display(description="overall score", ordering="overall_score")
+    def overall(self, run: EvaluationRun) -> SafeString:
+        return meter(run.overall_score)
+
+    @admin.display(description="scored / trivial / unscored")
+    def judged(self, run: Any) -> SafeString:
+        return judged_counts(run.scored_total, run.trivial_total, run.unscored_total, run.pending_total)
+
+    @admin.display(description="tokens", ordering="ledger_tokens")
+    def tokens(self, run: Any) -> str | SafeString:
+        return display.count(run.ledger_tokens)
+
+    @admin.display(description="cost", ordering="ledger_cost")
+    def cost(self, run: Any) -> SafeString:
+        return display.money(run.ledger_cost, unpriced=run.ledger_unpriced or 0)
+
+    @admin.display(description="status", ordering="status")
+    def state(self, run: EvaluationRun) -> SafeString:
+        return display.status_badge(run)
+
+    @admin.display(description="date", ordering="created_at")
+    def when(self, run: EvaluationRun) -> SafeString:
+        return display.moment(run.created_at)
+
+    @admin.display(description="reason")
+    def error_text(self, run: EvaluationRun) -> SafeString:
+        return display.block(run.error)
+
+    @admin.display(description="tags asked for")
+    def where_tags(self, run: EvaluationRun) -> SafeString:
+        return display.tags(run.where)
+
+    @admin.display(description="tokens and cost")
+    def elsewhere(self, run: Any) -> SafeString:
+        calls = display.list_url(LLMCall, work_id=run.work_id)
+        return format_html(
+            "{} tokens, {} · {}", self.tokens(run), self.cost(run), display.link(calls, "the calls it made")
+        )
+
+
+def _dimension_panel(run: EvaluationRun, found: DimensionSummary) -> dict[str, Any]:
+    """One dimension as the template shows it: score, propositions, and the worst judgement of the weakest one."""
+    weakest = found.weakest
+    worst = worst_judgement(run, found.dimension, weakest.id) if weakest is not None else None
+    return {
+        "badge": dimension_badge(found.dimension),
+        "score": meter(found.score, digits=2),
+        "counts": counts(found),
+        "propositions": [_proposition_row(run, found, row, weakest=row is weakest) for row in found.propositions],
+        "worst": _worst(worst) if worst is not None else None,
+    }
+
+
+def _proposition_row(
+    run: EvaluationRun, found: DimensionSummary, row: PropositionSummary, *, weakest: bool
+) -> dict[str, Any]:
+    url = scores_url(run, dimension__exact=found.dimension, proposition_id=row.id)
+    return {
+        "link": display.link(url, row.id, "its scores in this evaluation"),
+        "score": meter(row.score),
+        "inverted": row.inverted,
+        "weight": f"{row.weight:g}",
+        "counts": counts(row),
+        "weakest": weakest,
+    }
+
+
+def _worst(score: EvaluationScore) -> dict[str, Any]:
+    said = score.context_snippet or (score.message.text if score.message else "")
+    return {
+        "score": score.score,
+        "page": display.page_of(score, score.proposition_id),
+        "claim": display.visible(score.claim),
+        "snippet": display.visible(said),
+        "place": display.link(transcript_url(score.message), "in its conversation") if score.message else "",
+    }

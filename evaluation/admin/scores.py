@@ -1,0 +1,158 @@
+"""Scores: every judgement with its reasons, linked to the message it is about."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from django.contrib import admin
+from django.db.models import Count
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+
+from agents.admin import display
+from agents.admin.filters import ChosenFilter, RecentValuesFilter
+from agents.admin.transcript import transcript_url
+from agents.adminsite import ReadOnlyAdmin
+from agents.models import Message
+from evaluation.admin.display import dimension_badge, judge_badge, verdict
+from evaluation.models import EvaluationScore
+
+
+class RunFilter(ChosenFilter):
+    title = "evaluation"
+    parameter_name = "run"
+    field: ClassVar = "evaluation_run_id"
+
+
+class MessageFilter(ChosenFilter):
+    title = "message"
+    parameter_name = "message"
+    field: ClassVar = "message_id"
+
+
+@admin.register(EvaluationScore)
+class EvaluationScoreAdmin(ReadOnlyAdmin[EvaluationScore]):
+    list_display = ("number", "outcome", "proposition", "spoken", "why", "dimension_mark", "judge_mark", "who", "when")
+    list_display_links = ("number",)
+    list_filter = (
+        RunFilter,
+        MessageFilter,
+        "dimension",
+        "status",
+        ("judge", RecentValuesFilter),
+        ("proposition_id", RecentValuesFilter),
+        ("evaluation_run__agent", admin.RelatedFieldListFilter),
+    )
+    list_select_related = ("evaluation_run__agent", "message")
+    search_fields = ("proposition_id",)
+    search_help_text = "proposition"
+    ordering = ("-pk",)
+    fieldsets = (
+        (None, {"fields": ("outcome", "reason_text", "dimension_mark", "judge_mark", "who", "evaluation_run", "when")}),
+        ("Proposition", {"fields": ("proposition", "claim_text", "weight", "inverted")}),
+        ("What was judged", {"fields": ("message_link", "snippet")}),
+        (
+            "The judge's answer",
+            {
+                "fields": (
+                    *("score", "raw_score", "flaw_list", "evidence", "confidence"),
+                    *("reasoning_text", "justification_text", "recommendation_text", "served_model", "call"),
+                )
+            },
+        ),
+    )
+
+    @admin.display(description="score", ordering="pk")
+    def number(self, score: EvaluationScore) -> str:
+        return f"#{score.pk}"
+
+    @admin.display(description="verdict", ordering="score")
+    def outcome(self, score: EvaluationScore) -> SafeString:
+        return verdict(score)
+
+    @admin.display(description="proposition", ordering="proposition_id")
+    def proposition(self, score: EvaluationScore) -> SafeString:
+        url = display.list_url(EvaluationScore, proposition_id=score.proposition_id)
+        return format_html(
+            "{} {}",
+            display.link(url, score.proposition_id, score.claim),
+            display.badge("inverted", "plain") if score.inverted else "",
+        )
+
+    @admin.display(description="message")
+    def spoken(self, score: EvaluationScore) -> SafeString:
+        if score.message is None:
+            return format_html('<span class="pl-subtle">{}</span>', "the whole window")
+        return display.link(
+            transcript_url(score.message), display.shortened(score.message.text, 60), "in its conversation"
+        )
+
+    @admin.display(description="why")
+    def why(self, score: EvaluationScore) -> SafeString:
+        return display.folded("\n\n".join(filter(None, (score.reason, score.reasoning, score.justification))), 60)
+
+    @admin.display(description="dimension", ordering="dimension")
+    def dimension_mark(self, score: EvaluationScore) -> SafeString:
+        return dimension_badge(score.dimension)
+
+    @admin.display(description="judge", ordering="judge")
+    def judge_mark(self, score: EvaluationScore) -> SafeString:
+        return judge_badge(score.judge)
+
+    @admin.display(description="agent")
+    def who(self, score: EvaluationScore) -> SafeString:
+        return display.agent_chip(score.evaluation_run.agent)
+
+    @admin.display(description="judged", ordering="judged_at")
+    def when(self, score: EvaluationScore) -> SafeString:
+        return display.moment(score.judged_at)
+
+    @admin.display(description="reason")
+    def reason_text(self, score: EvaluationScore) -> SafeString:
+        return display.block(score.reason)
+
+    @admin.display(description="claim")
+    def claim_text(self, score: EvaluationScore) -> SafeString:
+        return display.block(score.claim)
+
+    @admin.display(description="message")
+    def message_link(self, score: EvaluationScore) -> SafeString:
+        return (
+            format_html("{}{}", display.block(score.message.text), self.spoken(score))
+            if score.message
+            else self.spoken(score)
+        )
+
+    @admin.display(description="snippet")
+    def snippet(self, score: EvaluationScore) -> SafeString:
+        return display.folded(score.context_snippet, 120)
+
+    @admin.display(description="flaws")
+    def flaw_list(self, score: EvaluationScore) -> SafeString:
+        return (
+            format_html_join("", "<div>• {}</div>", ((display.visible(flaw),) for flaw in score.flaws)) or display.EMPTY
+        )
+
+    @admin.display(description="reasoning")
+    def reasoning_text(self, score: EvaluationScore) -> SafeString:
+        return display.folded(score.reasoning, 120)
+
+    @admin.display(description="justification")
+    def justification_text(self, score: EvaluationScore) -> SafeString:
+        return display.folded(score.justification, 120)
+
+    @admin.display(description="recommendations")
+    def recommendation_text(self, score: EvaluationScore) -> SafeString:
+        return display.folded(score.recommendations, 120)
+
+
+def judgement_notes(messages: list[Message]) -> dict[int, SafeString]:
+    """For the transcript: a link to the scores of each message that has any."""
+    counted = EvaluationScore.objects.filter(message__in=messages).order_by().values("message").annotate(n=Count("pk"))
+    links = {}
+    for row in counted:
+        label = "1 score" if row["n"] == 1 else f"{row['n']} scores"
+        links[row["message"]] = display.link(
+            display.list_url(EvaluationScore, message=row["message"]), label, "how it was judged"
+        )
+    return links

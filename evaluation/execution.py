@@ -1,0 +1,244 @@
+"""Judging the pending items of runs: rules first, then the judge, each result saved as it arrives."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TypeVar
+
+import sentry_sdk
+from django.conf import settings
+from django.utils import timezone
+
+from agents.llm import Label
+from agents.models import Message
+from evaluation.judge import Question, ask_all
+from evaluation.models import EvaluationRun, EvaluationScore
+from evaluation.planning import subject_of
+from evaluation.preconditions import PRECONDITIONS, Target
+from evaluation.proposition_files import propositions_for
+from evaluation.propositions import Proposition, propositions_digest
+from evaluation.rules import check_rule
+from evaluation.scorers import SCORERS
+from evaluation.scorers.base import Subject
+from evaluation.trajectory import new_nonce
+from evaluation.verdicts import Verdict, rule_verdict, trivial, unscored
+
+CHUNK = 500
+SNIPPET_CHARACTERS = 240
+FAILURES = ("timeout", "rate_limited", "unavailable", "rejected")  # of the call, not of the answer: worth another try
+GIVE_UP_AFTER = 10  # calls in a row that failed before any succeeded
+_SAVED = (
+    *("status", "score", "raw_score", "flaws", "evidence", "reasoning", "justification", "confidence", "reason"),
+    *("context_snippet", "claim", "judge", "served_model", "call", "judged_at"),
+)
+
+Progress = Callable[[EvaluationRun, int], None]
+
+
+class JudgeDown(Exception):
+    """The judge answered none of the first calls; the rest is left pending, to be taken up again."""
+
+
+class Superseded(Exception):
+    """What the run was planned on is no longer there (its propositions changed)."""
+
+
+@dataclass(slots=True)
+class Session:
+    """A claimed run while it is being judged."""
+
+    run: EvaluationRun
+    owner: str
+    subject: Subject
+    propositions: dict[tuple[str, str], Proposition]
+    nonce: str = field(default_factory=new_nonce)
+    lost: bool = False
+    renewed: float = field(default_factory=time.monotonic)
+
+    def keep(self) -> bool:
+        """Heartbeat before a call, at most every five seconds. False once the claim was lost or the run cancelled."""
+        if not self.lost and time.monotonic() - self.renewed > 5:
+            self.lost = not self.run.extend_lease(owner=self.owner, lease=lease())
+            self.renewed = time.monotonic()
+        return not self.lost
+
+
+def lease() -> timedelta:
+    """How long a claim is believed: one call's deadline and a margin."""
+    return timedelta(seconds=settings.LLM_EVALUATION_DEADLINE + 60)
+
+
+def open_session(run: EvaluationRun, owner: str) -> Session:
+    """Load what judging needs.
+
+    Raises:
+        Superseded: The propositions are not those the run was planned with.
+    """
+    subject = subject_of(run)
+    loaded = [p for d in run.dimensions for p in propositions_for(agent_slug=subject.agent.slug, dimension=d)]
+    if propositions_digest(loaded) != run.proposition_digest:
+        raise Superseded("the proposition files changed after this run was planned; start a new one")
+    return Session(run, owner, subject, {(p.dimension, p.id): p for p in loaded})
+
+
+def judge_dimension(sessions: Sequence[Session], dimension: str, progress: Progress) -> None:
+    """Judge every pending item of one dimension, over all sessions at once.
+
+    Raises:
+        JudgeDown: None of the first calls was answered.
+    """
+    with sentry_sdk.start_span(op=f"evaluation.{dimension}", name=f"score {dimension}") as span:
+        rows_of: _Waiting = {}
+        failed = answered = 0
+        for question, verdicts in ask_all(
+            _questions(sessions, dimension, rows_of, progress), deadline=settings.LLM_EVALUATION_DEADLINE
+        ):
+            session, rows = rows_of.pop(id(question))
+            if not session.keep():
+                continue
+            _save(rows, verdicts, question)
+            progress(session.run, len(rows))
+            if all(v.reason.startswith(FAILURES) for v in verdicts):
+                failed += 1
+            else:
+                answered += 1
+            if failed >= GIVE_UP_AFTER and not answered:
+                raise JudgeDown(f"the judge answered none of {failed} calls; the last: {verdicts[0].reason}")
+        span.set_data("answered_calls", answered)
+        span.set_data("failed_calls", failed)
+
+
+_Waiting = dict[int, tuple[Session, list[EvaluationScore]]]
+
+
+def _questions(
+    sessions: Sequence[Session], dimension: str, rows_of: _Waiting, progress: Progress
+) -> Iterator[Question]:
+    """The questions still to ask, made one by one while earlier ones are being answered."""
+    for session in sessions:
+        if dimension in session.run.dimensions:
+            yield from _session_questions(session, dimension, rows_of, progress)
+
+
+def _session_questions(session: Session, dimension: str, rows_of: _Waiting, progress: Progress) -> Iterator[Question]:
+    """One run's questions; settles what needs no judge on the way."""
+    scorer, run = SCORERS[dimension], session.run
+    label = Label(
+        purpose="evaluation", mechanism=dimension, dimension=dimension, agent_id=run.agent_id, work_id=run.work_id
+    )
+    hindrance = scorer.not_evaluable(session.subject)
+    for rows, messages in _pending(run, dimension):
+        if not session.keep():
+            return
+        open_rows: list[Open[EvaluationScore]] = []
+        settled: list[tuple[EvaluationScore, Verdict]] = []
+        for row in rows:
+            proposition = session.propositions[dimension, row.proposition_id]
+            message = messages.get(row.message_id or 0)
+            verdict = unscored(hindrance) if hindrance else settle(proposition, message, session.subject)
+            if verdict is None:
+                open_rows.append((row, proposition, message))
+            else:
+                settled.append((row, verdict))
+        if settled:
+            _save([row for row, _ in settled], [verdict for _, verdict in settled], None)
+            progress(run, len(settled))
+        for chunk in groups(open_rows, run.per_call):
+            if not session.keep():
+                return
+            context = scorer.context(session.subject, chunk[0][1], chunk[0][2])
+            question = Question(
+                propositions=tuple(p for _, p, _ in chunk),
+                context=context,
+                label=label,
+                model=run.judge,
+                nonce=session.nonce,
+            )
+            rows_of[id(question)] = (session, [row for row, _, _ in chunk])
+            yield question
+
+
+def _pending(run: EvaluationRun, dimension: str) -> Iterator[tuple[list[EvaluationScore], dict[int, Message]]]:
+    """The pending rows in bounded portions, all of one message together, with their messages."""
+    last = 0
+    while True:
+        query = EvaluationScore.objects.filter(evaluation_run=run, dimension=dimension, status="pending", pk__gt=last)
+        rows = list(query.order_by("pk")[:CHUNK])
+        if not rows:
+            return
+        if len(rows) == CHUNK and rows[0].message_id != rows[-1].message_id:
+            tail = rows[-1].message_id
+            while rows[-1].message_id == tail:
+                rows.pop()
+        last = rows[-1].pk
+        ids = {row.message_id for row in rows if row.message_id is not None}
+        yield rows, Message.objects.select_related("channel").in_bulk(list(ids))
+
+
+T = TypeVar("T")
+Open = tuple[T, Proposition, Message | None]
+
+
+def groups(entries: Iterable[Open[T]], per_call: int) -> Iterator[list[Open[T]]]:
+    """Items that may share a call: the same message and the same window, up to `per_call` of them."""
+    found: dict[tuple[object, ...], list[Open[T]]] = {}
+    for entry in entries:
+        found.setdefault((entry[2].pk if entry[2] else None, *entry[1].context_key), []).append(entry)
+    for group in found.values():
+        for start in range(0, len(group), per_call):
+            yield group[start : start + per_call]
+
+
+def settle(proposition: Proposition, message: Message | None, subject: Subject) -> Verdict | None:
+    """The verdict of what needs no judge: a false precondition, a rule, a message that is gone. None when the judge is needed."""
+    if message is None and proposition.dimension == "adherence":
+        return unscored("the message was deleted before it was judged")
+    if message is not None and proposition.precondition:
+        target = Target(message.text, message.channel.kind, message.parent_id is not None)
+        variables = {"agent_name": subject.agent.display_name, "channel_name": str(message.channel)}
+        if not PRECONDITIONS[proposition.precondition](target, {}, variables):
+            return trivial(f"precondition {proposition.precondition} does not hold")
+    if message is not None and proposition.rule:
+        return rule_verdict(check_rule(proposition.rule, message.text), inverted=proposition.inverted)
+    return None
+
+
+def _save(rows: Sequence[EvaluationScore], verdicts: Sequence[Verdict], question: Question | None) -> None:
+    """Store verdicts in one short statement."""
+    now = timezone.now()
+    claims = list(question.claims().values()) if question else []
+    for index, (row, verdict) in enumerate(zip(rows, verdicts, strict=True)):
+        row.status, row.score, row.raw_score = verdict.status, verdict.value, verdict.raw_value
+        row.flaws, row.evidence = list(verdict.flaws), verdict.evidence
+        row.reasoning, row.justification, row.confidence = verdict.reasoning, verdict.justification, verdict.confidence
+        row.reason, row.judge, row.served_model = verdict.reason, verdict.judge, verdict.served_model
+        row.call_id, row.judged_at = verdict.call, now
+        if claims:
+            row.claim = claims[index]
+        row.context_snippet = _snippet(row, question)
+    if rows:
+        # An upsert on the primary key: one plain statement, where bulk_update would build a CASE per column and row.
+        EvaluationScore.objects.bulk_create(rows, update_conflicts=True, unique_fields=["pk"], update_fields=_SAVED)
+
+
+def _snippet(row: EvaluationScore, question: Question | None) -> str:
+    """The start of what was judged, on one line."""
+    texts = question.context.judged_texts() if question else []
+    text = " / ".join(texts[-3:]) if question and question.context.message is None else (texts[0] if texts else "")
+    if not question and row.message is not None:
+        text = row.message.text
+    text = " ".join(text.split()).replace("\x00", "\ufffd")
+    return text if len(text) <= SNIPPET_CHARACTERS else text[: SNIPPET_CHARACTERS - 1] + "…"
+
+
+def reopen_failed(run: EvaluationRun) -> int:
+    """Make items whose *call* failed pending again, so that taking the run up judges them; returns how many."""
+    reopened = 0
+    for failure in FAILURES:
+        reopened += EvaluationScore.objects.filter(
+            evaluation_run=run, status="unscored", reason__startswith=failure
+        ).update(status="pending", reason="", call=None, judged_at=None)
+    return reopened

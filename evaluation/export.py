@@ -1,0 +1,95 @@
+"""Scores as rows for other tools: one row per message and proposition, with everything needed to trace a number back."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import IO, Any
+
+from django.db.models import QuerySet
+
+from evaluation.models import EvaluationScore
+
+COLUMNS = (
+    *("evaluation_run", "agent", "dimension", "proposition_id", "claim", "inverted", "weight"),
+    *("channel", "message", "sent_at", "text", "status", "score", "raw_score", "flaws", "evidence"),
+    *("confidence", "reason", "reasoning", "justification", "judge", "served_model", "is_baseline"),
+    *("persona_digest", "proposition_digest", "window", "seed", "judged_at"),
+)
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+
+
+def score_rows(scores: QuerySet[EvaluationScore]) -> Iterator[dict[str, Any]]:
+    """The rows, in order of run, dimension and message; read in portions."""
+    scores = scores.select_related("evaluation_run__agent", "message__channel").order_by(
+        "evaluation_run_id", "dimension", "message_id", "pk"
+    )
+    for score in scores.iterator(chunk_size=1000):
+        run, message = score.evaluation_run, score.message
+        yield {
+            "evaluation_run": run.pk,
+            "agent": run.agent.slug if run.agent else None,
+            "dimension": score.dimension,
+            "proposition_id": score.proposition_id,
+            "claim": score.claim,
+            "inverted": score.inverted,
+            "weight": score.weight,
+            "channel": message.channel.slug if message else None,
+            "message": message.external_id if message else None,
+            "sent_at": _iso(message.sent_at) if message else None,
+            "text": message.text if message else None,
+            "status": score.status,
+            "score": score.score,
+            "raw_score": score.raw_score,
+            "flaws": score.flaws,
+            "evidence": score.evidence,
+            "confidence": score.confidence,
+            "reason": score.reason,
+            "reasoning": score.reasoning,
+            "justification": score.justification,
+            "judge": score.judge or run.judge,
+            "served_model": score.served_model,
+            "is_baseline": run.is_baseline,
+            "persona_digest": run.persona_digest,
+            "proposition_digest": run.proposition_digest,
+            "window": run.window,
+            "seed": run.seed,
+            "judged_at": _iso(score.judged_at),
+        }
+
+
+def _iso(value: datetime | None) -> str | None:
+    return value.isoformat() if value else None
+
+
+def spreadsheet_safe(value: Any) -> Any:
+    """A cell that no spreadsheet runs as a formula: dangerous starts get a leading apostrophe. Numbers stay numbers."""
+    if isinstance(value, str) and value.startswith(_FORMULA_STARTS):
+        return "'" + value
+    return value
+
+
+def write_jsonl(scores: QuerySet[EvaluationScore], out: IO[str]) -> int:
+    """Write one JSON object per line; returns the number of rows."""
+    count = 0
+    for row in score_rows(scores):
+        out.write(json.dumps(row, ensure_ascii=False) + "\n")
+        count += 1
+    return count
+
+
+def write_csv(scores: QuerySet[EvaluationScore], out: IO[str], columns: Sequence[str] = COLUMNS) -> int:
+    """Write CSV with a header, safe against spreadsheet formulas; lists as JSON. Returns the number of rows."""
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(columns)
+    count = 0
+    for row in score_rows(scores):
+        cells = [
+            json.dumps(value, ensure_ascii=False) if isinstance(value, list) else value
+            for value in (row[c] for c in columns)
+        ]
+        writer.writerow([spreadsheet_safe(cell) for cell in cells])
+        count += 1
+    return count

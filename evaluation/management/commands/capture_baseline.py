@@ -1,0 +1,170 @@
+"""``manage.py capture_baseline``: measure agents and keep the result as their baseline."""
+
+from __future__ import annotations
+
+import json
+import sys
+from argparse import ArgumentParser
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError
+
+from evaluation.capture import Captured, UnknownAgents, as_json, capture, choose_agents
+from evaluation.estimate import estimate
+from evaluation.planning import RunSpec
+from evaluation.presentation import ProgressBar, estimate_json, estimate_table, outcome_table
+from evaluation.proposition_files import PropositionError
+from evaluation.scorers import SCORERS
+from evaluation.windows import ALLOWED, parse_window
+
+
+def tag_pairs(values: Sequence[str]) -> dict[str, str]:
+    """``key=value`` options as a mapping.
+
+    Raises:
+        CommandError: A value has no ``=``.
+    """
+    pairs = {}
+    for value in values:
+        for part in value.split(","):
+            key, equals, text = part.partition("=")
+            if not equals or not key.strip():
+                raise CommandError(f"--where {part!r}: write tag=value, e.g. --where build=41", returncode=3)
+            pairs[key.strip()] = text.strip()
+    return pairs
+
+
+class Command(BaseCommand):
+    help = (
+        "Measure agents with the configured judge and keep the scores as their baseline. A capture that was interrupted is taken up "
+        "where it stopped; a new one replaces the old baseline only where it scored. Exit code: 0 every agent has a score, "
+        "2 for some nothing could be scored, 3 wrong usage."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument(
+            "--agents", default="all", help="slugs separated by commas, or all (default: all active agents)"
+        )
+        parser.add_argument(
+            "--dimensions",
+            default=",".join(SCORERS),
+            help=f"separated by commas; allowed and default: {','.join(SCORERS)}",
+        )
+        parser.add_argument("--window", default="all", help=f"which messages: {ALLOWED} (default: all)")
+        parser.add_argument(
+            "--samples", type=int, default=20, help="most messages sampled per agent for adherence (default: 20)"
+        )
+        parser.add_argument(
+            "--seed", type=int, default=0, help="seed of the sampling, stored with the run (default: 0)"
+        )
+        parser.add_argument(
+            "--where", action="append", default=[], metavar="TAG=VALUE", help="only messages with this tag; repeatable"
+        )
+        parser.add_argument(
+            "--per-call", type=int, default=10, help="most propositions asked in one call, 1 to 10 (default: 10)"
+        )
+        parser.add_argument(
+            "--by-tag", metavar="TAG", help="also show adherence per value of this tag, from the same judgements"
+        )
+        parser.add_argument(
+            "--json", action="store_true", help="print one JSON object on standard output and nothing else"
+        )
+        parser.add_argument("--dry-run", action="store_true", help="print calls, tokens and cost, ask nothing")
+        parser.add_argument("--out", type=Path, metavar="FILE", help="also write the JSON object to this file")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        specs = self._specs(options)
+        try:
+            if options["dry_run"]:
+                self._dry_run(specs, options)
+            else:
+                self._capture(specs, options)
+        except PropositionError as error:
+            raise CommandError(f"proposition files cannot be used:\n{error}", returncode=3) from None
+
+    def _specs(self, options: dict[str, Any]) -> list[RunSpec]:
+        where = tag_pairs(options["where"])
+        dimensions = tuple(name.strip() for name in options["dimensions"].split(",") if name.strip())
+        try:
+            window = parse_window(options["window"])
+            agents = choose_agents(options["agents"])
+            specs = [
+                RunSpec(
+                    agent=agent,
+                    dimensions=dimensions,
+                    window=window,
+                    where=where,
+                    samples=options["samples"],
+                    seed=options["seed"],
+                    per_call=options["per_call"],
+                    is_baseline=True,
+                )
+                for agent in agents
+            ]
+        except (ValueError, UnknownAgents) as error:
+            raise CommandError(str(error), returncode=3) from None
+        if not specs:
+            raise CommandError(
+                "there are no agents yet: `manage.py seed` loads examples, `manage.py import_agents` your own",
+                returncode=3,
+            )
+        return specs
+
+    def _dry_run(self, specs: Sequence[RunSpec], options: dict[str, Any]) -> None:
+        estimates = [estimate(spec) for spec in specs]
+        if options["json"]:
+            self._emit(estimate_json(estimates), options)
+        else:
+            estimate_table(estimates, self.stdout)
+
+    def _capture(self, specs: Sequence[RunSpec], options: dict[str, Any]) -> None:
+        with ProgressBar("Judging", sys.stderr, quiet=options["json"] and not sys.stderr.isatty()) as bar:
+            results = capture(specs, prepared=bar.prepared, progress=bar.progress)
+        judge = str(settings.JUDGE_MODEL)
+        document = as_json(judge, results)
+        if options["by_tag"]:
+            from evaluation.summary import by_tag
+
+            for entry, result in zip(document["runs"], results, strict=True):
+                entry["by_tag"] = {options["by_tag"]: by_tag(result.summary.run, options["by_tag"])}
+        if options["json"]:
+            self._emit(document, options)
+        else:
+            outcome_table(judge, results, self.stdout, by_tag=options["by_tag"] or "")
+            if options["out"]:
+                self._write(document, options["out"])
+        self._complain(results)
+
+    def _emit(self, document: dict[str, Any], options: dict[str, Any]) -> None:
+        self.stdout.write(json.dumps(document, ensure_ascii=False, indent=2))
+        if options["out"]:
+            self._write(document, options["out"])
+
+    def _write(self, document: dict[str, Any], path: Path) -> None:
+        try:
+            path.write_text(json.dumps(document, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+        except OSError as error:
+            raise CommandError(f"--out {path}: {error}", returncode=3) from None
+
+    def _complain(self, results: Sequence[Captured]) -> None:
+        """Exit 2 when some agent has no score, saying why on standard error."""
+        problems = []
+        for result in results:
+            run = result.summary.run
+            name = run.agent.slug if run.agent else str(run.pk)
+            if result.held_elsewhere and run.status == "running":
+                problems.append(
+                    f"{name}: run {run.pk} is being judged by another process ({run.claimed_by}); run this again when it ended"
+                )
+            elif run.status != "completed" or result.summary.overall_score is None:
+                problems.append(f"{name}: {run.status}: {run.error or 'nothing scored'}")
+        if problems:
+            again = (
+                "\nRun the same command again to take up what failed."
+                if any("failed" in p or "errored" in p for p in problems)
+                else ""
+            )
+            raise CommandError("no score for:\n  " + "\n  ".join(problems) + again, returncode=2)

@@ -1,0 +1,77 @@
+"""``manage.py check_propositions``: are all proposition files valid, and who do they speak of?"""
+
+from __future__ import annotations
+
+import json
+from argparse import ArgumentParser
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from agents.models import Agent
+from evaluation.proposition_files import DEFAULT, FileProblem, LoadedFile, PropositionError, load_all, load_file
+from evaluation.propositions import PropositionFile
+
+
+class Command(BaseCommand):
+    requires_system_checks = ()  # its purpose is to run when a file is broken
+    help = "Validate every proposition file (or the FILES given) and list what they hold. Exit code 1 when one cannot be used."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("files", nargs="*", type=Path, help="check only these files")
+        parser.add_argument("--json", action="store_true", help="print one JSON object")
+        parser.add_argument(
+            "--schema", action="store_true", help="print the JSON Schema of the format, for editors, and exit"
+        )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        if options["schema"]:
+            self.stdout.write(json.dumps(PropositionFile.model_json_schema(), indent=2, ensure_ascii=False))
+            return
+        files: list[LoadedFile] = []
+        problems: list[FileProblem] = []
+        try:
+            files = [load_file(path) for path in options["files"]] if options["files"] else load_all()
+        except PropositionError as error:
+            problems = error.problems
+        if options["json"]:
+            self.stdout.write(json.dumps(_document(files, problems), indent=2, ensure_ascii=False))
+        else:
+            self._report(files)
+        if problems:
+            raise CommandError(f"{len(problems)} problem{'s'[: len(problems) > 1]}:\n" + "\n".join(map(str, problems)))
+
+    def _report(self, files: list[LoadedFile]) -> None:
+        slugs = set(Agent.objects.values_list("slug", flat=True))
+        for file in files:
+            kinds = Counter(
+                "rule" if p.rule else "cues" if p.cues or p.measure else "judge only" for p in file.propositions
+            )
+            known = "" if file.agent_id in slugs | {DEFAULT} else "   (no agent of that slug here)"
+            detail = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
+            self.stdout.write(
+                f"{file.dimension}/{file.agent_id}: {len(file.propositions)} propositions ({detail}){known}"
+            )
+        if files:
+            self.stdout.write(
+                self.style.SUCCESS(
+                    f"{len(files)} files, {sum(len(f.propositions) for f in files)} propositions, all valid."
+                )
+            )
+
+
+def _document(files: list[LoadedFile], problems: list[FileProblem]) -> dict[str, Any]:
+    return {
+        "files": [
+            {
+                "path": str(f.path),
+                "dimension": f.dimension,
+                "agent": f.agent_id,
+                "propositions": [p.id for p in f.propositions],
+            }
+            for f in files
+        ],
+        "problems": [{"path": str(p.path), "line": p.line, "field": p.field, "message": p.message} for p in problems],
+    }

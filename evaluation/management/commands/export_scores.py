@@ -1,0 +1,54 @@
+"""``manage.py export_scores``: every judgement as a row."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from evaluation.capture import UnknownAgents, choose_agents
+from evaluation.export import write_csv, write_jsonl
+from evaluation.models import EvaluationRun, EvaluationScore
+
+
+class Command(BaseCommand):
+    help = "Export judgements, one row per message and proposition. Default: the runs that are the agents' current baselines."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--format", choices=["csv", "jsonl"], default="csv", help="default: csv")
+        parser.add_argument("--out", type=Path, metavar="FILE", help="write here instead of standard output")
+        parser.add_argument(
+            "--run", action="append", type=int, default=[], metavar="ID", help="only this evaluation run; repeatable"
+        )
+        parser.add_argument("--agents", default="", help="only these agents, slugs separated by commas")
+        parser.add_argument("--all", action="store_true", help="all runs, not only current baselines")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        scores = EvaluationScore.objects.exclude(status=EvaluationScore.Status.PENDING)
+        if options["run"]:
+            missing = set(options["run"]) - set(
+                EvaluationRun.objects.filter(pk__in=options["run"]).values_list("pk", flat=True)
+            )
+            if missing:
+                raise CommandError(f"--run {', '.join(map(str, sorted(missing)))}: there is no such evaluation run")
+            scores = scores.filter(evaluation_run__in=options["run"])
+        elif not options["all"]:
+            scores = scores.filter(evaluation_run__baselines__isnull=False).distinct()
+        if options["agents"]:
+            try:
+                scores = scores.filter(evaluation_run__agent__in=choose_agents(options["agents"]))
+            except UnknownAgents as error:
+                raise CommandError(str(error)) from None
+        write = write_csv if options["format"] == "csv" else write_jsonl
+        if options["out"] is None:
+            write(scores, sys.stdout)
+            return
+        try:
+            with options["out"].open("w", encoding="utf-8", newline="") as out:
+                count = write(scores, out)
+        except OSError as error:
+            raise CommandError(f"--out {options['out']}: {error}") from None
+        self.stderr.write(f"{count} rows written to {options['out']}.")

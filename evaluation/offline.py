@@ -1,0 +1,91 @@
+"""Answers for the offline provider: the lexical judge `offline:lexical-1`. Honest before all: what it cannot see is unscored.
+
+Measured while this was designed: nothing small enough to embed judges persona conduct better than chance on personas it does not
+know. So it answers only from what a proposition lists (`cues`) or names (`measure`), and says *unscored* to everything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agents.llm.requests import InvalidAnswer, LLMRequest
+from agents.text.ngrams import RepetitionStatistics, repetition_statistics
+from agents.text.tokens import find_phrases
+
+NEEDS_JUDGE = "needs an LLM judge: the claim lists no cues for the offline one"
+NO_CUE_FOUND = "needs an LLM judge: none of the claim's cues occurs in the text"
+SUPPORTED, CONTRADICTED, BOTH = 8, 1, 4
+ORDINARY_COMPRESSION_GAIN = 0.45  # what unrelated chat messages gain anyway, see agents.text.ngrams.compression_gain
+
+
+def score(request: LLMRequest) -> dict[str, Any]:
+    """Scores for the request's claims, in the shape of a judge's reply (responder for the task ``score``)."""
+    claims, texts = request.facts["claims"], request.facts["texts"]
+    entries = {key: _score_claim(claim, texts) for key, claim in claims.items()}
+    return entries if len(entries) > 1 else next(iter(entries.values()))
+
+
+def check(request: LLMRequest) -> dict[str, Any]:
+    """True or false for one claim from its cues (responder for the task ``check``).
+
+    Raises:
+        InvalidAnswer: The cues say nothing; the result is "could not be judged", not False.
+    """
+    entry = _score_claim(request.facts["claims"]["p1"], request.facts["texts"])
+    if "unscored" in entry:
+        raise InvalidAnswer(entry["unscored"])
+    return {**entry, "value": entry["value"] >= SUPPORTED}
+
+
+def _score_claim(claim: Mapping[str, Any], texts: Sequence[str]) -> dict[str, Any]:
+    if claim["measure"] == "repetition":
+        return _score_repetition(texts)
+    cues = claim["cues"]
+    if not cues:
+        return {"unscored": NEEDS_JUDGE}
+    text = "\n".join(texts)
+    supports, contradicts = find_phrases(text, cues["supports"]), find_phrases(text, cues["contradicts"])
+    if not supports and not contradicts:
+        return {"unscored": NO_CUE_FOUND}
+    value = BOTH if supports and contradicts else SUPPORTED if supports else CONTRADICTED
+    found = [f"for it: {_quoted(supports)}"] if supports else []
+    found += [f"against it: {_quoted(contradicts)}"] if contradicts else []
+    return _entry(value, f"Cues found {'; '.join(found)}.", 0.5)
+
+
+def _score_repetition(texts: Sequence[str]) -> dict[str, Any]:
+    if len(texts) < 2:
+        return {"unscored": f"repetition shows across at least 2 messages, the window has {len(texts)}"}
+    statistics = repetition_statistics(texts)
+    value = repetition_value(statistics)
+    phrases = _quoted([phrase for phrase, _ in statistics.repeated_phrases[:5]])
+    reasoning = (
+        f"{statistics.trigram_repetition:.0%} of the 3-grams recur in other messages, compression gain "
+        f"{statistics.compression_gain:.0%}, {statistics.messages} messages."
+        + (f" Most frequent: {phrases}." if phrases else "")
+    )
+    return _entry(value, reasoning, 0.6)
+
+
+def repetition_value(statistics: RepetitionStatistics) -> int:
+    """0 (all the same) to 9 (nothing recurs): ``round(9 * (1 - r)**2)``.
+
+    r is the larger of the share of recurring 3-grams and of the compression gain above what ordinary chat gains.
+    """
+    excess = max(0.0, (statistics.compression_gain - ORDINARY_COMPRESSION_GAIN) / (1 - ORDINARY_COMPRESSION_GAIN))
+    return round(9 * (1 - max(statistics.trigram_repetition, excess)) ** 2)
+
+
+def _entry(value: int, reasoning: str, confidence: float) -> dict[str, Any]:
+    return {
+        "evidence": "present",
+        "reasoning": reasoning,
+        "justification": "lexical heuristic, not a reading of the text",
+        "value": value,
+        "confidence": confidence,
+    }
+
+
+def _quoted(phrases: Sequence[str]) -> str:
+    return ", ".join(f"\u201c{phrase[:60]}\u201d" for phrase in phrases[:5])

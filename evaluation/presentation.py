@@ -1,0 +1,207 @@
+"""How measurements look in a terminal: progress bar and tables. Only presents; nothing is computed here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+from types import TracebackType
+from typing import Any, TextIO
+
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from evaluation.capture import Captured, pending_count
+from evaluation.estimate import Estimate
+from evaluation.models import EvaluationRun
+from evaluation.summary import by_tag as tag_means
+from evaluation.summary import worst_judgement
+
+
+def is_heuristic(judge: str) -> bool:
+    """Whether this judge is an offline heuristic, to be shown as one."""
+    return judge.startswith("offline:")
+
+
+def judge_label(judge: str) -> str:
+    """The judge's name with its badge."""
+    return f"{judge} (heuristic)" if is_heuristic(judge) else judge
+
+
+def money(value: Decimal | float | None, unpriced: int = 0) -> str:
+    """US dollars; ``unpriced`` when any call has no price, never 0."""
+    if value is None or unpriced:
+        return "unpriced" if not value else f"${value:.4f} + unpriced"
+    return f"${value:.4f}"
+
+
+def number(score: float | None) -> str:
+    return "–" if score is None else f"{score:.1f}"
+
+
+class ProgressBar:
+    """A bar over all judgements of all runs, on a terminal; silent elsewhere."""
+
+    def __init__(self, title: str, stream: TextIO, *, quiet: bool = False) -> None:
+        console = Console(file=stream, quiet=quiet or not stream.isatty())
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=console,
+            transient=True,
+        )
+        self._title = title
+        self._task: TaskID | None = None
+
+    def __enter__(self) -> ProgressBar:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bar.stop()
+
+    def prepared(self, runs: Sequence[EvaluationRun]) -> None:
+        self._task = self._bar.add_task(self._title, total=sum(pending_count(run) for run in runs))
+
+    def progress(self, run: EvaluationRun, done: int) -> None:
+        if self._task is not None:
+            self._bar.update(
+                self._task, advance=done, description=f"{self._title} {run.agent.slug if run.agent else run.channel}"
+            )
+
+
+def _console(out: Any) -> Console:
+    """A console on a command's stdout; plain text and a fixed width when it is not a terminal."""
+    terminal = bool(out.isatty())
+    return Console(
+        file=out, force_terminal=terminal or None, width=None if terminal else 120, highlight=False, soft_wrap=False
+    )
+
+
+def outcome_table(judge: str, results: Sequence[Captured], out: Any, *, by_tag: str = "") -> None:
+    """The table at the end of a capture: per agent the scores, what could not be scored, cost; then each agent's weakest proposition."""
+    dimensions = list(dict.fromkeys(d for r in results for d in r.summary.run.dimensions))
+    values = [tag_means(result.summary.run, by_tag) if by_tag else {} for result in results]
+    columns = sorted({value for means in values for value in means})
+    title = f"Baseline by {escape(judge_label(judge))}, 0 to 9, higher is better"
+    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left")
+    table.add_column("Agent", no_wrap=True)
+    for heading in (
+        "Overall",
+        *(name.capitalize() for name in dimensions),
+        *(f"{by_tag} {value}" for value in columns),
+    ):
+        table.add_column(escape(heading), justify="right")
+    for heading in ("Scored", "Trivial", "Unscored", "Calls", "Cost"):
+        table.add_column(heading, justify="right")
+    for result, means in zip(results, values, strict=True):
+        table.add_row(*_outcome_row(result, dimensions, means, columns))
+    console = _console(out)
+    console.print(table)
+    if by_tag:
+        console.print(
+            f"Columns “{escape(by_tag)} …”: the same adherence judgements, told apart by the message's tag {escape(by_tag)}.\n"
+        )
+    console.print(_weakest_table(results))
+    if is_heuristic(judge):
+        console.print(
+            "heuristic: exact rules and word cues, no LLM. What it cannot see is unscored, never guessed.\n"
+            "Set ANTHROPIC_API_KEY (or JUDGE_BASE_URL) to have an LLM judge everything."
+        )
+
+
+def _outcome_row(
+    result: Captured, dimensions: Sequence[str], means: dict[str, float], columns: Sequence[str]
+) -> list[str]:
+    summary = result.summary
+    found = summary.dimensions
+    return [
+        escape(summary.run.agent.slug if summary.run.agent else str(summary.run.channel)),
+        number(summary.overall_score),
+        *(number(found[name].score if name in found else None) for name in dimensions),
+        *(number(means.get(value)) for value in columns),
+        *(str(sum(getattr(d, name) for d in found.values())) for name in ("scored", "trivial", "unscored")),
+        str(summary.calls),
+        money(summary.cost_usd, summary.unpriced_calls),
+    ]
+
+
+def _weakest_table(results: Sequence[Captured]) -> Table:
+    """Per agent the proposition with the lowest mean, and the start of the message that scored lowest."""
+    table = Table(title="Weakest proposition of each agent", box=box.SIMPLE_HEAD, title_justify="left")
+    table.add_column("Agent", no_wrap=True)
+    table.add_column("Proposition", no_wrap=True)
+    table.add_column("Score", justify="right")
+    table.add_column("For example", ratio=1)
+    for result in results:
+        run = result.summary.run
+        name = escape(run.agent.slug if run.agent else str(run.channel))
+        pairs = [(d.weakest, d.dimension) for d in result.summary.dimensions.values() if d.weakest is not None]
+        if not pairs:
+            table.add_row(name, "–", "–", escape(run.error))
+            continue
+        weakest, dimension = min(pairs, key=lambda pair: (pair[0].score or 0.0, pair[0].id))
+        row = worst_judgement(run, dimension, weakest.id)
+        table.add_row(
+            name, escape(weakest.id), number(weakest.score), escape(_short(row.context_snippet)) if row else ""
+        )
+    return table
+
+
+def _short(text: str, limit: int = 90) -> str:
+    return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
+
+
+def estimate_json(estimates: Sequence[Estimate]) -> dict[str, Any]:
+    """A dry run as data."""
+    return {
+        "dry_run": True,
+        "judge": estimates[0].judge if estimates else None,
+        "agents": [
+            {
+                "agent": e.agent,
+                "judgements": e.judgements,
+                "without_a_call": e.free,
+                "calls": e.calls,
+                "input_tokens": e.input_tokens,
+                "output_tokens": e.output_tokens,
+                "cost_usd": None if e.cost_usd is None else float(e.cost_usd),
+            }
+            for e in estimates
+        ],
+    }
+
+
+def estimate_table(estimates: Sequence[Estimate], out: Any) -> None:
+    """A dry run for people."""
+    judge = estimates[0].judge
+    table = Table(
+        title=f"Dry run, judge {escape(judge_label(judge))}: nothing was asked",
+        box=box.SIMPLE_HEAD,
+        title_justify="left",
+    )
+    for heading in ("Agent", "Judgements", "free (rules)", "Calls", "Input tokens", "Output tokens", "Cost"):
+        table.add_column(heading, justify="left" if heading == "Agent" else "right")
+    for e in estimates:
+        cells = [f"{n:,}" for n in (e.judgements, e.free, e.calls, e.input_tokens, e.output_tokens)]
+        table.add_row(escape(e.agent), *cells, money(e.cost_usd))
+    total = [
+        sum(getattr(e, name) for e in estimates)
+        for name in ("judgements", "free", "calls", "input_tokens", "output_tokens")
+    ]
+    costs = [e.cost_usd for e in estimates]
+    table.add_section()
+    table.add_row(
+        "total", *(f"{n:,}" for n in total), money(None if None in costs else sum(c for c in costs if c is not None))
+    )
+    console = _console(out)
+    console.print(table)
+    console.print(
+        "Tokens are estimated: prompt characters / 4, and 160 tokens per answered claim. Prompt caching is not assumed."
+    )

@@ -1,0 +1,133 @@
+"""The judge's prompts, rendered from `templates/prompts/judge/`: static text first, varying text last (specification 001)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.template import Context as TemplateContext
+from django.template import Engine, Template
+
+from agents.llm.requests import Block, Turn
+from evaluation.propositions import Proposition
+from evaluation.trajectory import Event, Window, fence, neutral, one_event, render_trajectory
+
+EMPTY_WINDOW = Window((), 0, ())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """Everything the judge is shown beside the claims. Immutable, without ORM objects.
+
+    Attributes:
+        agent_name: Whom the claims are about; the channel's name for an environment.
+        persona: The rendered persona; None withholds it (AC-6.0.9).
+        window: The events around what is judged.
+        message: The one message judged; None judges the window as a whole.
+        action: A draft that has not been sent (the gate); excludes `message`.
+        channel_name: Where the message was sent.
+        statistics: Measured facts given to the judge as data.
+        environment: Whether a whole conversation is judged (AC-6.0.10).
+        own_messages: Whether the window holds only the agent's own messages.
+    """
+
+    agent_name: str
+    persona: str | None = None
+    window: Window = EMPTY_WINDOW
+    message: Event | None = None
+    action: str | None = None
+    channel_name: str = ""
+    statistics: Mapping[str, Any] | None = None
+    environment: bool = False
+    own_messages: bool = False
+
+    def variables(self) -> dict[str, str]:
+        """Values of the variables that claims may use here."""
+        values = {"agent_name": self.agent_name}
+        if self.channel_name:
+            values["channel_name"] = self.channel_name
+        if self.action is not None:
+            values["action"] = "the message that is about to be sent"
+        return values
+
+    def judged_texts(self) -> list[str]:
+        """The texts the claims are about: the draft, the one message, or everything said in the window."""
+        if self.action is not None:
+            return [self.action]
+        if self.message is not None:
+            return [self.message.text]
+        return [event.text for event in self.window.events if event.kind == "action"]
+
+
+@lru_cache(maxsize=32)
+def _template(name: str, mtime_ns: int) -> Template:
+    engine = Engine(dirs=[str(settings.BASE_DIR / "templates")], autoescape=False)  # the judge reads text, not HTML
+    return engine.get_template(f"prompts/judge/{name}.md")
+
+
+def render(name: str, /, **values: Any) -> str:
+    path = Path(settings.BASE_DIR / "templates" / "prompts" / "judge" / f"{name}.md")
+    return _template(name, path.stat().st_mtime_ns).render(TemplateContext(values, autoescape=False)).strip()
+
+
+@lru_cache(maxsize=8)
+def rubric(*, single: bool, hard: bool, environment: bool) -> str:
+    """The scoring rubric, the same text for every call of one kind, so that a prompt cache can hold it (AC-6.0.5)."""
+    return render("rubric", single=single, hard=hard, environment=environment)
+
+
+def system_blocks(context: Context, propositions: Sequence[Proposition], nonce: str) -> tuple[Block, ...]:
+    """Rubric, then the persona where the claims may see it."""
+    single, hard = len(propositions) == 1, any(p.hard for p in propositions)
+    blocks = [Block(rubric(single=single, hard=hard, environment=context.environment), cache=True)]
+    if context.persona is not None and propositions[0].include_personas:
+        persona = fence("PERSONA", neutral(context.persona, 60_000)[0], nonce)
+        blocks.append(Block(render("persona", name=_name(context), persona=persona), cache=True))
+    return tuple(blocks)
+
+
+def user_turn(context: Context, claims: Sequence[tuple[str, str]], nonce: str) -> Turn:
+    """The trajectory (cached), then what is judged and the claims (varying). `claims` are (key, text) pairs."""
+    blocks: list[Block] = []
+    if context.window.events:
+        trajectory = render_trajectory(context.window, nonce=nonce).text
+        statistics = context.statistics
+        shown = (
+            fence("STATISTICS", neutral(json.dumps(statistics, ensure_ascii=False, indent=1))[0], nonce)
+            if statistics
+            else ""
+        )
+        text = render(
+            "trajectory",
+            name=_name(context),
+            trajectory=trajectory,
+            statistics=shown,
+            environment=context.environment,
+            own_messages=context.own_messages,
+        )
+        blocks.append(Block(text, cache=True))
+    message = fence("MESSAGE", one_event(context.message, 1)[0].removeprefix("1. "), nonce) if context.message else ""
+    action = ""
+    if context.action is not None:
+        draft = Event("action", context.agent_name, context.action)
+        action = fence("MESSAGE", one_event(draft, 1)[0].removeprefix("1. "), nonce)
+    tail = render(
+        "claims",
+        name=_name(context),
+        channel=neutral(context.channel_name, 200)[0],
+        message=message,
+        action=action,
+        single=len(claims) == 1,
+        claims=[{"key": key, "text": neutral(text)[0]} for key, text in claims],
+    )
+    blocks.append(Block(tail))
+    return Turn("user", tuple(blocks))
+
+
+def _name(context: Context) -> str:
+    return neutral(" ".join(context.agent_name.split()), 200)[0]

@@ -1,0 +1,152 @@
+"""Running evaluations: claim, judge what is pending, finish. A killed run is taken up where it stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import sentry_sdk
+
+from agents.models import Agent, Claimable, owner_name
+from evaluation import baselines
+from evaluation.execution import (
+    FAILURES,
+    JudgeDown,
+    Progress,
+    Session,
+    Superseded,
+    judge_dimension,
+    lease,
+    open_session,
+    reopen_failed,
+)
+from evaluation.models import EvaluationRun, EvaluationScore
+from evaluation.planning import RunSpec, prepare_run
+from evaluation.proposition_files import PropositionError
+from evaluation.scorers import SCORERS
+from evaluation.summary import summarize
+
+Status = Claimable.Status
+RESUMABLE = (Status.FAILED, Status.ERRORED, Status.PAUSED_BUDGET)
+
+
+def _no_progress(run: EvaluationRun, done: int) -> None:
+    """Progress nobody watches."""
+
+
+def execute(
+    runs: Sequence[EvaluationRun], *, owner: str = "", progress: Progress = _no_progress
+) -> list[EvaluationRun]:
+    """Judge several runs together; calls of all of them are in flight at once.
+
+    Runs that another process holds are left alone. Judgements that were stored before are not made again.
+
+    Args:
+        runs: What to execute; pending, lost, failed and errored ones are taken up.
+        owner: The claim's name; default this process.
+        progress: Called with a run and the number of items just settled.
+
+    Returns:
+        The runs this call held, as they ended.
+    """
+    owner = owner or owner_name()
+    sessions: list[Session] = []
+    for run in runs:
+        retry = run.status in RESUMABLE
+        if not run.claim(owner=owner, lease=lease(), resumable=RESUMABLE):
+            continue
+        if retry:
+            reopen_failed(run)
+        try:
+            sessions.append(open_session(run, owner))
+        except (Superseded, PropositionError, ValueError) as error:
+            run.finish(
+                owner=owner,
+                status=Status.CANCELLED if isinstance(error, Superseded) else Status.FAILED,
+                error=str(error),
+            )
+    try:
+        _judge(sessions, progress)
+    except JudgeDown as error:
+        for session in sessions:
+            _end(session, failure=str(error))
+    except Exception as error:
+        sentry_sdk.capture_exception(error)
+        for session in sessions:
+            session.run.finish(owner=owner, status=Status.ERRORED, error=f"{type(error).__name__}: {error}"[:1000])
+        raise
+    except (
+        BaseException
+    ):  # interrupted or told to stop: hand the work back at once instead of letting the lease run out
+        for session in sessions:
+            session.run.finish(owner=owner, status=Status.PENDING)
+        raise
+    return [session.run for session in sessions]
+
+
+def _judge(sessions: Sequence[Session], progress: Progress) -> None:
+    with sentry_sdk.start_span(op="evaluation.run", name="evaluate") as span:
+        span.set_data("evaluation_runs", [session.run.pk for session in sessions])
+        for dimension in SCORERS:
+            if any(dimension in session.run.dimensions for session in sessions):
+                judge_dimension(sessions, dimension, progress)
+        for session in sessions:
+            _end(session)
+
+
+def _end(session: Session, failure: str = "") -> None:
+    """Store the numbers and the outcome. A run whose every judgement failed is failed; one with nothing to measure is completed."""
+    run = session.run
+    summary = summarize(run)
+    left = sum(d.pending for d in summary.dimensions.values())
+    scores = EvaluationScore.objects.filter(evaluation_run=run)
+    error = ""
+    if left:
+        status, error = Status.FAILED, failure or f"{left} judgements are still pending"
+    elif summary.overall_score is None and (broken := _call_failure(run)):
+        status, error = Status.FAILED, failure or f"nothing could be scored; for example {broken}"
+    else:
+        status = Status.COMPLETED
+        if summary.overall_score is None:
+            reasons = "; ".join(filter(None, (SCORERS[d].not_evaluable(session.subject) for d in run.dimensions)))
+            first = scores.filter(status="unscored").values_list("reason", flat=True).first()
+            error = f"nothing scored: {reasons or first or 'no proposition applies'}"
+    ended = run.finish(
+        owner=session.owner, status=status, error=error, overall_score=summary.overall_score, token_usage=summary.tokens
+    )
+    if ended and status == Status.COMPLETED and run.is_baseline:
+        baselines.promote(run, summary)
+
+
+def _call_failure(run: EvaluationRun) -> str:
+    for reason in EvaluationScore.objects.filter(evaluation_run=run, status="unscored").values_list(
+        "reason", flat=True
+    )[:200]:
+        if reason.startswith(FAILURES):
+            return reason
+    return ""
+
+
+def queue_baseline(*, agents: Iterable[Agent], spec: RunSpec | None = None) -> list[EvaluationRun]:
+    """Queue a baseline capture for each agent; a worker (`manage.py work`) does it.
+
+    Args:
+        agents: Whom to measure.
+        spec: Everything but the agent; default settings when left out.
+    """
+    runs = []
+    for agent in agents:
+        wanted = replace(spec, agent=agent, is_baseline=True) if spec else RunSpec(agent=agent, is_baseline=True)
+        run, _ = prepare_run(wanted)
+        EvaluationRun.objects.filter(pk=run.pk, status__in=RESUMABLE).update(status=Status.PENDING)
+        runs.append(run)
+    return runs
+
+
+def work_one(*, owner: str) -> bool:
+    """Claim and execute the oldest pending or lost run; whether there was one. What `manage.py work` calls."""
+    waiting = EvaluationRun.objects.filter(EvaluationRun.claimable()).order_by("created_at", "pk").first()
+    if waiting is None:
+        return False
+    execute([waiting], owner=owner)
+    return True

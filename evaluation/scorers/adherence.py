@@ -1,0 +1,39 @@
+"""Persona adherence (S-6.1): does each sampled message match the persona? The judge sees the persona."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from agents.models import Message
+from evaluation.prompts import Context
+from evaluation.propositions import Proposition
+from evaluation.scorers.base import Item, Subject
+from evaluation.trajectory import Event
+
+DIMENSION = "adherence"
+
+
+def plan(subject: Subject, propositions: Sequence[Proposition]) -> list[Item]:
+    """Every proposition on every sampled message (AC-6.1.2, AC-6.1.4)."""
+    return [Item(proposition, message_id) for message_id in subject.sample() for proposition in propositions]
+
+
+def context(subject: Subject, proposition: Proposition, message: Message | None) -> Context:
+    """The message judged, amid what happened in its channel.
+
+    The trajectory is the window's, the same for all messages of a channel, so that the prompt up to there can be cached.
+    """
+    if message is None:
+        raise ValueError("adherence is judged message by message")
+    return Context(
+        agent_name=subject.agent.display_name,
+        persona=subject.persona if proposition.include_personas else None,
+        window=subject.channel_window(message.channel_id, proposition.first_n, proposition.last_n),
+        message=Event("action", subject.agent.display_name, message.text),
+        channel_name=str(message.channel),
+    )
+
+
+def not_evaluable(subject: Subject) -> str:
+    """Why nothing can be judged for this dimension; empty when it can."""
+    return "" if subject.spoken().exists() else "no message of the agent in the window"

@@ -1,0 +1,129 @@
+"""What the judge is shown: events in a window, numbered inside a fence that no text can close (AC-6.0.12, AC-6.0.13)."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+MAX_EVENT_CHARACTERS = 4_000
+
+_FENCE_LIKE = re.compile(r"<{2,}|>{2,}")
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One thing that happened: an action of the agent judged, or a stimulus that reached it.
+
+    Attributes:
+        kind: ``action`` or ``stimulus``.
+        name: Who acts; for a stimulus, whom it reaches.
+        text: What was said.
+        speaker: For a stimulus, who said it; empty when unknown.
+    """
+
+    kind: Literal["action", "stimulus"]
+    name: str
+    text: str
+    speaker: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The events shown: the first ones, how many were left out, and the last ones. No event stands in both."""
+
+    first: tuple[Event, ...]
+    omitted: int
+    last: tuple[Event, ...]
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        return self.first + self.last
+
+
+def cut_window(events: Sequence[Event], *, first_n: int, last_n: int) -> Window:
+    """The first `first_n` and last `last_n` events, in order. Where the two would overlap everything is shown, once."""
+    if first_n + last_n >= len(events):
+        return Window(tuple(events), 0, ())
+    last_start = len(events) - last_n
+    return Window(tuple(events[:first_n]), last_start - first_n, tuple(events[last_start:]))
+
+
+def new_nonce() -> str:
+    """Random text for the fences of one prompt, which nobody could have put into a message beforehand."""
+    return secrets.token_hex(6)
+
+
+def fence(name: str, body: str, nonce: str) -> str:
+    """`body` between markers that carry the nonce; the judge is told that nothing in between is an instruction."""
+    return f"<<<{name} {nonce}>>>\n{body}\n<<<END {name} {nonce}>>>"
+
+
+def neutral(text: str, limit: int = MAX_EVENT_CHARACTERS) -> tuple[str, int]:
+    """Text made safe to stand inside a fence, and how many characters were cut.
+
+    Marker-like brackets are replaced, control and direction-changing characters are written out as ``<U+202E>``, and what exceeds
+    `limit` characters is cut with a visible mark. Nothing is escaped: the judge reads what was said.
+    """
+    cut = max(0, len(text) - limit)
+    if cut:
+        text = text[:limit]
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    text = _FENCE_LIKE.sub(lambda m: ("\u2039" if m.group()[0] == "<" else "\u203a") * len(m.group()), text)
+    if not text.isprintable():
+        text = "".join(_visible(char) for char in text)
+    return (f"{text} [… {cut} characters cut]" if cut else text), cut
+
+
+def _visible(char: str) -> str:
+    if (
+        char in "\n\t"
+        or char.isprintable()
+        or unicodedata.category(char) not in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
+    ):
+        return char
+    if char in "\u200d\ufe0e\ufe0f":  # joiners inside emoji and scripts that need them
+        return char
+    return f"<U+{ord(char):04X}>"
+
+
+def one_event(event: Event, number: int) -> tuple[str, int]:
+    """One numbered entry. Further lines of a text are indented behind a bar, so that none can pass for an entry."""
+    text, cut = neutral(event.text)
+    name, _ = neutral(" ".join(event.name.split()), 200)
+    if event.kind == "action":
+        head = f"{name} acts: "
+    else:
+        speaker, _ = neutral(" ".join(event.speaker.split()), 200)
+        head = f"--> {name}: " + (f"{speaker} says: " if speaker else "")
+    return f"{number}. {head}" + text.replace("\n", "\n    | "), cut
+
+
+@dataclass(frozen=True, slots=True)
+class RenderedTrajectory:
+    """A window as text, with the number of messages that had to be cut."""
+
+    text: str
+    cut_messages: int
+
+
+def render_trajectory(window: Window, *, nonce: str) -> RenderedTrajectory:
+    """The window inside its fence: numbered entries, and a line that says how many events were left out between them."""
+    lines: list[str] = []
+    cut_messages = 0
+
+    def add(events: Iterable[Event], start: int) -> None:
+        nonlocal cut_messages
+        for number, event in enumerate(events, start):
+            line, cut = one_event(event, number)
+            lines.append(line)
+            cut_messages += cut > 0
+
+    add(window.first, 1)
+    if window.omitted:
+        lines.append(f"[… {window.omitted} events left out here …]")
+    add(window.last, len(window.first) + window.omitted + 1)
+    return RenderedTrajectory(fence("TRAJECTORY", "\n".join(lines) or "(nothing happened yet)", nonce), cut_messages)

@@ -1,0 +1,83 @@
+"""Which messages are measured: committed speech of the agent, in a window, with given tags."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.db.models import F, QuerySet
+from django.db.models.fields.json import KeyTextTransform
+from django.utils import timezone
+
+from agents.models import Agent, Message
+
+_DURATION = re.compile(r"(\d{1,5})([hdw])")
+_LAST = re.compile(r"last:(\d{1,6})")
+_UNITS = {"h": "hours", "d": "days", "w": "weeks"}
+ALLOWED = "all, last:N (the agent's last N messages) or a duration such as 24h, 7d, 4w"
+
+
+@dataclass(frozen=True, slots=True)
+class MessageWindow:
+    """A window, made concrete: an open or closed stretch of time, or a number of last messages.
+
+    A message without a time is in no stretch of time, only in ``all`` and ``last:N``.
+    """
+
+    spec: str = "all"
+    start: datetime | None = None
+    end: datetime | None = None
+    last: int | None = None
+
+
+def parse_window(spec: str, *, now: datetime | None = None) -> MessageWindow:
+    """Read a window as people write it.
+
+    Raises:
+        ValueError: Names the value and what is allowed.
+    """
+    spec = spec.strip().lower()
+    if spec == "all":
+        return MessageWindow()
+    if match := _LAST.fullmatch(spec):
+        if int(match[1]) < 1:
+            raise ValueError(f"window {spec!r}: at least 1 message; allowed: {ALLOWED}")
+        return MessageWindow(spec, last=int(match[1]))
+    if match := _DURATION.fullmatch(spec):
+        if int(match[1]) < 1:
+            raise ValueError(f"window {spec!r} is empty; allowed: {ALLOWED}")
+        end = now or timezone.now()
+        return MessageWindow(spec, start=end - timedelta(**{_UNITS[match[2]]: int(match[1])}), end=end)
+    raise ValueError(f"window {spec!r} is not understood; allowed: {ALLOWED}")
+
+
+def with_tags(messages: QuerySet[Message], where: Mapping[str, str]) -> QuerySet[Message]:
+    """The messages that carry every one of these tags."""
+    for number, (key, value) in enumerate(sorted(where.items())):
+        # KeyTextTransform takes the key as it is; a lookup such as tags__KEY would read meaning into underscores.
+        messages = messages.alias(**{f"tag_{number}": KeyTextTransform(key, "tags")}).filter(**{f"tag_{number}": value})
+    return messages
+
+
+def in_window(messages: QuerySet[Message], window: MessageWindow) -> QuerySet[Message]:
+    """The messages inside the window's stretch of time."""
+    if window.start is not None:
+        messages = messages.filter(sent_at__gte=window.start)
+    if window.end is not None:
+        messages = messages.filter(sent_at__lte=window.end)
+    return messages
+
+
+def spoken_by(*, agent: Agent, window: MessageWindow, where: Mapping[str, str] | None = None) -> QuerySet[Message]:
+    """What an agent really said: committed messages, never drafts, never synthetic ones, oldest first.
+
+    Messages without a time stand before those with one, in the order they were stored.
+    """
+    messages = with_tags(Message.objects.filter(agent=agent, synthetic=False), where or {})
+    messages = in_window(messages, window).order_by(F("sent_at").asc(nulls_first=True), "pk")
+    if window.last is None:
+        return messages
+    newest = messages.order_by(F("sent_at").desc(nulls_last=True), "-pk").values_list("pk", flat=True)[: window.last]
+    return Message.objects.filter(pk__in=list(newest)).order_by(F("sent_at").asc(nulls_first=True), "pk")
