@@ -11,7 +11,7 @@ from django.db.models import Q
 
 from agents.models import Agent
 from evaluation.models import EvaluationRun, EvaluationScore
-from evaluation.planning import RunSpec, prepare_run
+from evaluation.planning import RunSpec, make_plan, prepare_run
 from evaluation.runs import execute
 from evaluation.summary import RunSummary, empty_dimension, summarize
 
@@ -83,6 +83,19 @@ def capture(
             run.refresh_from_db()
             results.append(Captured(summarize(run), resumed, run.pk not in held))
     return results
+
+
+def existing(specs: Sequence[RunSpec]) -> list[Captured] | None:
+    """The current baselines, when each of these specs was captured and nothing it depends on changed since; else None."""
+    found = []
+    for spec in specs:
+        run = EvaluationRun.objects.filter(
+            spec_digest=make_plan(spec).spec_digest, status=EvaluationRun.Status.COMPLETED
+        ).first()
+        if run is None or not run.baselines.exists():
+            return None
+        found.append(Captured(summarize(run), resumed=False, held_elsewhere=False))
+    return found
 
 
 def as_json(judge: str, results: Sequence[Captured]) -> dict[str, Any]:

@@ -93,20 +93,20 @@ def judge_dimension(sessions: Sequence[Session], dimension: str, progress: Progr
     with sentry_sdk.start_span(op=f"evaluation.{dimension}", name=f"score {dimension}") as span:
         rows_of: _Waiting = {}
         failed = answered = 0
-        for question, verdicts in ask_all(
-            _questions(sessions, dimension, rows_of, progress), deadline=settings.LLM_EVALUATION_DEADLINE
-        ):
-            session, rows = rows_of.pop(id(question))
+        questions = _questions(sessions, dimension, rows_of, progress)
+        for answer in ask_all(questions, deadline=settings.LLM_EVALUATION_DEADLINE):
+            key = id(answer.question)
+            session, rows = rows_of.pop(key) if answer.final else rows_of[key]
             if not session.keep():
                 continue
-            _save(rows, verdicts, question)
-            progress(session.run, len(rows))
-            if all(v.reason.startswith(FAILURES) for v in verdicts):
+            _save([rows[i] for i in answer.positions], answer.verdicts, answer.question)
+            progress(session.run, len(answer.positions))
+            if all(v.reason.startswith(FAILURES) for v in answer.verdicts):
                 failed += 1
             else:
                 answered += 1
             if failed >= GIVE_UP_AFTER and not answered:
-                raise JudgeDown(f"the judge answered none of {failed} calls; the last: {verdicts[0].reason}")
+                raise JudgeDown(f"the judge answered none of {failed} calls; the last: {answer.verdicts[0].reason}")
         span.set_data("answered_calls", answered)
         span.set_data("failed_calls", failed)
 
@@ -209,15 +209,16 @@ def settle(proposition: Proposition, message: Message | None, subject: Subject) 
 def _save(rows: Sequence[EvaluationScore], verdicts: Sequence[Verdict], question: Question | None) -> None:
     """Store verdicts in one short statement."""
     now = timezone.now()
-    claims = list(question.claims().values()) if question else []
-    for index, (row, verdict) in enumerate(zip(rows, verdicts, strict=True)):
+    claims = (
+        dict(zip((p.id for p in question.propositions), question.claims().values(), strict=True)) if question else {}
+    )
+    for row, verdict in zip(rows, verdicts, strict=True):
         row.status, row.score, row.raw_score = verdict.status, verdict.value, verdict.raw_value
         row.flaws, row.evidence = list(verdict.flaws), verdict.evidence
         row.reasoning, row.justification, row.confidence = verdict.reasoning, verdict.justification, verdict.confidence
         row.reason, row.judge, row.served_model = verdict.reason, verdict.judge, verdict.served_model
         row.call_id, row.judged_at = verdict.call, now
-        if claims:
-            row.claim = claims[index]
+        row.claim = claims.get(row.proposition_id, row.claim)
         row.context_snippet = _snippet(row, question)
     if rows:
         # An upsert on the primary key: one plain statement, where bulk_update would build a CASE per column and row.

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.conf import settings
 
-from agents.llm import Label, LLMRequest, Reply, complete, complete_many
+from agents.llm import Label, LLMRequest, Reply, Status, complete, complete_many
 from evaluation.prompts import Context, system_blocks, user_turn
 from evaluation.propositions import Proposition, fill
 from evaluation.trajectory import new_nonce
@@ -35,6 +35,7 @@ class Question:
     model: str = ""
     gate: bool = False
     nonce: str = field(default_factory=new_nonce)
+    max_tokens_factor: int = 1
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.propositions) <= MAX_PER_CALL:
@@ -62,7 +63,7 @@ def build_request(question: Question) -> LLMRequest:
         parse=lambda data: parse_answers(data, keyed),
         example=_example(keyed),
         reask=not question.gate,
-        max_tokens=600 + 500 * len(keyed),
+        max_tokens=(600 + 500 * len(keyed)) * question.max_tokens_factor,
         retries=0 if question.gate else settings.LLM_EVALUATION_RETRIES,
         gate=question.gate,
         model=question.model,
@@ -133,46 +134,72 @@ def read_reply(question: Question, reply: Reply) -> list[Verdict]:
     return [with_call(verdict, **who) for verdict in verdicts]
 
 
-def ask_all(questions: Iterable[Question], *, deadline: float) -> Iterator[tuple[Question, list[Verdict]]]:
-    """Ask many questions at once; yields each with its verdicts as it finishes.
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """Verdicts for some of a question's propositions, by position. `final` when none of them is left."""
 
-    Entries of a grouped answer that were not valid are asked once more, on their own, after everything else: one bad entry
-    costs neither its neighbours nor itself.
+    question: Question
+    positions: tuple[int, ...]
+    verdicts: tuple[Verdict, ...]
+    final: bool
+
+
+def ask_all(questions: Iterable[Question], *, deadline: float) -> Iterator[Answered]:
+    """Ask many questions at once; yields verdicts as they arrive.
+
+    What is worth a second try is asked once more after everything else: entries of a grouped answer that were not valid, on their
+    own, and calls that were refused, cut off, limited or not served, as long as these are the exception. One bad entry costs
+    neither its neighbours nor itself; a judge that is down is found out at once.
     """
-    asked: list[Question | None] = []
+    again: list[tuple[Question, tuple[int, ...]]] = []
+    served = 0
+    for question, reply in _replies(questions, deadline):
+        verdicts = read_reply(question, reply)
+        served += reply.ok
+        left = _second_try(reply, verdicts) if len(again) <= max(RETRIED_AT_LEAST, served) and not question.gate else ()
+        if left:
+            again.append((question, left))
+        kept = tuple(i for i in range(len(verdicts)) if i not in left)
+        if kept:
+            yield Answered(question, kept, tuple(verdicts[i] for i in kept), final=not left)
+    originals = iter(again)
+    places: dict[int, tuple[Question, tuple[int, ...]]] = {}
+
+    def narrowed() -> Iterator[Question]:
+        for question, positions in originals:
+            part = replace(
+                question, propositions=tuple(question.propositions[i] for i in positions), max_tokens_factor=2
+            )
+            places[id(part)] = (question, positions)
+            yield part
+
+    for part, reply in _replies(narrowed(), deadline):
+        question, positions = places.pop(id(part))
+        yield Answered(question, positions, tuple(read_reply(part, reply)), final=True)
+
+
+RETRIED_AT_LEAST = 5
+_WORTH_ANOTHER_TRY = (Status.REFUSED, Status.TRUNCATED, Status.RATE_LIMITED, Status.UNAVAILABLE)
+
+
+def _second_try(reply: Reply, verdicts: Sequence[Verdict]) -> tuple[int, ...]:
+    """Positions worth asking again: all of a call that failed in passing, the invalid entries of an answer."""
+    if reply.ok:
+        return tuple(i for i, v in enumerate(verdicts) if v.status == "unscored" and v.reason.startswith("malformed"))
+    return tuple(range(len(verdicts))) if reply.status in _WORTH_ANOTHER_TRY else ()
+
+
+def _replies(questions: Iterable[Question], deadline: float) -> Iterator[tuple[Question, Reply]]:
+    """Questions with their replies, as they finish; a question is let go with its reply, however many there are."""
+    asked: dict[int, Question] = {}
 
     def requests() -> Iterator[LLMRequest]:
-        for question in questions:
-            asked.append(question)
+        for index, question in enumerate(questions):
+            asked[index] = question
             yield build_request(question)
 
-    again: list[tuple[Question, list[Verdict], list[int]]] = []
     for index, reply in complete_many(requests(), deadline=deadline):
-        question = asked[index]
-        if question is None:
-            raise RuntimeError(f"reply {index} came twice")
-        asked[index] = None  # a long evaluation must not keep every prompt
-        verdicts = read_reply(question, reply)
-        bad = [
-            i
-            for i, v in enumerate(verdicts)
-            if reply.ok and v.status == "unscored" and v.reason.startswith("malformed")
-        ]
-        if bad and not question.gate:
-            again.append((question, verdicts, bad))
-        else:
-            yield question, verdicts
-    followups = [_narrowed(question, bad) for question, _, bad in again]
-    for index, reply in complete_many((build_request(f) for f in followups), deadline=deadline):
-        question, verdicts, bad = again[index]
-        for position, verdict in zip(bad, read_reply(followups[index], reply), strict=True):
-            verdicts[position] = verdict
-        yield question, verdicts
-
-
-def _narrowed(question: Question, positions: Sequence[int]) -> Question:
-    chosen = tuple(question.propositions[i] for i in positions)
-    return replace(question, propositions=chosen)
+        yield asked.pop(index), reply
 
 
 def score_propositions(
@@ -207,9 +234,10 @@ def score_propositions(
     ]
     places = {id(question): chunk for question, chunk in zip(questions, chunks, strict=True)}
     results: list[Verdict] = [unscored("not judged")] * len(propositions)
-    for question, verdicts in ask_all(questions, deadline=deadline or settings.LLM_EVALUATION_DEADLINE):
-        for place, verdict in zip(places[id(question)], verdicts, strict=True):
-            results[place] = verdict
+    for answered in ask_all(questions, deadline=deadline or settings.LLM_EVALUATION_DEADLINE):
+        chunk = places[id(answered.question)]
+        for position, verdict in zip(answered.positions, answered.verdicts, strict=True):
+            results[chunk[position]] = verdict
     return results
 
 

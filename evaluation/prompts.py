@@ -47,10 +47,10 @@ class Context:
     own_messages: bool = False
 
     def variables(self) -> dict[str, str]:
-        """Values of the variables that claims may use here."""
-        values = {"agent_name": self.agent_name}
+        """Values of the variables that claims may use here, each on one line: no name can add a claim."""
+        values = {"agent_name": one_line(self.agent_name)}
         if self.channel_name:
-            values["channel_name"] = self.channel_name
+            values["channel_name"] = one_line(self.channel_name)
         if self.action is not None:
             values["action"] = "the message that is about to be sent"
         return values
@@ -76,18 +76,37 @@ def render(name: str, /, **values: Any) -> str:
 
 
 @lru_cache(maxsize=8)
-def rubric(*, single: bool, hard: bool, environment: bool) -> str:
-    """The scoring rubric, the same text for every call of one kind, so that a prompt cache can hold it (AC-6.0.5)."""
-    return render("rubric", single=single, hard=hard, environment=environment)
+def rubric(*, hard: bool, environment: bool) -> str:
+    """The scoring rubric, the same text however many claims a call asks, so that a prompt cache can hold it (AC-6.0.5)."""
+    return render("rubric", hard=hard, environment=environment)
+
+
+# A run asks many questions about few windows and one persona: what they share is rendered once.
+@lru_cache(maxsize=64)
+def _persona_text(name: str, persona: str, nonce: str) -> str:
+    return render("persona", name=name, persona=fence("PERSONA", neutral(persona, 60_000)[0], nonce))
+
+
+@lru_cache(maxsize=64)
+def _trajectory_text(
+    name: str, window: Window, nonce: str, statistics: str, environment: bool, own_messages: bool
+) -> str:
+    return render(
+        "trajectory",
+        name=name,
+        trajectory=render_trajectory(window, nonce=nonce).text,
+        statistics=fence("STATISTICS", neutral(statistics)[0], nonce) if statistics else "",
+        environment=environment,
+        own_messages=own_messages,
+    )
 
 
 def system_blocks(context: Context, propositions: Sequence[Proposition], nonce: str) -> tuple[Block, ...]:
     """Rubric, then the persona where the claims may see it."""
-    single, hard = len(propositions) == 1, any(p.hard for p in propositions)
-    blocks = [Block(rubric(single=single, hard=hard, environment=context.environment), cache=True)]
+    hard = any(p.hard for p in propositions)
+    blocks = [Block(rubric(hard=hard, environment=context.environment), cache=True)]
     if context.persona is not None and propositions[0].include_personas:
-        persona = fence("PERSONA", neutral(context.persona, 60_000)[0], nonce)
-        blocks.append(Block(render("persona", name=_name(context), persona=persona), cache=True))
+        blocks.append(Block(_persona_text(one_line(context.agent_name), context.persona, nonce), cache=True))
     return tuple(blocks)
 
 
@@ -95,20 +114,9 @@ def user_turn(context: Context, claims: Sequence[tuple[str, str]], nonce: str) -
     """The trajectory (cached), then what is judged and the claims (varying). `claims` are (key, text) pairs."""
     blocks: list[Block] = []
     if context.window.events:
-        trajectory = render_trajectory(context.window, nonce=nonce).text
-        statistics = context.statistics
-        shown = (
-            fence("STATISTICS", neutral(json.dumps(statistics, ensure_ascii=False, indent=1))[0], nonce)
-            if statistics
-            else ""
-        )
-        text = render(
-            "trajectory",
-            name=_name(context),
-            trajectory=trajectory,
-            statistics=shown,
-            environment=context.environment,
-            own_messages=context.own_messages,
+        statistics = json.dumps(context.statistics, ensure_ascii=False, indent=1) if context.statistics else ""
+        text = _trajectory_text(
+            one_line(context.agent_name), context.window, nonce, statistics, context.environment, context.own_messages
         )
         blocks.append(Block(text, cache=True))
     message = fence("MESSAGE", one_event(context.message, 1)[0].removeprefix("1. "), nonce) if context.message else ""
@@ -118,8 +126,8 @@ def user_turn(context: Context, claims: Sequence[tuple[str, str]], nonce: str) -
         action = fence("MESSAGE", one_event(draft, 1)[0].removeprefix("1. "), nonce)
     tail = render(
         "claims",
-        name=_name(context),
-        channel=neutral(context.channel_name, 200)[0],
+        name=one_line(context.agent_name),
+        channel=one_line(context.channel_name),
         message=message,
         action=action,
         single=len(claims) == 1,
@@ -129,5 +137,6 @@ def user_turn(context: Context, claims: Sequence[tuple[str, str]], nonce: str) -
     return Turn("user", tuple(blocks))
 
 
-def _name(context: Context) -> str:
-    return neutral(" ".join(context.agent_name.split()), 200)[0]
+def one_line(name: str) -> str:
+    """A name as it may stand outside a fence: on one line, at most 200 characters, without anything like a marker."""
+    return neutral(" ".join(name.split()), 200)[0]

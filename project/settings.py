@@ -243,4 +243,5 @@ UNFOLD = {
     "SHOW_VIEW_ON_SITE": False,
     "SIDEBAR": {"navigation": "agents.adminsite.navigation"},
     "STYLES": ["agents.adminsite.stylesheet"],
+    "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": "agents.adminsite.favicon"}],
 }

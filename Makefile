@@ -1,0 +1,63 @@
+# Plumbline. `make` alone lists what there is. Needs Python 3.11 or newer and a package index; nothing else.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+MANAGE := $(BIN)/python manage.py
+PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet --require-hashes
+
+.DEFAULT_GOAL := help
+.PHONY: help demo run test check bench e2e e2e-local lock clean
+
+help: ## list the targets
+	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+demo: $(VENV)/.runtime ## set everything up and measure the 16 example agents
+	@$(MANAGE) demo
+
+run: $(VENV)/.runtime ## start console and worker on this machine, print address and login
+	@DEBUG=1 $(MANAGE) serve
+
+test: $(VENV)/.dev ## set everything up and run the tests
+	@$(BIN)/python -m pytest -n auto --dist loadfile -q $(ARGS)
+
+e2e: $(VENV)/.dev ## only the tests in a real browser (Chromium)
+	@$(BIN)/python -m pytest -q -m e2e $(ARGS)
+
+check: $(VENV)/.dev ## lint, types, migrations, production settings, proposition files
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@DEBUG=1 $(BIN)/mypy .
+	@DEBUG=1 $(MANAGE) makemigrations --check --dry-run
+	@DEBUG=1 $(MANAGE) check_propositions > /dev/null && echo "proposition files are valid"
+	@SECRET_KEY=$$($(BIN)/python -c 'import secrets; print(secrets.token_urlsafe(64))') ALLOWED_HOSTS=plumbline.example.org \
+	  ANTHROPIC_API_KEY=for-the-check CELERY_BROKER_URL=redis://127.0.0.1:6379/0 DATABASE_URL=sqlite:///:memory: \
+	  $(MANAGE) check --deploy --fail-level WARNING
+
+bench: $(VENV)/.runtime ## measure speed against a stub model server on loopback
+	@$(BIN)/python -m tests.bench $(ARGS)
+
+e2e-local: $(VENV)/.runtime ## measure one agent with a real small model on this machine (downloads about 200 MB)
+	@$(BIN)/python -m tests.local_model
+
+lock: $(VENV)/.dev ## resolve the dependencies anew
+	@$(BIN)/python -m pip install --quiet uv
+	@$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --upgrade pyproject.toml -o requirements.lock
+	@$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --group dev -c requirements.lock pyproject.toml -o requirements-dev.lock
+
+clean: ## remove the virtual environment and the local database
+	@rm -rf $(VENV) .local staticfiles
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit("Plumbline needs Python 3.11 or newer; this is %s. Say `make PYTHON=python3.12 …`." % sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
+	@echo "Creating the virtual environment …"
+	@$(PYTHON) -m venv $(VENV) || (echo "venv is missing: on Debian and Ubuntu, apt-get install python3-venv" >&2; exit 1)
+
+$(VENV)/.runtime: requirements.lock | $(BIN)/python
+	@echo "Installing locked dependencies …"
+	@$(PIP) -r requirements.lock
+	@touch $@
+
+$(VENV)/.dev: requirements-dev.lock | $(BIN)/python
+	@echo "Installing locked dependencies for tests and checks …"
+	@$(PIP) -r requirements-dev.lock
+	@touch $@ $(VENV)/.runtime

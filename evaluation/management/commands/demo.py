@@ -1,0 +1,73 @@
+"""``manage.py demo``: from an empty database to measured persona drift, in one command."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser
+from collections.abc import Sequence
+from typing import Any
+
+from django.conf import settings
+from django.core.management import call_command
+from django.core.management.base import BaseCommand, CommandError
+
+from agents.models import Agent
+from evaluation.capture import Captured, capture, existing
+from evaluation.estimate import estimate
+from evaluation.planning import RunSpec
+from evaluation.presentation import ProgressBar, is_heuristic, judge_label, money, outcome_table
+
+DRIFT = "Planted drift: michael, dwight, angela, stanley and kevin lose their voice in build 41; jim repeats himself (fluency)."
+
+
+class Command(BaseCommand):
+    help = (
+        "Set up the database, load the 16 example agents and capture their baseline with the configured judge "
+        "(offline heuristics without a key). Safe to run again."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument(
+            "--again", action="store_true", help="judge anew even if the same baseline was captured before"
+        )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        self._heading("1. Database")
+        call_command("migrate", verbosity=0, stdout=self.stdout)
+        database = settings.DATABASES["default"]
+        self.stdout.write(f"Ready: {database['ENGINE'].rpartition('.')[2]}, {database['NAME']}")
+        self._heading("2. Example agents")
+        call_command("seed", stdout=self.stdout)
+        self._heading("3. Baseline")
+        specs = [
+            RunSpec(agent=agent, is_baseline=True) for agent in Agent.objects.filter(is_active=True).order_by("slug")
+        ]
+        results = self._measure(specs, again=options["again"])
+        outcome_table(str(settings.JUDGE_MODEL), results, self.stdout, by_tag="build")
+        self.stdout.write(f"{DRIFT}\nWhere it was planted: docs/seed-data.md")
+        self._heading("Next")
+        self.stdout.write("  make run                          the console, with its address and login")
+        self.stdout.write("  manage.py capture_baseline --help   measure again, other windows, --json")
+        self.stdout.write("  docs/real-conversation.md          your own personas and conversations")
+        if any(result.summary.overall_score is None for result in results):
+            problems = sorted({result.summary.run.error for result in results if result.summary.run.error})
+            raise CommandError("some agents have no score: " + "; ".join(problems)[:500], returncode=2)
+
+    def _measure(self, specs: Sequence[RunSpec], *, again: bool) -> list[Captured]:
+        judge = judge_label(str(settings.JUDGE_MODEL))
+        earlier = None if again else existing(specs)
+        if earlier is not None:
+            self.stdout.write(f"Captured before by {judge}, nothing changed since; --again judges anew.")
+            return earlier
+        if not is_heuristic(str(settings.JUDGE_MODEL)):
+            estimates = [estimate(spec) for spec in specs]
+            costs = [e.cost_usd for e in estimates]
+            cost = money(None if None in costs else sum(c for c in costs if c is not None))
+            self.stdout.write(f"Judge {judge}: about {sum(e.calls for e in estimates)} calls, at most about {cost}.")
+        else:
+            self.stdout.write(f"Judge {judge}: no key, no network.")
+        with ProgressBar("Judging", sys.stderr) as bar:
+            return capture(specs, prepared=bar.prepared, progress=bar.progress)
+
+    def _heading(self, text: str) -> None:
+        self.stdout.write(self.style.MIGRATE_HEADING(f"\n{text}"))

@@ -1,0 +1,53 @@
+"""The loopback model server in a process of its own, so that what it computes is not counted as Plumbline's."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Sequence
+from multiprocessing.connection import Connection
+from typing import Any
+
+from tests.llm_server import LLMServer
+
+
+def _serve(pipe: Connection) -> None:
+    with LLMServer() as server:
+        pipe.send(server.url)
+        while (command := pipe.recv()) != "stop":
+            if command == "stats":
+                pipe.send(
+                    {"calls": server.calls, "peak_inflight": server.peak_inflight, "connections": server.connections}
+                )
+            else:
+                server.bodies.clear()
+                server.headers.clear()
+                server.peak_inflight = 0
+                server.always(**command["default"])
+                for reply in command["first"]:
+                    server.reply(**reply)
+                pipe.send("ready")
+
+
+class ServerProcess:
+    """Starts, programs and stops the server."""
+
+    def __init__(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        self._process = context.Process(target=_serve, args=(theirs,), daemon=True)
+        self._process.start()
+        self.url: str = self._pipe.recv()
+
+    def program(self, default: dict[str, Any], first: Sequence[dict[str, Any]] = ()) -> None:
+        """Forget what was counted; answer with `first`, one each, then with `default`."""
+        self._pipe.send({"default": default, "first": list(first)})
+        self._pipe.recv()
+
+    def stats(self) -> dict[str, int]:
+        self._pipe.send("stats")
+        found: dict[str, int] = self._pipe.recv()
+        return found
+
+    def stop(self) -> None:
+        self._pipe.send("stop")
+        self._process.join(10)
