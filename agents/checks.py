@@ -1,0 +1,84 @@
+"""System checks of the settings for models: each says what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.apps import AppConfig
+from django.conf import settings
+from django.core.checks import CheckMessage, Error, Info, Warning, register
+
+from agents.llm.endpoints import base_url_of, model_of, problem_of, provider_of, replay_file
+from agents.llm.ledger import STORE_CHOICES
+from agents.llm.prices import has_seed_price
+from agents.llm.requests import Role
+
+ROLES: tuple[Role, ...] = ("judge", "actor")
+
+
+@register(deploy=True)  # a fact to know before going live; said on every command it would only be noise
+def check_judge(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+    """Whether an LLM judges at all."""
+    if provider_of(model_of("judge")) != "offline":
+        return []
+    return [
+        Info(
+            f"No LLM judges: JUDGE_MODEL is {model_of('judge')!r}. Scores come from rules and word lists and are "
+            "marked heuristic.",
+            hint="Set ANTHROPIC_API_KEY, or JUDGE_BASE_URL and JUDGE_MODEL for a server that speaks the same API.",
+            id="agents.I001",
+        )
+    ]
+
+
+@register()
+def check_models(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+    """Each role's model can be called, and what it costs is known."""
+    return [message for role in ROLES for message in _check_role(role)]
+
+
+def _check_role(role: Role) -> list[CheckMessage]:
+    model, setting = model_of(role), f"{role.upper()}_MODEL"
+    if problem := problem_of(role, model):
+        return [Error(f"{setting} cannot be called.", hint=problem[0].upper() + problem[1:] + ".", id="agents.E001")]
+    if provider_of(model) == "replay" and not replay_file(model).is_file():
+        hint = "Write one with `manage.py export_payloads --out FILE`, or correct the path after `replay:`."
+        return [Error(f"{setting} is {model!r}, but there is no such file.", hint=hint, id="agents.E002")]
+    if not has_seed_price(model):
+        where = f" (served by {base_url_of(role)})" if base_url_of(role) else ""
+        hint = (
+            f"Its calls are shown as unpriced. Add a model price for {model!r} in the console, 0 if it costs nothing, and "
+            "put 'agents.W002' into SILENCED_SYSTEM_CHECKS: this check knows only agents/llm/prices.yaml."
+        )
+        return [Warning(f"{setting} is {model!r}{where}, whose price is not known.", hint=hint, id="agents.W002")]
+    return []
+
+
+@register()
+def check_llm_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+    """The numbers and choices for model calls are in range."""
+    found: list[CheckMessage] = []
+    if settings.LLM_STORE_PAYLOADS not in STORE_CHOICES:
+        hint = f"Set it to one of: {', '.join(STORE_CHOICES)}."
+        found.append(Error(f"LLM_STORE_PAYLOADS is {settings.LLM_STORE_PAYLOADS!r}.", hint=hint, id="agents.E003"))
+    for name, least in (("LLM_MAX_CONCURRENCY", 1), ("LLM_GATE_SLOTS", 0)):
+        if getattr(settings, name) < least:
+            hint = f"Set it to {least} or more: it is the number of calls that may be in flight."
+            found.append(Error(f"{name} is {getattr(settings, name)}.", hint=hint, id="agents.E004"))
+    return found
+
+
+@register()
+def check_workers(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+    """In production, somebody does the queued work."""
+    if not settings.PRODUCTION or settings.CELERY_BROKER_URL:
+        return []
+    return [
+        Warning(
+            "CELERY_BROKER_URL is not set: queued work waits for `manage.py work`, which runs on one machine.",
+            hint="Keep `manage.py work` running beside the web server, or set CELERY_BROKER_URL to a Redis URL and start "
+            "Celery workers.",
+            id="agents.W003",
+        )
+    ]

@@ -1,0 +1,21 @@
+"""Calling a model: `complete` and `complete_many`, and the values that go in and come out."""
+
+from agents.llm.digest import estimate_tokens, request_digest
+from agents.llm.requests import Block, InvalidAnswer, Label, LLMRequest, Reply, Role, Status, Turn, Usage
+from agents.llm.runtime import complete, complete_many
+
+__all__ = [
+    "Block",
+    "InvalidAnswer",
+    "LLMRequest",
+    "Label",
+    "Reply",
+    "Role",
+    "Status",
+    "Turn",
+    "Usage",
+    "complete",
+    "complete_many",
+    "estimate_tokens",
+    "request_digest",
+]

@@ -1,0 +1,141 @@
+"""The ledger: one `LLMCall` row per call of a model. Every token count and cost shown anywhere is a sum over it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+from typing import Any
+
+from django.conf import settings
+from django.db import IntegrityError, connection, transaction
+from django.db.models import Count, Q, QuerySet, Sum
+from django.utils import timezone
+
+from agents.llm import prices
+from agents.llm.answers import one_line
+from agents.llm.extraction import storable
+from agents.llm.requests import LLMRequest, Reply, Usage
+from agents.models import LLMCall, LLMPayload
+
+logger = logging.getLogger(__name__)
+
+STORE_CHOICES = ("none", "judge", "all")
+
+
+def record(request: LLMRequest, reply: Reply, *, body: Mapping[str, Any] | None = None) -> int:
+    """Write the row of one call, and its payload where `LLM_STORE_PAYLOADS` says so; return the row's primary key.
+
+    Args:
+        request: What was asked; its label gives the columns.
+        reply: How it ended.
+        body: What was sent over the network, without the key; None when nothing was.
+
+    Raises:
+        DatabaseError: The row could not be written. A payload that cannot be written is only logged.
+    """
+    call = _insert(_columns(request, reply))
+    if body is not None and _stores_payloads(request.role):
+        try:
+            with transaction.atomic():
+                LLMPayload.objects.create(call=call, request=storable(dict(body)), reply=storable(reply.text))
+        except Exception:
+            logger.exception("the payload of model call %s could not be stored", call.pk)
+    return call.pk
+
+
+def _columns(request: LLMRequest, reply: Reply) -> dict[str, Any]:
+    label, usage = request.label, reply.usage
+    return {
+        "role": request.role,
+        "purpose": label.purpose[:64],
+        "mechanism": label.mechanism[:64],
+        "dimension": label.dimension[:32],
+        "agent_id": label.agent_id,
+        "run_id": label.run_id,
+        "work_id": label.work_id[:80],
+        "provider": reply.provider,
+        "endpoint": one_line(reply.endpoint, 200),
+        "model": one_line(reply.model, 200),
+        "served_model": one_line(reply.served_model, 200),
+        "status": reply.status.value,
+        "error": one_line(reply.error),
+        "stop_reason": one_line(reply.stop_reason, 32),
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "cache_read_tokens": usage.cache_read_tokens,
+        "cache_write_tokens": usage.cache_write_tokens,
+        "cost_usd": _cost(reply),
+        "latency_ms": reply.latency_ms,
+        "attempts": reply.attempts,
+        "request_id": one_line(reply.request_id, 120),
+        "request_digest": reply.request_digest,
+    }
+
+
+def _cost(reply: Reply) -> Decimal | None:
+    if reply.attempts == 0:  # nothing was sent
+        return Decimal(0)
+    return prices.cost(reply.model, reply.usage, day=timezone.now().date(), served_model=reply.served_model)
+
+
+def _insert(columns: dict[str, Any]) -> LLMCall:
+    """Insert the row; without its agent and run if they were deleted during the call, for its cost must not be lost."""
+    if connection.in_atomic_block:
+        with transaction.atomic():  # a savepoint: a row that fails must not spoil the caller's transaction
+            return LLMCall.objects.create(**columns)
+    try:
+        return LLMCall.objects.create(**columns)
+    except IntegrityError:
+        return LLMCall.objects.create(**{**columns, "agent_id": None, "run_id": None})
+
+
+def _stores_payloads(role: str) -> bool:
+    choice = settings.LLM_STORE_PAYLOADS
+    return choice == "all" or (choice == "judge" and role == "judge")
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Sums over calls. `cost_usd` leaves out the `unpriced` calls, so it must be shown with their number."""
+
+    calls: int
+    input_tokens: int
+    output_tokens: int
+    cache_read_tokens: int
+    cache_write_tokens: int
+    cost_usd: Decimal
+    unpriced: int
+
+
+def totals(calls: QuerySet[LLMCall] | None = None, *, work_id: str | None = None) -> Totals:
+    """Sum calls in one query.
+
+    Args:
+        calls: The calls to sum; all by default.
+        work_id: Only those that served this work.
+    """
+    chosen = LLMCall.objects.all() if calls is None else calls
+    if work_id is not None:
+        chosen = chosen.filter(work_id=work_id)
+    kinds = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
+    sums = chosen.order_by().aggregate(
+        calls=Count("pk"),
+        unpriced=Count("pk", filter=Q(cost_usd__isnull=True)),
+        cost=Sum("cost_usd"),
+        **{f"sum_{kind}": Sum(kind) for kind in kinds},
+    )
+    return Totals(
+        calls=sums["calls"],
+        unpriced=sums["unpriced"],
+        cost_usd=sums["cost"] or Decimal(0),
+        **{kind: sums[f"sum_{kind}"] or 0 for kind in kinds},
+    )
+
+
+def estimate_cost(model: str, input_tokens: int, output_tokens: int, *, day: date | None = None) -> Decimal | None:
+    """US dollars that so many uncached tokens of **one** call would cost on `day` (today); None for an unpriced model."""
+    usage = Usage(input_tokens=input_tokens, output_tokens=output_tokens)
+    return prices.cost(model, usage, day=day or timezone.now().date())

@@ -1,0 +1,145 @@
+"""The values that go into and come out of a model call. Frozen, without Django, safe to share between threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Literal
+
+Role = Literal["judge", "actor"]
+
+
+class Status(StrEnum):
+    """How a call ended. A failure is a value: nothing above this floor catches the SDK's exceptions."""
+
+    OK = "ok"
+    REFUSED = "refused"
+    TRUNCATED = "truncated"
+    MALFORMED = "malformed"
+    TIMEOUT = "timeout"
+    RATE_LIMITED = "rate_limited"
+    UNAVAILABLE = "unavailable"
+    REJECTED = "rejected"
+
+
+class InvalidAnswer(ValueError):
+    """Raised by a request's `parse` when the JSON object is not what was asked for. Its text says what and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A piece of prompt text. `cache` sets a prompt-cache breakpoint after it: everything up to here is static."""
+
+    text: str
+    cache: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One turn of the conversation sent to the model."""
+
+    role: Literal["user", "assistant"]
+    blocks: tuple[Block, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Label:
+    """What a call is for: the columns of its ledger row. Ids, never ORM objects, so that the value may cross threads."""
+
+    purpose: str
+    mechanism: str = ""
+    dimension: str = ""
+    agent_id: int | None = None
+    run_id: int | None = None
+    work_id: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LLMRequest:
+    """One question to a model.
+
+    Attributes:
+        role: Whose model and endpoint answers, ``judge`` or ``actor``.
+        task: Name of the offline responder (``OFFLINE_RESPONDERS``), e.g. ``score``.
+        system: System prompt, static text first.
+        turns: The conversation; ends with a user turn.
+        schema: JSON schema of the answer; None asks for free text.
+        parse: Turns the decoded JSON object into the caller's value; raises `InvalidAnswer`. None keeps the object.
+        example: A valid answer, shown as an earlier assistant turn when the first one was malformed.
+        reask: Whether a malformed answer is asked again once (offline evaluation; never in the gate).
+        max_tokens: Most tokens of the answer.
+        retries: Retries after 408, 409, 429, >= 500 and connection errors (gate 0).
+        gate: Whether the call may use the slots reserved for the gate.
+        model: Overrides the role's model.
+        nonce: Random text used in this prompt's fences; replaced by a constant in the request's digest, so that a replay finds it.
+        facts: Structured input for the offline provider; never sent over the network.
+        label: Columns of the ledger row.
+    """
+
+    role: Role
+    task: str
+    system: tuple[Block, ...]
+    turns: tuple[Turn, ...]
+    label: Label
+    schema: Mapping[str, Any] | None = None
+    parse: Callable[[Any], Any] | None = None
+    example: Mapping[str, Any] | None = None
+    reask: bool = False
+    max_tokens: int = 2048
+    retries: int = 0
+    gate: bool = False
+    model: str = ""
+    nonce: str = ""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of one call; None where the server did not say."""
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cache_read_tokens: int | None = None
+    cache_write_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """The answer, or the reason why there is none.
+
+    Attributes:
+        status: `Status.OK` exactly when `value` (structured) or `text` (free) can be used.
+        value: What `parse` returned, or the decoded object.
+        text: The raw text of the answer.
+        error: One line for people when the status is not ``ok``.
+        provider: ``anthropic``, ``offline`` or ``replay``.
+        endpoint: Base URL without credentials; empty for offline and replay.
+        model: The model asked for. `served_model`: the one the server says it used.
+        latency_ms: Wall time of this call without waiting for a slot. `waited_ms`: waiting for a slot.
+        attempts: HTTP requests made, retries included.
+        call_id: Primary key of the ledger row; None only when writing it failed.
+        earlier: Replies of this request before a re-ask; each has its own ledger row.
+    """
+
+    status: Status
+    value: Any = None
+    text: str = ""
+    error: str = ""
+    stop_reason: str = ""
+    provider: str = ""
+    endpoint: str = ""
+    model: str = ""
+    served_model: str = ""
+    usage: Usage = Usage()
+    request_id: str = ""
+    request_digest: str = ""
+    latency_ms: int = 0
+    waited_ms: int = 0
+    attempts: int = 1
+    call_id: int | None = None
+    earlier: tuple[Reply, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        return self.status is Status.OK

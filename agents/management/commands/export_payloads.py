@@ -1,0 +1,38 @@
+"""``manage.py export_payloads``: stored answers as a file from which ``JUDGE_MODEL=replay:FILE`` answers again."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from datetime import date, datetime, time
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+from django.utils import timezone
+
+from agents.llm.replay import export_answers
+
+
+def day(text: str) -> date:
+    return date.fromisoformat(text)
+
+
+class Command(BaseCommand):
+    help = "Write stored model answers (LLM_STORE_PAYLOADS) as JSONL, one per request, for JUDGE_MODEL=replay:FILE."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--out", required=True, type=Path, help="file to write")
+        parser.add_argument("--since", type=day, help="only calls from this day on, YYYY-MM-DD")
+        parser.add_argument("--work-id", default="", help="only calls that served this work, e.g. evaluation_run:12")
+
+    def handle(self, *args: Any, out: Path, since: date | None, work_id: str, **options: Any) -> None:
+        start = timezone.make_aware(datetime.combine(since, time.min)) if since else None
+        try:
+            written = export_answers(out, since=start, work_id=work_id)
+        except OSError as problem:
+            raise CommandError(f"cannot write {out}: {problem}") from problem
+        if not written:
+            raise CommandError(
+                "no stored answers match; LLM_STORE_PAYLOADS must be 'judge' or 'all' while the calls are made"
+            )
+        self.stdout.write(f"{written} answers written to {out}. Use them with JUDGE_MODEL=replay:{out}")

@@ -1,0 +1,123 @@
+"""A deadline ends a call whatever the server does, and the server sees the client go."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+from pytest_django import Settings
+
+from agents.llm import LLMRequest, Reply, Status, complete, complete_many
+from tests.agents.llm.asking import judge_request, text_request
+from tests.llm_server import LLMServer
+
+pytestmark = pytest.mark.django_db
+
+SHORT = 0.3
+
+
+@pytest.fixture(autouse=True)
+def _ready(llm_server: LLMServer, settings: Settings, db: None) -> None:
+    """Make one call first: a process's first one takes longer, which is not what these tests measure."""
+    with LLMServer() as other:
+        settings.ACTOR_BASE_URL = other.url
+        assert complete(text_request()).ok
+    settings.ACTOR_BASE_URL = llm_server.url
+
+
+@pytest.fixture
+def one_slot(settings: Settings) -> None:
+    settings.LLM_MAX_CONCURRENCY, settings.LLM_GATE_SLOTS = 1, 0
+
+
+@pytest.mark.parametrize("way", ["hang", "trickle"])
+@pytest.mark.parametrize("retries", [0, 2])
+def test_a_call_is_cut_at_its_deadline(llm_server: LLMServer, way: str, retries: int) -> None:
+    llm_server.always(**{way: True})
+    started = time.monotonic()
+
+    reply = complete(text_request(retries=retries), deadline=SHORT)
+
+    assert (reply.status, reply.error) == (Status.TIMEOUT, "no answer within the deadline of 0.3 s")
+    assert SHORT - 0.05 <= time.monotonic() - started < SHORT + 0.5
+    assert llm_server.wait_until(lambda: llm_server.client_gone == 1)
+
+
+def test_the_deadline_covers_the_retries(llm_server: LLMServer) -> None:
+    llm_server.always(status=500)
+    started = time.monotonic()
+
+    reply = complete(text_request(retries=10), deadline=SHORT)
+
+    assert reply.status is Status.UNAVAILABLE
+    assert "HTTP 500" in reply.error
+    assert time.monotonic() - started < SHORT + 0.5
+
+
+def test_a_retry_that_hangs_is_a_timeout_whatever_came_before(llm_server: LLMServer) -> None:
+    llm_server.reply(status=500, headers={"retry-after-ms": "1"})
+    llm_server.always(hang=True)
+
+    reply = complete(text_request(retries=1), deadline=SHORT)
+
+    assert (reply.status, reply.attempts) == (Status.TIMEOUT, 2)
+    assert reply.error == "no answer within the deadline of 0.3 s"
+
+
+def test_a_pause_that_outlasts_the_deadline_is_a_rate_limit(llm_server: LLMServer) -> None:
+    llm_server.reply(status=529, headers={"retry-after": "20"})
+    assert complete(text_request()).status is Status.UNAVAILABLE
+
+    reply = complete(text_request(), deadline=SHORT)
+
+    assert (reply.status, reply.attempts, llm_server.calls) == (Status.RATE_LIMITED, 0, 1)
+    assert reply.error.startswith(f"{llm_server.url} asked for a pause, of which 19.")
+
+
+def test_a_retry_after_beyond_the_deadline_is_not_waited_for(llm_server: LLMServer) -> None:
+    llm_server.always(status=429, headers={"retry-after": "60"})
+    started = time.monotonic()
+
+    reply = complete(text_request(retries=3, gate=True), deadline=5)
+
+    assert (reply.status, reply.attempts) == (Status.RATE_LIMITED, 1)
+    assert time.monotonic() - started < 1
+
+
+def test_the_deadline_covers_the_reask(llm_server: LLMServer) -> None:
+    llm_server.reply(text="not JSON")
+    llm_server.always(hang=True)
+
+    reply = complete(judge_request(reask=True), deadline=SHORT)
+
+    assert reply.status is Status.TIMEOUT
+    assert [earlier.status for earlier in reply.earlier] == [Status.MALFORMED]
+
+
+def test_waiting_for_a_slot_counts_for_complete(llm_server: LLMServer, one_slot: None) -> None:
+    llm_server.reply(hold=True)
+    waited: list[Reply] = []
+
+    def requests() -> Iterator[LLMRequest]:
+        yield text_request()  # holds the only slot
+        assert llm_server.wait_until(lambda: llm_server.inflight == 1)
+        waited.append(complete(text_request(), deadline=SHORT))
+        llm_server.release()
+
+    assert [reply.status for _, reply in complete_many(requests(), deadline=30)] == [Status.OK]
+    (reply,) = waited
+    assert (reply.status, reply.attempts) == (Status.TIMEOUT, 0)
+    assert reply.error == f"no free slot within 0.3 s: 1 calls may be in flight at {llm_server.url}"
+    assert reply.waited_ms >= 250
+    assert llm_server.calls == 1
+
+
+def test_waiting_for_a_slot_does_not_count_in_a_big_evaluation(llm_server: LLMServer, one_slot: None) -> None:
+    llm_server.always(latency=0.2)
+
+    replies = [reply for _, reply in complete_many([text_request() for _ in range(4)], deadline=SHORT)]
+
+    assert [reply.status for reply in replies] == [Status.OK] * 4
+    assert max(reply.waited_ms + reply.latency_ms for reply in replies) > SHORT * 1000
+    assert all(reply.latency_ms < SHORT * 1000 for reply in replies)

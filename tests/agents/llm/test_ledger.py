@@ -1,0 +1,229 @@
+"""The row of a call: what it says, what it costs, and that it never costs the caller the answer."""
+
+from __future__ import annotations
+
+import json
+from datetime import date
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from django.db import DatabaseError, connection, transaction
+from pytest_django import DjangoAssertNumQueries, Settings
+
+from agents.llm import Label, Status, Usage, complete, complete_many, ledger, prices
+from agents.models import Agent, LLMCall, LLMPayload, ModelPrice
+from tests.agents.llm.asking import SCHEMA, judge_request, row_of, text_request
+from tests.llm_server import LLMServer
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def priced() -> None:
+    ModelPrice.objects.create(
+        model="test-model",
+        effective_from=date(2026, 1, 1),
+        input_usd=Decimal(1),
+        output_usd=Decimal(5),
+        cache_write_usd=Decimal("1.25"),
+        cache_read_usd=Decimal("0.1"),
+    )
+
+
+def test_a_row_says_what_the_call_was_for_and_how_it_went(llm_server: LLMServer) -> None:
+    agent = Agent.objects.create(slug="ada", display_name="Ada", system_prompt="You are Ada.")
+    label = Label(
+        purpose="gate", mechanism="action_gate", dimension="fluency", agent_id=agent.pk, work_id="gate_session:5"
+    )
+    llm_server.reply(json={"score": 7, "reason": "calm"}, model="served")
+
+    reply = complete(judge_request(label=label))
+
+    row = row_of(reply)
+    assert (row.role, row.purpose, row.mechanism, row.dimension) == ("judge", "gate", "action_gate", "fluency")
+    assert (row.agent, row.run, row.work_id) == (agent, None, "gate_session:5")
+    assert (row.provider, row.endpoint, row.model, row.served_model) == (
+        "anthropic",
+        llm_server.url,
+        "test-model",
+        "served",
+    )
+    assert (row.status, row.error, row.stop_reason) == ("ok", "", "end_turn")
+    assert (row.input_tokens, row.output_tokens, row.cache_read_tokens) == (100, 10, None)
+    assert (row.request_id, row.request_digest, row.attempts) == ("req_1", reply.request_digest, 1)
+    assert row.latency_ms == reply.latency_ms
+
+
+@pytest.mark.parametrize("store", ["none", "all"])
+def test_a_row_is_one_insert(
+    llm_server: LLMServer, settings: Settings, django_assert_num_queries: DjangoAssertNumQueries, store: str
+) -> None:
+    settings.LLM_STORE_PAYLOADS = store
+    complete(text_request())  # reads the prices
+    with django_assert_num_queries(3 if store == "none" else 6) as queries:  # savepoints are of the test's transaction
+        complete(text_request())
+
+    statements = [query["sql"].split()[0] for query in queries.captured_queries]
+    assert statements.count("INSERT") == (1 if store == "none" else 2)
+    assert set(statements) == {"SAVEPOINT", "INSERT", "RELEASE"}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_outside_a_transaction_a_row_is_a_single_statement(
+    llm_server: LLMServer, django_assert_num_queries: DjangoAssertNumQueries
+) -> None:
+    complete(text_request())
+    with django_assert_num_queries(1):
+        complete(text_request())
+
+
+def test_a_row_that_cannot_be_written_does_not_cost_the_answer(
+    llm_server: LLMServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+        if sql.startswith("INSERT"):
+            raise DatabaseError("disk full")
+        return execute(sql, params, many, context)
+
+    with connection.execute_wrapper(refuse):
+        reply = complete(text_request())
+
+    assert (reply.status, reply.call_id) == (Status.OK, None)
+    assert "the ledger row of a evaluation call (ok) could not be written" in caplog.text
+
+
+def test_a_failing_row_leaves_the_callers_transaction_whole(llm_server: LLMServer) -> None:
+    def refuse(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+        if sql.startswith("INSERT") and "llm_calls" in sql:
+            raise DatabaseError("disk full")
+        return execute(sql, params, many, context)
+
+    with transaction.atomic():
+        with connection.execute_wrapper(refuse):
+            complete(text_request())
+        Agent.objects.create(slug="ada", display_name="Ada", system_prompt="You are Ada.")
+
+    assert Agent.objects.filter(slug="ada").exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_agent_deleted_during_the_call_does_not_lose_its_cost(llm_server: LLMServer, priced: None) -> None:
+    label = Label(purpose="evaluation", agent_id=987654, work_id="evaluation_run:3")
+
+    reply = complete(text_request(label=label))
+
+    row = row_of(reply)
+    assert (row.agent_id, row.work_id, row.cost_usd) == (None, "evaluation_run:3", Decimal("0.00015000"))
+
+
+def test_a_call_costs_what_its_tokens_cost(llm_server: LLMServer, priced: None) -> None:
+    usage = {
+        "input_tokens": 1000,
+        "output_tokens": 200,
+        "cache_read_input_tokens": 5000,
+        "cache_creation_input_tokens": 400,
+    }
+    llm_server.reply(text="hello", usage=usage)
+
+    complete(text_request())
+
+    assert LLMCall.objects.get().cost_usd == Decimal("0.001") + Decimal("0.001") + Decimal("0.0005") + Decimal("0.0005")
+
+
+def test_a_model_without_a_price_and_tokens_that_nobody_counted_are_unpriced(
+    llm_server: LLMServer, settings: Settings, priced: None
+) -> None:
+    llm_server.reply(text="hello", usage=None)
+    complete(text_request())
+    complete(text_request(model="unheard-of"))
+
+    assert list(LLMCall.objects.values_list("cost_usd", flat=True)) == [None, None]
+
+
+def test_totals_sum_in_one_query_and_count_what_is_unpriced(
+    llm_server: LLMServer, priced: None, django_assert_num_queries: DjangoAssertNumQueries
+) -> None:
+    usage = {
+        "input_tokens": 100,
+        "output_tokens": 10,
+        "cache_read_input_tokens": 30,
+        "cache_creation_input_tokens": 4,
+    }
+    llm_server.always(text="hello", usage=usage)
+    list(complete_many([text_request(), text_request(), text_request(model="unheard-of")], deadline=5))
+    complete(text_request(label=Label(purpose="gate", work_id="gate_session:1")))
+
+    with django_assert_num_queries(1):
+        found = ledger.totals(work_id="evaluation_run:1")
+
+    assert (found.calls, found.unpriced) == (3, 1)
+    assert (found.input_tokens, found.output_tokens) == (300, 30)
+    assert (found.cache_read_tokens, found.cache_write_tokens) == (90, 12)
+    assert found.cost_usd == 2 * Decimal("0.000158")
+    assert ledger.totals(LLMCall.objects.filter(purpose="gate")).calls == 1
+    assert ledger.totals().calls == 4
+
+
+def test_totals_of_nothing_are_zero() -> None:
+    assert ledger.totals(work_id="nothing") == ledger.Totals(0, 0, 0, 0, 0, Decimal(0), 0)
+
+
+def test_an_estimate_uses_the_price_of_today(priced: None) -> None:
+    assert ledger.estimate_cost("test-model", 1_000_000, 100_000) == Decimal("1.5")
+    assert ledger.estimate_cost("unheard-of", 1, 1) is None
+    assert ledger.estimate_cost("offline:lexical-1", 1_000_000, 1) == 0
+
+
+@pytest.mark.parametrize(("store", "roles"), [("none", []), ("judge", ["judge"]), ("all", ["actor", "judge"])])
+def test_payloads_are_kept_as_configured(
+    llm_server: LLMServer, settings: Settings, store: str, roles: list[str]
+) -> None:
+    settings.LLM_STORE_PAYLOADS = store
+    complete(judge_request())
+    complete(text_request())
+
+    assert sorted(LLMPayload.objects.values_list("call__role", flat=True)) == roles
+
+
+def test_a_payload_is_what_was_sent_and_what_came_without_the_key(llm_server: LLMServer, settings: Settings) -> None:
+    settings.LLM_STORE_PAYLOADS = "all"
+    llm_server.reply(text="```json\n{}```")
+
+    reply = complete(judge_request())
+
+    payload = LLMPayload.objects.get(call=row_of(reply))
+    assert payload.request == llm_server.bodies[0]
+    assert payload.request["output_config"]["format"]["schema"] == json.loads(json.dumps(SCHEMA))
+    assert payload.reply == "```json\n{}```"
+    assert "sk-test-secret" not in json.dumps(payload.request)
+
+
+def test_a_payload_that_cannot_be_stored_costs_neither_row_nor_answer(
+    llm_server: LLMServer, settings: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings.LLM_STORE_PAYLOADS = "all"
+
+    def refuse(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+        if "llm_payloads" in sql:
+            raise DatabaseError("disk full")
+        return execute(sql, params, many, context)
+
+    with connection.execute_wrapper(refuse):
+        reply = complete(text_request())
+
+    assert reply.ok
+    assert f"the payload of model call {row_of(reply).pk} could not be stored" in caplog.text
+
+
+def test_an_overlong_error_is_cut_to_its_column(llm_server: LLMServer) -> None:
+    llm_server.reply(status=400, message="x" * 5000)
+
+    reply = complete(text_request())
+
+    assert row_of(reply).error == reply.error
+    assert len(reply.error) <= 500
+
+
+def test_usage_of_a_real_call_can_be_priced_again(priced: None) -> None:
+    assert prices.cost("test-model", Usage(1, 1), day=date(2026, 11, 1)) == Decimal("0.000006")

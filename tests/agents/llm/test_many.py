@@ -1,0 +1,152 @@
+"""Many questions at once: order, laziness, and what is left when the caller stops listening."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from pytest_django import Settings
+
+from agents.llm import Block, LLMRequest, Status, Turn, complete, complete_many
+from agents.models import LLMCall
+from tests.agents.llm.asking import text_request
+from tests.llm_server import LLMServer
+
+pytestmark = pytest.mark.django_db
+
+
+def numbered(number: int, **changes: Any) -> LLMRequest:
+    return text_request(turns=(Turn("user", (Block(str(number)),)),), **changes)
+
+
+def echo(body: dict[str, Any]) -> dict[str, Any]:
+    return {"text": "echo " + body["messages"][-1]["content"][0]["text"]}
+
+
+@pytest.fixture(autouse=True)
+def limits(settings: Settings) -> None:
+    settings.LLM_MAX_CONCURRENCY, settings.LLM_GATE_SLOTS = 2, 0
+
+
+def test_replies_carry_the_index_of_their_request(llm_server: LLMServer) -> None:
+    llm_server.respond = echo
+
+    replies = dict(complete_many((numbered(n) for n in range(9)), deadline=10))
+
+    assert {index: reply.text for index, reply in replies.items()} == {n: f"echo {n}" for n in range(9)}
+    assert set(LLMCall.objects.values_list("pk", flat=True)) == {reply.call_id for reply in replies.values()}
+
+
+def test_replies_come_as_they_finish_not_as_they_were_asked(llm_server: LLMServer) -> None:
+    llm_server.respond = lambda body: {"hold": True} if body["messages"][0]["content"][0]["text"] == "0" else None
+    replies = complete_many((numbered(n) for n in range(3)), deadline=10)
+
+    assert [next(replies)[0], next(replies)[0]] == [1, 2]
+    llm_server.release()
+    assert [index for index, _ in replies] == [0]
+
+
+def test_nothing_to_ask_is_nothing_to_answer() -> None:
+    assert list(complete_many([], deadline=1)) == []
+
+
+def test_a_wrong_deadline_is_refused_before_the_first_reply_is_wanted() -> None:
+    with pytest.raises(ValueError, match="positive"):
+        complete_many([], deadline=0)
+
+
+def test_one_failing_call_does_not_stop_the_others(llm_server: LLMServer) -> None:
+    llm_server.reply(status=500)
+    llm_server.reply(drop=True)
+
+    statuses = sorted(reply.status for _, reply in complete_many((numbered(n) for n in range(5)), deadline=10))
+
+    assert statuses == [Status.OK] * 3 + [Status.UNAVAILABLE] * 2
+
+
+def test_requests_are_pulled_only_as_far_ahead_as_slots_need(llm_server: LLMServer) -> None:
+    pulled = []
+
+    def requests() -> Iterator[LLMRequest]:
+        for number in range(100):
+            pulled.append(number)
+            yield numbered(number)
+
+    replies = complete_many(requests(), deadline=10)
+    next(replies)
+
+    assert len(pulled) <= 5
+    replies.close()  # type: ignore[attr-defined]
+
+
+def test_gate_requests_count_their_waiting(llm_server: LLMServer) -> None:
+    llm_server.always(hang=True)
+
+    replies = [reply for _, reply in complete_many((numbered(n, gate=True) for n in range(4)), deadline=0.3)]
+
+    assert [reply.status for reply in replies] == [Status.TIMEOUT] * 4
+    assert max(reply.waited_ms + reply.latency_ms for reply in replies) < 590  # one after the other it would be 600
+
+
+def arrived(number: int) -> tuple[LLMRequest, Callable[[], None]]:
+    """A request, and a function that waits until its reply has come back to the calling side."""
+    read = threading.Event()
+
+    def wait() -> None:
+        assert read.wait(5)
+        assert complete(numbered(99)).ok  # a round trip through the loop: what it had finished before is handed back
+
+    return numbered(number, parse=lambda text: read.set()), wait
+
+
+def test_closing_early_cancels_what_is_in_flight_and_settles_what_had_arrived(llm_server: LLMServer) -> None:
+    llm_server.respond = lambda body: {"hang": True} if body["messages"][0]["content"][0]["text"] == "1" else None
+    second, wait_for_second = arrived(2)
+    replies = complete_many([numbered(0), numbered(1), second], deadline=10)
+    assert next(replies)[0] == 0
+    wait_for_second()
+
+    replies.close()  # type: ignore[attr-defined]
+
+    assert llm_server.wait_until(lambda: llm_server.client_gone == 1 and llm_server.inflight == 0)
+    assert list(LLMCall.objects.values_list("status", flat=True)) == ["ok"] * 3  # 0, 2 and the round trip, not 1
+
+
+def test_an_exception_of_the_caller_cancels_too(llm_server: LLMServer) -> None:
+    llm_server.respond = lambda body: {"hang": True} if body["messages"][0]["content"][0]["text"] == "1" else None
+
+    def requests() -> Iterator[LLMRequest]:
+        yield numbered(0)
+        yield numbered(1)
+        assert llm_server.wait_until(lambda: llm_server.calls == 2)
+        raise LookupError("the next question could not be built")
+
+    with pytest.raises(LookupError):
+        list(complete_many(requests(), deadline=10))
+
+    assert llm_server.wait_until(lambda: llm_server.client_gone == 1)
+
+
+def test_a_reply_that_arrived_unheard_is_in_the_ledger(llm_server: LLMServer) -> None:
+    first, wait_for_first = arrived(0)
+
+    def requests() -> Iterator[LLMRequest]:
+        yield first
+        wait_for_first()
+        raise LookupError("the next question could not be built")
+
+    with pytest.raises(LookupError):
+        list(complete_many(requests(), deadline=10))
+
+    assert list(LLMCall.objects.values_list("status", flat=True)) == ["ok", "ok"]  # it and the round trip
+
+
+def test_judge_and_actor_providers_mix(llm_server: LLMServer, settings: Settings) -> None:
+    settings.JUDGE_MODEL = "offline:lexical-1"
+    settings.OFFLINE_RESPONDERS = {"act": "tests.agents.llm.test_offline.say_hello"}
+
+    replies = dict(complete_many([numbered(0), numbered(1, role="judge"), numbered(2)], deadline=10))
+
+    assert {index: reply.provider for index, reply in replies.items()} == {0: "anthropic", 1: "offline", 2: "anthropic"}

@@ -1,0 +1,73 @@
+"""The body of a request, and what the SDK adds to it on the wire."""
+
+from __future__ import annotations
+
+import pytest
+
+from agents.llm import Block, Turn, complete
+from agents.llm.messages import body_of
+from tests.agents.llm.asking import judge_request, text_request
+from tests.llm_server import LLMServer
+
+
+@pytest.mark.parametrize(
+    ("model", "thinking"),
+    [
+        ("claude-haiku-5-5", {"type": "disabled"}),
+        ("claude-haiku-5-5-20261007", {"type": "disabled"}),
+        ("claude-haiku-4-5", None),
+        ("claude-sonnet-5-5", None),
+        ("smollm2", None),
+    ],
+)
+def test_thinking_is_switched_off_where_it_is_on_by_default(model: str, thinking: object) -> None:
+    assert body_of(judge_request(), model=model, structured=True, example=False).get("thinking") == thinking
+
+
+def test_cache_breakpoints_are_sent_and_only_the_last_four() -> None:
+    system = tuple(Block(f"s{number}", cache=True) for number in range(3))
+    turns = (Turn("user", (Block("t0", cache=True), Block("t1", cache=True), Block("t2"))),)
+
+    body = body_of(judge_request(system=system, turns=turns), model="m", structured=True, example=True)
+
+    parts = [*body["system"], *(part for message in body["messages"] for part in message["content"])]
+    assert [part["text"] for part in parts if part.get("cache_control") == {"type": "ephemeral"}] == [
+        "s1",
+        "s2",
+        "t0",
+        "t1",
+    ]
+
+
+def test_empty_blocks_are_left_out_for_the_api_refuses_them() -> None:
+    request = judge_request(system=(Block(""),), turns=(Turn("user", (Block(""), Block("hello"))),))
+
+    body = body_of(request, model="m", structured=True, example=False)
+
+    assert "system" not in body
+    assert body["messages"] == [{"role": "user", "content": [{"type": "text", "text": "hello"}]}]
+
+
+@pytest.mark.django_db
+def test_no_sampling_parameters_are_sent_and_no_facts(llm_server: LLMServer) -> None:
+    complete(text_request(facts={"secret": "never sent"}))
+
+    (body,) = llm_server.bodies
+    assert set(body) == {"model", "max_tokens", "system", "messages"}
+    assert "never sent" not in str(body)
+
+
+@pytest.mark.django_db
+def test_nothing_of_the_sdks_environment_is_sent(llm_server: LLMServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_CUSTOM_HEADERS", "x-stray: 1\nauthorization: Bearer stray")
+    monkeypatch.setenv("ANTHROPIC_AUTH_TOKEN", "stray")
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "stray")
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://127.0.0.1:1")
+
+    for retries in (0, 2):
+        assert complete(text_request(retries=retries)).ok
+
+    for headers in llm_server.headers:
+        assert headers["authorization"] == "Bearer sk-test-secret"
+        assert headers["anthropic-version"] == "2026-10-21"
+        assert "stray" not in str(headers)

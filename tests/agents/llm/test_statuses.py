@@ -1,0 +1,319 @@
+"""How every kind of answer and failure ends, through the real SDK."""
+
+from __future__ import annotations
+
+import json
+import socket
+from typing import Any
+
+import pytest
+from pytest_django import Settings
+
+from agents.llm import Block, InvalidAnswer, Status, Turn, Usage, complete
+from agents.models import LLMCall
+from tests.agents.llm.asking import Score, judge_request, text_request
+from tests.llm_server import LLMServer
+
+pytestmark = pytest.mark.django_db
+
+GOOD = {"score": 7, "reason": "calm"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps(GOOD),
+        f"```json\n{json.dumps(GOOD, indent=2)}\n```",
+        f"Sure! Here is my evaluation of {{name}}:\n{json.dumps(GOOD)}\nLet me know if you need more.",
+    ],
+    ids=["plain", "fenced", "in prose"],
+)
+def test_one_json_object_is_ok_wherever_it_stands(llm_server: LLMServer, text: str) -> None:
+    llm_server.reply(text=text)
+
+    reply = complete(judge_request())
+
+    assert (reply.status, reply.value, reply.text) == (Status.OK, Score(score=7, reason="calm"), text)
+    assert reply.ok
+    assert reply.error == ""
+
+
+def test_a_thinking_block_before_the_answer_is_skipped(llm_server: LLMServer) -> None:
+    llm_server.reply(json=GOOD, thinking='Maybe {"score": 2, "reason": "a first thought"}?')
+
+    assert complete(judge_request()).value == Score(score=7, reason="calm")
+
+
+def test_a_reply_says_who_answered_and_what_it_used(llm_server: LLMServer) -> None:
+    usage = {"input_tokens": 12, "output_tokens": 3, "cache_read_input_tokens": 40, "cache_creation_input_tokens": 5}
+    llm_server.reply(json=GOOD, model="served-model", usage=usage)
+
+    reply = complete(judge_request())
+
+    assert reply.usage == Usage(12, 3, 40, 5)
+    assert (reply.provider, reply.endpoint) == ("anthropic", llm_server.url)
+    assert (reply.model, reply.served_model) == ("test-model", "served-model")
+    assert (reply.request_id, reply.attempts, reply.stop_reason) == ("req_1", 1, "end_turn")
+
+
+def test_tokens_that_a_server_does_not_report_are_unknown_not_zero(llm_server: LLMServer) -> None:
+    llm_server.reply(json=GOOD, usage=None)
+
+    reply = complete(judge_request())
+
+    assert reply.ok
+    assert reply.usage == Usage(None, None, None, None)
+
+
+@pytest.mark.parametrize("count", [-1, 2**31, "12", 1.5, True])
+def test_token_counts_that_cannot_be_are_not_believed(llm_server: LLMServer, count: Any) -> None:
+    llm_server.reply(json=GOOD, usage={"input_tokens": count, "output_tokens": 3})
+
+    reply = complete(judge_request())
+
+    assert reply.usage.output_tokens == 3
+    assert reply.usage.input_tokens is None
+
+
+def test_without_a_schema_the_text_is_the_answer(llm_server: LLMServer) -> None:
+    llm_server.reply(text="Good evening. {not json}")
+
+    reply = complete(text_request())
+
+    assert (reply.status, reply.text, reply.value) == (Status.OK, "Good evening. {not json}", None)
+
+
+def test_an_empty_text_is_malformed(llm_server: LLMServer) -> None:
+    llm_server.reply(text=" ")
+
+    reply = complete(text_request())
+
+    assert (reply.status, reply.error) == (Status.MALFORMED, "the answer is empty")
+
+
+def test_a_refusal_is_refused(llm_server: LLMServer) -> None:
+    llm_server.reply(stop_reason="refusal")
+
+    reply = complete(judge_request())
+
+    assert (reply.status, reply.value, reply.stop_reason) == (Status.REFUSED, None, "refusal")
+
+
+@pytest.mark.parametrize("stop_reason", ["max_tokens", "model_context_window_exceeded"])
+def test_a_cut_answer_is_truncated_even_when_it_parses(llm_server: LLMServer, stop_reason: str) -> None:
+    llm_server.reply(json=GOOD, stop_reason=stop_reason)
+
+    reply = complete(judge_request(max_tokens=64))
+
+    assert (reply.status, reply.value) == (Status.TRUNCATED, None)
+    assert reply.error.startswith("the answer was cut at")
+
+
+@pytest.mark.parametrize("score", [97, -1, "7", 7.5, None, True, [7], {"value": 7}])
+def test_a_score_that_is_not_an_integer_from_0_to_9_is_malformed(llm_server: LLMServer, score: Any) -> None:
+    llm_server.reply(json={"score": score, "reason": "calm"})
+
+    reply = complete(judge_request())
+
+    assert (reply.status, reply.value) == (Status.MALFORMED, None)
+    assert reply.error.startswith("score: ")
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ('{"score": 7, "reason": "a"} {"score": 2, "reason": "b"}', "more than one JSON object"),
+        ("{'score': 7, 'reason': None}", "not JSON"),
+        ('{"score": NaN, "reason": "a"}', "NaN"),
+        ('{"score": 7, "score": 2, "reason": "a"}', "twice"),
+        ('{"score": 7', "not JSON"),
+        ("seven out of nine", "no JSON object"),
+        ("", "empty"),
+        ('{"reason": "calm"}', "score: Field required"),
+        ('{"score": 7, "reason": "a", "mood": "b"}', "mood: Extra inputs"),
+        ('[{"score": 7, "reason": "a"}]', "list of objects"),
+    ],
+)
+def test_an_answer_that_is_not_the_object_asked_for_is_malformed(llm_server: LLMServer, text: str, error: str) -> None:
+    llm_server.reply(text=text)
+
+    reply = complete(judge_request())
+
+    assert (reply.status, reply.value, reply.text) == (Status.MALFORMED, None, text)
+    assert error in reply.error
+
+
+def test_the_callers_own_complaint_is_the_error(llm_server: LLMServer) -> None:
+    def parse(found: Any) -> None:
+        raise InvalidAnswer("propositions[2]: no score")
+
+    reply = complete(judge_request(parse=parse))
+
+    assert (reply.status, reply.error) == (Status.MALFORMED, "propositions[2]: no score")
+
+
+def test_a_parse_that_crashes_costs_one_answer_not_the_run(
+    llm_server: LLMServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    reply = complete(judge_request(parse=lambda found: found["no such key"]))
+
+    assert reply.status is Status.MALFORMED
+    assert reply.error == "reading the answer failed: KeyError: 'no such key'"
+    assert "parse of task score failed" in caplog.text
+
+
+def test_text_that_no_database_takes_is_replaced(llm_server: LLMServer) -> None:
+    llm_server.reply(text='{"score": 7, "reason": "a\\u0000b \\ud800 \\ud83d\\ude00"}')
+
+    reply = complete(judge_request())
+
+    assert reply.value == Score(score=7, reason="a\ufffdb \ufffd 😀")
+
+
+@pytest.mark.parametrize(
+    ("http_status", "status"),
+    [
+        (400, Status.REJECTED),
+        (401, Status.REJECTED),
+        (402, Status.REJECTED),
+        (403, Status.REJECTED),
+        (404, Status.REJECTED),
+        (413, Status.REJECTED),
+        (422, Status.REJECTED),
+        (408, Status.UNAVAILABLE),
+        (409, Status.UNAVAILABLE),
+        (500, Status.UNAVAILABLE),
+        (503, Status.UNAVAILABLE),
+        (529, Status.UNAVAILABLE),
+        (429, Status.RATE_LIMITED),
+    ],
+)
+def test_an_http_error_is_a_value(llm_server: LLMServer, http_status: int, status: Status) -> None:
+    llm_server.always(status=http_status, message="the server's words")
+
+    reply = complete(text_request())
+
+    assert reply.status is status
+    assert reply.error.startswith(f"HTTP {http_status}: the server's words")
+    assert reply.attempts == llm_server.calls == 1
+    assert LLMCall.objects.get().status == status
+
+
+def test_an_error_that_repeats_the_key_does_not_show_it(llm_server: LLMServer) -> None:
+    llm_server.reply(status=401, message="invalid key sk-test-secret")
+
+    reply = complete(text_request())
+
+    assert reply.error == "HTTP 401: invalid key *** (check ANTHROPIC_API_KEY)"
+
+
+def test_a_connection_dropped_without_an_answer_is_unavailable(llm_server: LLMServer) -> None:
+    llm_server.reply(drop=True)
+
+    reply = complete(text_request())
+
+    assert reply.status is Status.UNAVAILABLE
+    assert reply.error.startswith(f"no answer from {llm_server.url}: ")
+
+
+def test_a_refused_connection_is_unavailable(settings: Settings) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        settings.ACTOR_BASE_URL = f"http://user:pass@127.0.0.1:{unused.getsockname()[1]}"
+        settings.ACTOR_MODEL = "test-model"
+        reply = complete(text_request())
+
+    assert reply.status is Status.UNAVAILABLE
+    assert "pass" not in reply.endpoint + reply.error
+    assert reply.attempts == 1
+
+
+@pytest.mark.parametrize(
+    ("raw", "content_type"),
+    [
+        ("<html>It works!</html>", "text/html"),
+        ("not json", "application/json"),
+        ('{"error": {"message": "model not loaded"}}', "application/json"),
+        ("[]", "application/json"),
+    ],
+)
+def test_a_200_that_is_no_message_is_rejected(llm_server: LLMServer, raw: str, content_type: str) -> None:
+    llm_server.reply(raw=raw, content_type=content_type)
+
+    reply = complete(text_request())
+
+    assert reply.status is Status.REJECTED
+    assert "answered 200 with" in reply.error
+
+
+def test_a_prompt_with_half_a_character_is_sent_with_a_replacement(llm_server: LLMServer) -> None:
+    reply = complete(text_request(turns=(Turn("user", (Block("a \ud800 b"),)),)))
+
+    assert reply.ok
+    assert llm_server.bodies[0]["messages"][0]["content"][0]["text"] == "a \ufffd b"
+
+
+@pytest.mark.parametrize("key", ["sk-\u00e9", "sk-test\n", "sk test"])
+def test_a_key_that_no_header_can_carry_is_named_but_not_shown(
+    llm_server: LLMServer, settings: Settings, key: str
+) -> None:
+    settings.ANTHROPIC_API_KEY = key
+
+    reply = complete(text_request())
+
+    assert (reply.status, llm_server.calls) == (Status.REJECTED, 0)
+    assert reply.error == "ANTHROPIC_API_KEY holds a blank or a character that no key has: copy it again"
+
+
+def test_what_nobody_foresaw_is_rejected_and_logged(settings: Settings, caplog: pytest.LogCaptureFixture) -> None:
+    settings.ACTOR_BASE_URL = "gopher://127.0.0.1:70"
+    settings.ACTOR_MODEL = "test-model"
+
+    reply = complete(text_request())
+
+    assert reply.status in (Status.REJECTED, Status.UNAVAILABLE)
+    assert "gopher" in reply.error
+    assert LLMCall.objects.get().status == reply.status
+
+
+def test_retries_are_made_as_the_request_says(llm_server: LLMServer) -> None:
+    llm_server.reply(status=500, headers={"retry-after-ms": "1"})
+
+    reply = complete(text_request(retries=1))
+
+    assert (reply.status, reply.attempts, llm_server.calls) == (Status.OK, 2, 2)
+
+
+def test_a_spend_limit_is_not_retried(llm_server: LLMServer) -> None:
+    llm_server.always(status=429, message="limit reached", error_code="enforced_spend_limit_reached")
+
+    reply = complete(text_request(retries=2))
+
+    assert (reply.status, llm_server.calls) == (Status.RATE_LIMITED, 1)
+    assert "a spend limit is reached" in reply.error
+
+
+@pytest.mark.parametrize("role", ["judge", "actor"])
+def test_without_a_key_nothing_is_sent_and_the_error_says_what_to_set(settings: Settings, role: str) -> None:
+    settings.ANTHROPIC_API_KEY = settings.JUDGE_BASE_URL = settings.ACTOR_BASE_URL = ""
+    settings.JUDGE_MODEL = settings.ACTOR_MODEL = "claude-haiku-5-5"
+
+    reply = complete(judge_request(role=role))
+
+    assert (reply.status, reply.attempts) == (Status.REJECTED, 0)
+    for name in ("ANTHROPIC_API_KEY", f"{role.upper()}_BASE_URL", f"{role.upper()}_MODEL=offline:"):
+        assert name in reply.error
+    assert LLMCall.objects.get().cost_usd == 0
+
+
+def test_a_server_of_ones_own_needs_no_key(llm_server: LLMServer, settings: Settings) -> None:
+    settings.ANTHROPIC_API_KEY = ""
+
+    assert complete(text_request()).ok
+    assert llm_server.headers[0]["authorization"] == "Bearer no-key-configured"
+
+
+@pytest.mark.parametrize("deadline", [0, -1, float("nan")])
+def test_a_deadline_must_be_positive(deadline: float) -> None:
+    with pytest.raises(ValueError, match="positive number of seconds"):
+        complete(text_request(), deadline=deadline)

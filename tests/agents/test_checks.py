@@ -1,0 +1,130 @@
+"""What ``manage.py check`` says about the settings for models, and what it tells people to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from django.core.checks import CheckMessage, run_checks
+from pytest_django import Settings
+
+
+@pytest.fixture(autouse=True)
+def sound(settings: Settings) -> None:
+    """Settings about which there is nothing to say."""
+    settings.ANTHROPIC_API_KEY = "sk-test"
+    settings.JUDGE_BASE_URL = settings.ACTOR_BASE_URL = ""
+    settings.JUDGE_MODEL = settings.ACTOR_MODEL = "claude-haiku-5-5"
+    settings.LLM_STORE_PAYLOADS = "none"
+    settings.LLM_MAX_CONCURRENCY, settings.LLM_GATE_SLOTS = 20, 4
+    settings.PRODUCTION = False
+    settings.CELERY_BROKER_URL = ""
+
+
+def found(*, deploy: bool = False) -> dict[str, CheckMessage]:
+    """The messages of this app by id."""
+    return {
+        message.id: message
+        for message in run_checks(include_deployment_checks=deploy)
+        if message.id and message.id.startswith("agents.")
+    }
+
+
+def test_sound_settings_give_no_message() -> None:
+    assert found() == {}
+
+
+def test_an_offline_judge_is_told_but_no_fault(settings: Settings) -> None:
+    settings.JUDGE_MODEL = settings.ACTOR_MODEL = "offline:lexical-1"
+
+    message = found(deploy=True)["agents.I001"]
+
+    assert found() == {}, "not on every command"
+    assert not message.is_serious()
+    assert "ANTHROPIC_API_KEY" in str(message.hint)
+
+
+@pytest.mark.parametrize("role", ["JUDGE", "ACTOR"])
+def test_a_model_without_key_or_server_is_an_error(settings: Settings, role: str) -> None:
+    settings.ANTHROPIC_API_KEY = ""
+    setattr(settings, "ACTOR_MODEL" if role == "JUDGE" else "JUDGE_MODEL", "offline:any")
+
+    message = found()["agents.E001"]
+
+    assert message.msg == f"{role}_MODEL cannot be called."
+    for name in ("ANTHROPIC_API_KEY", f"{role}_BASE_URL", f"{role}_MODEL=offline:"):
+        assert name in str(message.hint)
+
+
+def test_a_server_of_ones_own_needs_no_key(settings: Settings) -> None:
+    settings.ANTHROPIC_API_KEY = ""
+    settings.JUDGE_BASE_URL = settings.ACTOR_BASE_URL = "http://localhost:8080"
+
+    assert "agents.E001" not in found()
+
+
+def test_a_garbled_key_is_an_error(settings: Settings) -> None:
+    settings.ANTHROPIC_API_KEY = "sk-test\n"
+
+    assert "copy it again" in str(found()["agents.E001"].hint)
+
+
+def test_a_replay_needs_its_file(settings: Settings, tmp_path: Path) -> None:
+    answers = tmp_path / "answers.jsonl"
+    settings.JUDGE_MODEL = f"replay:{answers}"
+    assert str(answers) in found()["agents.E002"].msg
+
+    answers.touch()
+    assert found() == {}
+
+
+@pytest.mark.parametrize(("value", "wrong"), [("none", False), ("judge", False), ("all", False), ("yes", True)])
+def test_payloads_are_stored_by_a_known_choice(settings: Settings, value: str, wrong: bool) -> None:
+    settings.LLM_STORE_PAYLOADS = value
+
+    assert ("agents.E003" in found()) is wrong
+
+
+@pytest.mark.parametrize(
+    ("concurrency", "gate_slots", "named"),
+    [(1, 0, None), (0, 4, "LLM_MAX_CONCURRENCY is 0."), (20, -1, "LLM_GATE_SLOTS is -1.")],
+)
+def test_the_numbers_of_slots_are_in_range(
+    settings: Settings, concurrency: int, gate_slots: int, named: str | None
+) -> None:
+    settings.LLM_MAX_CONCURRENCY, settings.LLM_GATE_SLOTS = concurrency, gate_slots
+
+    message = found().get("agents.E004")
+
+    assert (message.msg if message else None) == named
+
+
+@pytest.mark.parametrize(
+    ("model", "unpriced"),
+    [
+        ("claude-haiku-5-5", False),
+        ("claude-haiku-4-5-20251001", False),
+        ("offline:lexical-1", False),
+        ("smollm2", True),
+    ],
+)
+def test_a_model_without_a_price_is_warned_about(settings: Settings, model: str, unpriced: bool) -> None:
+    settings.ACTOR_MODEL = model
+
+    assert ("agents.W002" in found()) is unpriced
+
+
+@pytest.mark.parametrize(
+    ("production", "broker", "warned"),
+    [(False, "", False), (True, "", True), (True, "redis://localhost:6379/0", False)],
+)
+def test_production_without_a_broker_is_warned_about(
+    settings: Settings, production: bool, broker: str, warned: bool
+) -> None:
+    settings.PRODUCTION, settings.CELERY_BROKER_URL = production, broker
+
+    message = found().get("agents.W003")
+
+    assert (message is not None) is warned
+    if message:
+        assert "manage.py work" in str(message.hint)

@@ -1,0 +1,28 @@
+"""Fixtures for every test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from pytest_django import Settings
+
+from agents.llm import endpoints, prices
+from tests.llm_server import LLMServer
+
+
+@pytest.fixture(autouse=True)
+def _nothing_remembered() -> None:
+    """What a process remembers of servers and prices must not pass from one test to the next."""
+    endpoints.forget()
+    prices.forget_prices()
+
+
+@pytest.fixture
+def llm_server(settings: Settings) -> Iterator[LLMServer]:
+    """A loopback server that speaks the Messages API; judge and actor are set to use it."""
+    with LLMServer() as server:
+        settings.JUDGE_BASE_URL = settings.ACTOR_BASE_URL = server.url
+        settings.JUDGE_MODEL = settings.ACTOR_MODEL = "test-model"
+        settings.ANTHROPIC_API_KEY = "sk-test-secret"
+        yield server
