@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import sentry_sdk
+from django.db import transaction
 
 from agents.models import Agent, Claimable, owner_name
 from evaluation import baselines
@@ -140,7 +141,15 @@ def queue_baseline(*, agents: Iterable[Agent], spec: RunSpec | None = None) -> l
         run, _ = prepare_run(wanted)
         EvaluationRun.objects.filter(pk=run.pk, status__in=RESUMABLE).update(status=Status.PENDING)
         runs.append(run)
+    transaction.on_commit(wake_workers)
     return runs
+
+
+def wake_workers() -> None:
+    """Tell Celery workers, if there are any, that something waits."""
+    from agents.tasks import nudge  # Celery takes half a second to import, which most commands can do without
+
+    nudge()
 
 
 def work_one(*, owner: str) -> bool:

@@ -113,7 +113,12 @@ AUTH_PASSWORD_VALIDATORS = [
 
 # --- Database -----------------------------------------------------------------------------------------------------------
 # No ATOMIC_REQUESTS: a model call inside an open transaction would block every other writer for its whole length.
-DATABASES = {"default": env.db_url("DATABASE_URL", default=f"sqlite:///{LOCAL_DIR / 'plumbline.sqlite3'}")}
+DATABASE_URL = env.str("DATABASE_URL", default="") or f"sqlite:///{LOCAL_DIR / 'plumbline.sqlite3'}"
+DATABASES = {"default": environ.Env.db_url_config(DATABASE_URL)}
+if "ENGINE" not in DATABASES["default"]:
+    raise ImproperlyConfigured(
+        "DATABASE_URL is not understood; allowed: sqlite:///FILE or postgres://USER:PASSWORD@HOST:PORT/NAME"
+    )
 if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
     LOCAL_DIR.mkdir(exist_ok=True)
     DATABASES["default"].setdefault("OPTIONS", {}).update(
@@ -201,9 +206,14 @@ CELERY_BEAT_SCHEDULE = {
 SENTRY_DSN = env.str("SENTRY_DSN", default="")
 if SENTRY_DSN:
     import sentry_sdk
+    from sentry_sdk.integrations.celery import CeleryIntegration
+    from sentry_sdk.integrations.django import DjangoIntegration
 
     sentry_sdk.init(
         dsn=SENTRY_DSN,
+        # Named one by one: its own integration for model calls would report every failed call as an error.
+        auto_enabling_integrations=False,
+        integrations=[DjangoIntegration(), CeleryIntegration()],
         environment=env.str("SENTRY_ENVIRONMENT", default="production" if PRODUCTION else "local"),
         traces_sample_rate=env.float("SENTRY_TRACES_SAMPLE_RATE", default=0.1),
         send_default_pii=False,

@@ -89,7 +89,7 @@ def measure(address: str) -> None:
         }
         manage("migrate", environment=environment)
         manage("seed", environment=environment)
-        say(f"Measuring {AGENT}: 2 messages, one claim per call …")
+        say(f"Measuring {AGENT}: 1 message, one claim per call …")
         captured = manage(
             *(
                 "capture_baseline",
