@@ -1,0 +1,66 @@
+"""Export a channel: ``manage.py export_transcript --channel X``. Formats: docs/transcripts.md."""
+
+from __future__ import annotations
+
+import os
+import sys
+from argparse import ArgumentParser
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from agents.models import Channel
+from agents.transcripts.exporter import FORMATS, export_transcript
+from agents.transcripts.records import OptionError
+
+
+class Command(BaseCommand):
+    help = "Export the messages of a channel; JSON Lines can be imported again exactly."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--channel", required=True, metavar="SLUG")
+        parser.add_argument("--format", default="jsonl", choices=list(FORMATS))
+        parser.add_argument("--out", type=Path, metavar="FILE", help="default: standard output")
+        parser.add_argument("--agent", default="", metavar="SLUG", help="openai: whose messages are 'assistant'")
+        parser.add_argument(
+            "--where", action="append", default=[], metavar="TAG=VALUE", help="only messages with this tag"
+        )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        channel = Channel.objects.filter(slug=options["channel"]).first()
+        if channel is None:
+            known = ", ".join(Channel.objects.order_by("slug").values_list("slug", flat=True)[:20])
+            raise CommandError(f"no channel {options['channel']!r}; channels: {known or 'none yet'}")
+        where = {}
+        for text in options["where"]:
+            key, equals, value = text.partition("=")
+            if not equals or not key:
+                raise CommandError(f"--where {text!r}: write it as TAG=VALUE, e.g. build=41")
+            where[key] = value
+        try:
+            pieces = export_transcript(channel=channel, format=options["format"], agent=options["agent"], where=where)
+            self._write(pieces, options["out"])
+        except OptionError as error:
+            raise CommandError(str(error)) from None
+
+    def _write(self, pieces: Iterator[str], out: Path | None) -> None:
+        """Write to standard output, or to a file that appears only when it is complete."""
+        if out is None:
+            try:
+                for piece in pieces:
+                    self.stdout.write(piece, ending="")
+                self.stdout.flush()
+            except BrokenPipeError:  # whoever reads, e.g. `head`, has enough
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return
+        part = out.with_name(out.name + ".part")
+        try:
+            with part.open("w", encoding="utf-8", newline="") as file:
+                file.writelines(pieces)
+            os.replace(part, out)
+        except OSError as error:
+            raise CommandError(f"cannot write {out}: {error.strerror}") from None
+        finally:
+            part.unlink(missing_ok=True)

@@ -1,0 +1,77 @@
+"""Import personas as agents: ``manage.py import_agents PATH``. Formats: docs/transcripts.md."""
+
+from __future__ import annotations
+
+import json
+from argparse import ArgumentParser
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+from rich.console import Console
+from rich.table import Table
+
+from agents.persona import Outcome, UpsertResult
+from agents.personas_io.service import import_agents
+from agents.personas_io.shape import PersonaError
+
+
+class Command(BaseCommand):
+    help = "Create or update agents from persona files; importing them again changes nothing."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("path", type=Path, metavar="PATH", help="a file or a folder")
+        parser.add_argument(
+            "--reset", action="store_true", help="overwrite personas that were edited since their last import"
+        )
+        parser.add_argument("--dry-run", action="store_true", help="say what would happen, change nothing")
+        parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            results = import_agents(path=options["path"], reset=options["reset"], dry_run=options["dry_run"])
+        except PersonaError as error:
+            raise CommandError(f"{error}\nNothing was imported.") from None
+        kept = [result.agent.slug for result in results if result.outcome == Outcome.KEPT_EDITED]
+        if kept:
+            self.stderr.write(
+                f"Kept, because their persona was edited here or does not come from an import: {', '.join(kept)}. "
+                "--reset overwrites them."
+            )
+        if options["json"]:
+            self.stdout.write(json.dumps(as_json(results, dry_run=options["dry_run"]), ensure_ascii=False))
+        else:
+            self._show(results, dry_run=options["dry_run"])
+
+    def _show(self, results: list[UpsertResult], *, dry_run: bool) -> None:
+        table = Table("agent", "name", "outcome", "changed")
+        for result in results:
+            table.add_row(
+                result.agent.slug,
+                result.agent.display_name,
+                result.outcome.replace("_", " "),
+                ", ".join(result.changed),
+            )
+        console = Console(file=self.stdout, highlight=False, markup=False)  # type: ignore[arg-type]
+        console.print(table)
+        if dry_run:
+            console.print("Dry run: nothing was changed.")
+
+
+def as_json(results: list[UpsertResult], *, dry_run: bool) -> dict[str, Any]:
+    """The object that ``--json`` prints."""
+    outcomes = Counter(result.outcome for result in results)
+    return {
+        "agents": [
+            {
+                "slug": result.agent.slug,
+                "display_name": result.agent.display_name,
+                "outcome": result.outcome,
+                "changed": list(result.changed),
+            }
+            for result in results
+        ],
+        **{outcome: outcomes[outcome] for outcome in Outcome},
+        "dry_run": dry_run,
+    }

@@ -1,0 +1,117 @@
+"""Import a conversation from a file: ``manage.py import_transcript FILE``. Formats: docs/transcripts.md."""
+
+from __future__ import annotations
+
+import json
+import sys
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from agents.transcripts.importer import ImportReport, import_transcript
+from agents.transcripts.readers import READERS
+from agents.transcripts.records import OptionError, TranscriptError
+
+
+class Command(BaseCommand):
+    help = "Import a conversation from a file; importing it again adds nothing."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("file", type=Path, metavar="FILE")
+        parser.add_argument("--format", default="auto", choices=["auto", *READERS], help="default: recognise it")
+        parser.add_argument(
+            "--channel", default="", metavar="NAME", help="made when missing; default: as the file says"
+        )
+        parser.add_argument(
+            "--map",
+            action="append",
+            default=[],
+            metavar="SPEAKER=SLUG",
+            help="a speaker or role is this agent; empty slug: is none",
+        )
+        parser.add_argument(
+            "--tag", action="append", default=[], metavar="KEY=VALUE", help="put on every message; also a,b lists"
+        )
+        parser.add_argument(
+            "--columns", default="", metavar="FIELD=COLUMN,…", help="CSV: which column holds which field"
+        )
+        parser.add_argument(
+            "--timezone", default="", metavar="ZONE", help="for times without an offset; default: TIME_ZONE"
+        )
+        parser.add_argument("--dry-run", action="store_true", help="check and count, store nothing")
+        parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            report = self._import(options)
+        except (TranscriptError, OptionError) as error:
+            raise CommandError(f"{error}\nNothing was imported.") from None
+        if options["json"]:
+            self.stdout.write(json.dumps(report.as_json(), ensure_ascii=False))
+        else:
+            self._show(report)
+
+    def _import(self, options: dict[str, Any]) -> ImportReport:
+        with Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+            disable=not sys.stderr.isatty(),
+            transient=True,
+        ) as bar:
+            tasks: dict[str, Any] = {}
+
+            def progress(what: str, done: int, total: int) -> None:
+                if what not in tasks:
+                    tasks[what] = bar.add_task(what, total=total)
+                bar.update(tasks[what], completed=done)
+
+            return import_transcript(
+                path=options["file"],
+                format=options["format"],
+                channel=options["channel"],
+                speaker_map=dict(pair(text, "--map", last=True) for text in options["map"]),
+                tags=dict(pair(text, "--tag") for part in options["tag"] for text in part.split(",")),
+                columns=dict(pair(text, "--columns") for text in options["columns"].split(",") if text),
+                time_zone=options["timezone"],
+                dry_run=options["dry_run"],
+                progress=progress,
+            )
+
+    def _show(self, report: ImportReport) -> None:
+        table = Table("speaker", "agent", "messages")
+        for name, (slug, count) in report.speakers.items():
+            table.add_row(name, slug or "outsider", str(count))
+        console = Console(file=self.stdout, highlight=False, markup=False)  # type: ignore[arg-type]
+        console.print(table)
+        names = ", ".join(report.channels[:5]) + (" …" if len(report.channels) > 5 else "")
+        verb = "would import" if report.dry_run else "imported"
+        console.print(f"{report.format}: read {report.read}, {verb} {report.imported} into {names or 'no channel'}; "
+                      f"{report.duplicates} were there already.")  # fmt: skip
+        for reason, count in report.skipped.items():
+            console.print(f"skipped: {count} × {reason}")
+        notes = {
+            "are stored under another author; delete the channel and import again to change that": report.other_author,
+            "system prompts, which are not messages": report.system_prompts,
+            "characters that cannot be stored, replaced by U+FFFD": report.replaced_characters,
+            "texts cut for their length": report.cut_texts,
+            "replies whose parent is not there": report.replies_without_parent,
+        }
+        for what, count in notes.items():
+            if count:
+                console.print(f"{count} {what}")
+
+
+def pair(text: str, option: str, *, last: bool = False) -> tuple[str, str]:
+    """Split ``key=value`` at the first ``=`` (or the last)."""
+    key, equals, value = text.rpartition("=") if last else text.partition("=")
+    if not equals or not key.strip():
+        raise CommandError(f"{option} {text!r}: write it as KEY=VALUE")
+    return key.strip(), value.strip()

@@ -1,0 +1,1 @@
+"""Personas in: our YAML or JSON, prompt files, character cards, TinyTroupe. Formats: docs/transcripts.md."""

@@ -1,0 +1,167 @@
+"""Read personas from a file or a folder, whatever the format."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from agents.persona import AgentValues
+from agents.personas_io import cards, prompts, tinytroupe
+from agents.personas_io.shape import NotAPersonaError, PersonaError, describe, persona_spec
+from agents.transcripts import json_input
+from agents.transcripts.records import TranscriptError
+from agents.transcripts.source import Source
+
+MAX_FILE = 32 * 1024 * 1024
+SUFFIXES = (".yaml", ".yml", ".json", ".md", ".txt", ".png")
+
+
+def read_personas(path: Path) -> list[AgentValues]:
+    """All personas of a file, or of the files of a folder (not of its subfolders; README and hidden files left out).
+
+    Raises:
+        PersonaError: Something cannot be read; names file, line where known, field, value and what is allowed.
+    """
+    found: dict[str, tuple[Path, AgentValues]] = {}
+    for file in _files(path):
+        for values in _read_file(file):
+            before = found.setdefault(values.slug, (file, values))
+            if before[1] is not values:
+                raise PersonaError(
+                    str(file), 0, f"a second persona with the slug {values.slug!r}; the first is in {before[0]}"
+                )
+    return [values for _, values in found.values()]
+
+
+def _files(path: Path) -> list[Path]:
+    if not path.exists():
+        raise PersonaError(str(path), 0, "no such file or folder")
+    if path.is_file():
+        if path.suffix.lower() not in SUFFIXES:
+            raise PersonaError(str(path), 0, f"unknown kind of file {path.suffix!r}; allowed: {', '.join(SUFFIXES)}")
+        return [path]
+    files = [
+        file
+        for file in sorted(path.iterdir())
+        if file.is_file()
+        and file.suffix.lower() in SUFFIXES
+        and not file.name.startswith(".")
+        and file.stem.lower() != "readme"
+    ]
+    if not files:
+        raise PersonaError(str(path), 0, f"no persona files here; a persona is a file ending in {', '.join(SUFFIXES)}")
+    return files
+
+
+def _read_file(path: Path) -> Iterator[AgentValues]:
+    if path.stat().st_size > MAX_FILE:
+        raise PersonaError(str(path), 0, f"larger than {MAX_FILE:,} bytes")
+    suffix = path.suffix.lower()
+    try:
+        if suffix == ".png":
+            yield from _values(path, [cards.from_png(path.read_bytes())], _no_line)
+        elif suffix in {".md", ".txt"}:
+            yield from _values(path, [prompts.read(path.stem, _text(path))], _no_line)
+        elif suffix == ".json":
+            text = _text(path)
+            yield from _values(path, _listed(json_input.parse(text, path=str(path), line=1)), _yaml_line(text))
+        else:
+            text = _text(path)
+            yield from _values(path, _listed(_yaml(path, text)), _yaml_line(text))
+    except TranscriptError as error:
+        raise PersonaError(error.path, error.line, error.reason) from None
+    except OSError as error:
+        raise PersonaError(str(path), 0, error.strerror or str(error)) from None
+    except NotAPersonaError as error:
+        raise PersonaError(str(path), 0, str(error)) from None
+
+
+def _text(path: Path) -> str:
+    return "\n".join(text for _, text in Source(path).lines())
+
+
+def _listed(value: Any) -> list[Any]:
+    """One persona or several: a list, an object of one, or our ``{"agents": [...]}``."""
+    if isinstance(value, dict) and isinstance(value.get("agents"), list) and len(value) == 1:
+        return list(value["agents"])
+    return value if isinstance(value, list) else [value]
+
+
+LineOf = Callable[[tuple[int | str, ...]], int]
+
+
+def _values(path: Path, personas: list[Any], line_of: LineOf) -> Iterator[AgentValues]:
+    if not personas:
+        raise PersonaError(str(path), 0, "the file holds no persona")
+    for number, persona in enumerate(personas):
+        start = (number,) if len(personas) > 1 else ()
+        which = f"persona {number + 1}: " if len(personas) > 1 else ""
+        try:
+            yield persona_spec(_fields(persona, path)).values()
+        except ValidationError as error:
+            place, reason = describe(error)
+            raise PersonaError(str(path), line_of((*start, *place)), which + reason) from None
+        except NotAPersonaError as error:
+            raise PersonaError(str(path), line_of(start), which + str(error)) from None
+
+
+def _fields(persona: Any, path: Path) -> dict[str, Any]:
+    """The fields of our shape, from whichever shape this is."""
+    if not isinstance(persona, dict):
+        raise NotAPersonaError("a persona is an object with at least 'display_name' and 'system_prompt'")
+    if tinytroupe.is_tinytroupe(persona):
+        return tinytroupe.read(persona)
+    if cards.is_card(persona):
+        return cards.read(persona)
+    if "slug" not in persona and "display_name" not in persona:
+        return {"display_name": path.stem, **persona}
+    return dict(persona)
+
+
+def _yaml(path: Path, text: str) -> Any:
+    try:
+        return yaml.safe_load(text)
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 0
+        raise PersonaError(str(path), line, f"not valid YAML: {error.problem}") from None
+    except yaml.YAMLError as error:
+        raise PersonaError(str(path), 0, f"not valid YAML: {error}") from None
+    except RecursionError:
+        raise PersonaError(str(path), 0, "YAML nested too deep") from None
+
+
+def _no_line(_place: tuple[int | str, ...]) -> int:
+    return 0
+
+
+def _yaml_line(text: str) -> LineOf:
+    """Finds the line of a field. JSON is read as YAML for this; where that does not work, the line is not named."""
+
+    def line_of(place: tuple[int | str, ...]) -> int:
+        try:
+            node = yaml.compose(text, Loader=yaml.SafeLoader)
+        except (yaml.YAMLError, RecursionError):
+            return 0
+        if isinstance(node, yaml.SequenceNode) and len(node.value) == 1 and not (place and isinstance(place[0], int)):
+            node = node.value[0]
+        for part in place:
+            child = _child(node, part)
+            if child is None:
+                break
+            node = child
+        return node.start_mark.line + 1 if node is not None else 0
+
+    return line_of
+
+
+def _child(node: yaml.Node | None, part: int | str) -> yaml.Node | None:
+    if isinstance(node, yaml.MappingNode):
+        return next((value for key, value in node.value if key.value == str(part)), None)
+    if isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
+        item: yaml.Node = node.value[part]
+        return item
+    return None

@@ -1,0 +1,1 @@
+"""Conversations in and out: one reader per format, one importer, one exporter. Formats: docs/transcripts.md."""

@@ -1,0 +1,164 @@
+"""Give a channel's messages back as text, piece by piece."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from agents.models import Channel, Message
+from agents.transcripts.readers.csv_table import EXPORT_COLUMNS, escape
+from agents.transcripts.readers.plumbline import VERSION
+from agents.transcripts.records import OptionError
+
+CHUNK = 2000
+
+
+def export_transcript(
+    *, channel: Channel, format: str = "jsonl", agent: str = "", where: Mapping[str, str] | None = None
+) -> Iterator[str]:
+    """Yield the text of a channel's transcript, in the order of its messages.
+
+    Args:
+        channel: The channel.
+        format: One of `FORMATS`.
+        agent: For ``openai``: slug of the agent whose messages are ``assistant``; may be empty when only one agent speaks.
+        where: Tags (key and value) a message must have. A reply keeps its parent only when that is exported too.
+
+    Raises:
+        OptionError: Unknown format; an agent that does not speak in the channel, or none named where several do.
+    """
+    if format not in FORMATS:
+        raise OptionError(f"unknown format {format!r}; allowed: {', '.join(FORMATS)}")
+    assistant = _assistant(channel, agent) if format == "openai" else ""
+    return FORMATS[format](channel, _messages(channel, where or {}), assistant)
+
+
+def _assistant(channel: Channel, slug: str) -> str:
+    speaking = channel.messages.filter(agent__isnull=False).order_by("agent__slug")
+    slugs = list(speaking.values_list("agent__slug", flat=True).distinct())
+    if slug and slug not in slugs:
+        raise OptionError(
+            f"agent {slug!r} says nothing in {channel.slug!r}; agents there: {', '.join(slugs) or 'none'}"
+        )
+    if not slug and len(slugs) != 1:
+        raise OptionError(
+            f"whose messages are 'assistant'? Say --agent; agents in {channel.slug!r}: {', '.join(slugs) or 'none'}"
+        )
+    return slug or slugs[0]
+
+
+def _messages(channel: Channel, where: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+    """One mapping per message, with the keys of our JSON Lines."""
+
+    def selected(tags: Mapping[str, str] | None) -> bool:
+        return tags is not None and all(tags.get(key) == value for key, value in where.items())
+
+    rows = (
+        Message.objects.filter(channel=channel)
+        .select_related("agent", "user", "parent")
+        .order_by("position")
+        .defer("parent__text", "parent__payload", "agent__system_prompt", "agent__sample_lines")
+    )
+    for row in rows.iterator(chunk_size=CHUNK):
+        if not selected(row.tags):
+            continue
+        parent = row.parent
+        message: dict[str, Any] = {"id": row.external_id, "channel": channel.slug, "speaker": row.author_name}
+        if row.agent is not None:
+            message["agent"] = row.agent.slug
+        elif row.user is not None:
+            message["user"] = row.user.get_username()
+        else:
+            message["outsider"] = row.outsider
+        message |= {
+            "text": row.text,
+            "sent_at": _time(row.sent_at),
+            "reply_to": parent.external_id
+            if parent and parent.channel_id == channel.pk and selected(parent.tags)
+            else None,
+            "tags": row.tags,
+            "payload": row.payload,
+            "synthetic": row.synthetic,
+        }
+        if row.idempotency_key is not None:
+            message["idempotency_key"] = row.idempotency_key
+        yield message
+
+
+def _time(moment: datetime | None) -> str | None:
+    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z") if moment is not None else None
+
+
+def _json(value: Any) -> str:
+    """One line of JSON, the same for the same value; line separators that some readers split at are escaped."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029").replace("\x85", "\\u0085")
+
+
+def _ordered(value: Any) -> Any:
+    """The value with the keys of its objects in order (databases keep them in different ones)."""
+    if isinstance(value, dict):
+        return {key: _ordered(value[key]) for key in sorted(value)}
+    return [_ordered(item) for item in value] if isinstance(value, list) else value
+
+
+def _jsonl(channel: Channel, messages: Iterable[dict[str, Any]], _: str) -> Iterator[str]:
+    members = (
+        channel.memberships.filter(agent__isnull=False).order_by("agent__slug").values_list("agent__slug", flat=True)
+    )
+    header = {
+        "plumbline": "transcript",
+        "version": VERSION,
+        "channel": channel.slug,
+        "name": channel.name,
+        "kind": channel.kind,
+        "topic": channel.topic,
+        "tags": _ordered(channel.tags),
+        "members": list(members),
+    }
+    yield _json(header) + "\n"
+    for message in messages:
+        yield _json(message | {"tags": _ordered(message["tags"]), "payload": _ordered(message["payload"])}) + "\n"
+
+
+def _csv(_channel: Channel, messages: Iterable[dict[str, Any]], _: str) -> Iterator[str]:
+    yield _csv_line(EXPORT_COLUMNS)
+    for message in messages:
+        cells = message | {key: _json(_ordered(message[key])) for key in ("tags", "payload", "synthetic")}
+        yield _csv_line([escape(cells.get(column) or "") for column in EXPORT_COLUMNS])
+
+
+def _csv_line(cells: Iterable[str]) -> str:
+    buffer = io.StringIO()
+    csv.writer(buffer).writerow(cells)
+    return buffer.getvalue()
+
+
+def _openai(_channel: Channel, messages: Iterable[dict[str, Any]], assistant: str) -> Iterator[str]:
+    """One ``{"messages": […]}``; the other speakers are users, told apart by `name`."""
+    before = '{"messages": ['
+    for message in messages:
+        own = message.get("agent") == assistant
+        entry = {"role": "assistant", "content": message["text"]}
+        if not own:
+            entry = {"role": "user", "name": _api_name(message), "content": message["text"]}
+        yield f"{before}\n{_json(entry)}"
+        before = ","
+    yield "\n]}\n" if before == "," else before + "]}\n"
+
+
+def _api_name(message: Mapping[str, Any]) -> str:
+    """A name that OpenAI's API accepts: an agent's slug, else the speaker's name without blanks and ``< | \\ / >``."""
+    return str(message.get("agent") or re.sub(r"[\s<|\\/>]+", "_", message["speaker"])[:64])
+
+
+FORMATS: dict[str, Callable[[Channel, Iterable[dict[str, Any]], str], Iterator[str]]] = {
+    "jsonl": _jsonl,
+    "csv": _csv,
+    "openai": _openai,
+}

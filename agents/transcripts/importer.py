@@ -1,0 +1,162 @@
+"""Import a transcript: check the whole file, then store it in batches. One bad line, and nothing is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from agents.models.conversations import TAG_KEY
+from agents.transcripts.channels import Targets
+from agents.transcripts.detect import detect
+from agents.transcripts.prepare import Prepared, Preparer
+from agents.transcripts.readers import READERS
+from agents.transcripts.records import OptionError, ReaderOptions
+from agents.transcripts.rows import bad_tag_key
+from agents.transcripts.source import Source
+from agents.transcripts.speakers import Speakers
+from agents.transcripts.store import BatchResult, Key, count_batch, link_orphans, write_batch
+from agents.transcripts.times import zone
+
+BATCH = 1000
+AUTO = "auto"
+Progress = Callable[[str, int, int], None]
+"""Called with what is being done, how much of it, and how much there is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportReport:
+    """What an import did, or would do. ``read = imported + duplicates + skipped + system_prompts``."""
+
+    format: str
+    channels: list[str]
+    read: int
+    imported: int
+    duplicates: int
+    skipped: Mapping[str, int]
+    system_prompts: int
+    other_author: int
+    speakers: Mapping[str, tuple[str | None, int]]
+    replaced_characters: int
+    cut_texts: int
+    replies_without_parent: int
+    dry_run: bool
+
+    def as_json(self) -> dict[str, Any]:
+        """The object that ``--json`` prints."""
+        return {
+            "format": self.format,
+            "channels": self.channels,
+            "read": self.read,
+            "imported": self.imported,
+            "duplicates": self.duplicates,
+            "other_author": self.other_author,
+            "skipped": sum(self.skipped.values()),
+            "skipped_by_reason": dict(self.skipped),
+            "system_prompts": self.system_prompts,
+            "speakers": {name: {"agent": slug, "messages": count} for name, (slug, count) in self.speakers.items()},
+            "replaced_characters": self.replaced_characters,
+            "cut_texts": self.cut_texts,
+            "replies_without_parent": self.replies_without_parent,
+            "dry_run": self.dry_run,
+        }
+
+
+def import_transcript(
+    *,
+    path: Path,
+    format: str = AUTO,
+    channel: str = "",
+    speaker_map: Mapping[str, str] | None = None,
+    tags: Mapping[str, str] | None = None,
+    columns: Mapping[str, str] | None = None,
+    time_zone: str = "",
+    dry_run: bool = False,
+    progress: Progress = lambda _what, _done, _total: None,
+) -> ImportReport:
+    """Import a transcript file; importing it again adds nothing.
+
+    Args:
+        path: The file.
+        format: One of `READERS`, or ``auto``.
+        channel: Name of the channel; several conversations become ``name``, ``name-2`` … Empty = as the file says.
+        speaker_map: Speaker or role -> agent slug; an empty slug keeps the speaker an outsider.
+        tags: Put on every message, over those of the file.
+        columns: For CSV: our field -> the file's column.
+        time_zone: For times without an offset; empty = the TIME_ZONE setting.
+        dry_run: Check and count, store nothing.
+        progress: Told how far it is.
+
+    Raises:
+        TranscriptError: The file is malformed; nothing was stored.
+        OptionError: Unknown format, time zone, column or agent, or a mapping for a speaker who does not occur.
+    """
+    if format != AUTO and format not in READERS:
+        raise OptionError(f"unknown format {format!r}; allowed: {AUTO}, {', '.join(READERS)}")
+    source = Source(path)
+    used = ("csv" if columns else detect(source)) if format == AUTO else format
+    for key in tags or {}:
+        if not TAG_KEY.fullmatch(key):
+            raise OptionError(f"--tag: {bad_tag_key(key)}")
+    if columns and used != "csv":
+        raise OptionError(f"--columns is for CSV; this file is to be read as {used}")
+    options = ReaderOptions(columns=columns or {})
+    try:
+        local = zone(time_zone)
+    except ValueError as error:
+        raise OptionError(str(error)) from None
+
+    def preparer() -> tuple[Preparer, Iterator[Prepared]]:
+        preparer = Preparer(
+            path=source.name,
+            speakers=Speakers(speaker_map or {}),
+            targets=Targets(wished=channel, stem=path.stem),
+            tags=tags or {},
+            zone=local,
+        )
+        return preparer, preparer.messages(READERS[used](source, options))
+
+    checked, messages = preparer()
+    for number, _ in enumerate(messages):
+        if number % BATCH == 0:
+            progress("Checking", source.bytes_read, source.size)
+    if unused := checked.speakers.unused():
+        names = ", ".join(repr(name) for name in list(checked.tally.speakers)[:20])
+        raise OptionError(
+            f"--map {unused[0]!r}: no such speaker or role in {source.name}; its speakers: {names or 'none'}"
+        )
+    source.check_unchanged()
+    _, messages = preparer()
+    total = _store(messages, dry_run=dry_run, report=lambda done: progress("Importing", done, checked.tally.messages))
+    lost = link_orphans(total.orphans)
+    return ImportReport(
+        format=used,
+        channels=checked.targets.slugs,
+        read=checked.tally.read,
+        imported=total.imported,
+        duplicates=total.duplicates,
+        other_author=total.other_author,
+        skipped=checked.tally.skipped,
+        system_prompts=checked.tally.system_prompts,
+        speakers=checked.tally.speakers,
+        replaced_characters=checked.cleaner.replaced,
+        cut_texts=checked.cleaner.cut,
+        replies_without_parent=lost,
+        dry_run=dry_run,
+    )
+
+
+def _store(messages: Iterator[Prepared], *, dry_run: bool, report: Callable[[int], None]) -> BatchResult:
+    imported = duplicates = other_author = 0
+    orphans: list[tuple[int, Key]] = []
+    report(0)
+    while batch := list(islice(messages, BATCH)):
+        result = count_batch(batch) if dry_run else write_batch(batch)
+        imported += result.imported
+        duplicates += result.duplicates
+        other_author += result.other_author
+        orphans += result.orphans
+        report(imported + duplicates)
+    return BatchResult(imported, duplicates, other_author, tuple(orphans))

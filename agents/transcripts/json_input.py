@@ -1,0 +1,199 @@
+"""JSON from strangers: line by line, element by element, or whole, with a clear error for whatever is wrong."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from agents.transcripts.records import TranscriptError
+from agents.transcripts.source import Source
+
+MAX_VALUE = 64 * 1024 * 1024
+"""Longest single JSON value (one conversation, or a document that is one object), in characters."""
+
+MAX_DEPTH = 64
+_SPACE = re.compile(r"[ \t\r\n]*")
+
+
+def _number(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise ValueError(f"the number {text[:40]} is too large")
+    return value
+
+
+def _constant(text: str) -> float:
+    raise ValueError(f"{text} is not JSON")
+
+
+_decoder = json.JSONDecoder(parse_float=_number, parse_constant=_constant)
+
+
+def parse(text: str, *, path: str, line: int) -> Any:
+    """One JSON value.
+
+    Raises:
+        TranscriptError: Not JSON, NaN or Infinity, a number too large, or nested too deep.
+    """
+    try:
+        return _decoder.decode(text)
+    except json.JSONDecodeError as error:
+        where = f"column {error.colno}"
+        raise TranscriptError(path, line + error.lineno - 1, f"not valid JSON: {error.msg} at {where}") from None
+    except RecursionError:
+        raise TranscriptError(path, line, "JSON nested too deep") from None
+    except ValueError as error:
+        raise TranscriptError(path, line, f"not valid JSON: {error}") from None
+
+
+def json_lines(source: Source) -> Iterator[tuple[int, Any]]:
+    """Yield (line, value) for each line that is not blank."""
+    for line, text in source.lines():
+        if text and not text.isspace():
+            yield line, parse(text, path=source.name, line=line)
+
+
+def json_values(source: Source) -> Iterator[tuple[int, Any]]:
+    """Yield (line, value) from JSON Lines, from the elements of one array, or from one document."""
+    if is_json_lines(source):
+        yield from json_lines(source)
+        return
+    text = source.head(1024).lstrip()
+    if text.startswith("["):
+        yield from _array(source)
+    else:
+        yield 1, _document(source)
+
+
+def is_json_lines(source: Source) -> bool:
+    """Whether the first line holds a whole JSON value and, when that is an array, another array follows."""
+    rows = ((line, text) for line, text in source.lines() if text and not text.isspace())
+    try:
+        line, text = next(rows, (0, ""))
+    except TranscriptError:
+        return False  # longer than a line may be: one document, or an error that reading it will name
+    try:
+        value = parse(text, path=source.name, line=line)
+    except TranscriptError:
+        return text.lstrip().startswith("{") and _looks_like_object(next(rows, (0, ""))[1])
+    return not isinstance(value, list) or next(rows, (0, ""))[1].lstrip().startswith("[")
+
+
+def _looks_like_object(text: str) -> bool:
+    """A second line that is an object of its own: the file is JSON Lines and its first line is broken."""
+    return text.startswith("{") and text.rstrip().endswith("}")
+
+
+def _document(source: Source) -> Any:
+    parts: list[str] = []
+    length = 0
+    for chunk in source.chunks():
+        parts.append(chunk)
+        length += len(chunk)
+        if length > MAX_VALUE:
+            raise TranscriptError(
+                source.name, 0, f"one JSON object of more than {MAX_VALUE:,} characters; use JSON Lines"
+            )
+    return parse("".join(parts), path=source.name, line=1)
+
+
+class _Window:
+    """The part of the text that is looked at now."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.chunks = source.chunks()
+        self.text = ""
+        self.at = 0
+        self.line = 1
+
+    def more(self) -> bool:
+        """Read on; at least doubles the window, so that a long value is parsed a few times only. False at the end."""
+        wanted = max(len(self.text) - self.at, 1)
+        parts = [self.text[self.at :]]
+        self.at = 0
+        got = 0
+        for chunk in self.chunks:
+            parts.append(chunk)
+            got += len(chunk)
+            if got >= wanted:
+                break
+        self.text = "".join(parts)
+        if len(self.text) > 2 * MAX_VALUE:
+            raise TranscriptError(self.source.name, self.line, f"one JSON value of more than {MAX_VALUE:,} characters")
+        return got > 0
+
+    def skip(self, to: int) -> None:
+        self.line += self.text.count("\n", self.at, to)
+        self.at = to
+
+    def peek(self) -> str:
+        """The next character that is no white space; empty at the end."""
+        while True:
+            match = _SPACE.match(self.text, self.at)
+            self.skip(match.end() if match else self.at)
+            if self.at < len(self.text):
+                return self.text[self.at]
+            if not self.more():
+                return ""
+
+    def value(self) -> Any:
+        while True:
+            try:
+                value, end = _decoder.raw_decode(self.text, self.at)
+            except json.JSONDecodeError as error:
+                unfinished = error.msg.startswith("Unterminated") or error.pos >= len(self.text) - 16
+                if unfinished and self.more():
+                    continue
+                line = self.line + self.text.count("\n", self.at, error.pos)
+                raise TranscriptError(self.source.name, line, f"not valid JSON: {error.msg}") from None
+            except RecursionError:
+                raise TranscriptError(self.source.name, self.line, "JSON nested too deep") from None
+            except ValueError as error:
+                raise TranscriptError(self.source.name, self.line, f"not valid JSON: {error}") from None
+            if end == len(self.text) and self.more():
+                continue  # a number may go on in the next chunk
+            self.skip(end)
+            return value
+
+
+def _array(source: Source) -> Iterator[tuple[int, Any]]:
+    window = _Window(source)
+    window.peek()
+    window.skip(window.at + 1)
+    if window.peek() == "]":
+        window.skip(window.at + 1)
+    else:
+        while True:
+            if window.peek() == "":
+                raise TranscriptError(source.name, window.line, "the JSON array ends too early")
+            line = window.line
+            yield line, window.value()
+            separator = window.peek()
+            if separator not in {",", "]"}:
+                what = f"{separator!r}" if separator else "the end of the file"
+                raise TranscriptError(source.name, window.line, f"expected ',' or ']' in the JSON array, found {what}")
+            window.skip(window.at + 1)
+            if separator == "]":
+                break
+    if window.peek():
+        raise TranscriptError(source.name, window.line, "text after the end of the JSON array")
+
+
+def depth_exceeds(value: Any, limit: int = MAX_DEPTH) -> bool:
+    """Whether lists and objects are nested deeper than `limit`."""
+    level = [value]
+    for _ in range(limit + 1):
+        level = [
+            child
+            for item in level
+            if isinstance(item, dict | list)
+            for child in (item.values() if isinstance(item, dict) else item)
+            if isinstance(child, dict | list)
+        ]
+        if not level:
+            return False
+    return True

@@ -1,0 +1,182 @@
+"""Chat logs: "Name: text", IRC and messenger exports, with or without time stamps; lines without a speaker go on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date, datetime
+from itertools import islice
+from typing import Literal
+
+from agents.transcripts.readers.stamps import STAMP, Stamp, day_comes_first
+from agents.transcripts.records import ReaderOptions, Record, Skipped, SourceMessage, TranscriptError
+from agents.transcripts.source import MAX_MESSAGE, Source
+
+Style = Literal["stamped", "nick", "named"]
+
+_NICK = re.compile(r"<[~&@%+ ]?(?P<speaker>[^<>\s][^<>]{0,63})>(?: (?P<text>.*)|$)")
+_ACTION = re.compile(r"\* (?P<speaker>[^\s:*]{1,64}) (?P<text>.+)")
+_NOTICE = re.compile(r"(?:-!-|\*\*\*|-->|<--|<->|==|--)(?:\s|$)")
+_AFTER_STAMP = re.compile(r"(?P<speaker>[^\s:][^:]{0,79}):(?:\s+(?P<text>.*)|$)")
+_NAMED = re.compile(
+    r"(?P<bold>\*\*|__)?(?P<speaker>[^\W_][^:<>\[\]{}|\"*]{0,39})(?(bold)(?::(?P=bold)|(?P=bold):)|:)(?:\s+(?P<text>.*)|$)"
+)
+_DAY_CHANGED = re.compile(r"-+ (?:Day changed|Log opened) (?P<text>.+)")
+MAX_WORDS = 5
+
+
+@dataclass(slots=True)
+class _Draft:
+    """A message that may go on in the next lines."""
+
+    line: int
+    speaker: str
+    lines: list[str]
+    stamp: Stamp | None = None
+    action: bool = False
+    day: date | None = None
+    size: int = 0
+
+    def record(self) -> Record:
+        text = "\n".join(self.lines).strip()
+        if not text:
+            return Skipped("empty message", self.line)
+        payload: dict[str, object] = {"action": True} if self.action else {}
+        sent_at = self.stamp.moment(self.day) if self.stamp else None
+        if self.stamp is not None and sent_at is None:
+            payload["time"] = self.stamp.clock.isoformat()
+        return SourceMessage(speaker=self.speaker, text=text, line=self.line, sent_at=sent_at, payload=payload)
+
+
+def bare(line: str) -> str:
+    """The line without the direction marks of messengers and the blanks at its end."""
+    return line.strip("\u200e\ufeff").rstrip()
+
+
+def style_of(line: str) -> Style | None:
+    """How this line names its speaker; None when it does not."""
+    if STAMP.match(line):
+        return "stamped"
+    if _NICK.fullmatch(line):
+        return "nick"
+    return "named" if _named(line) else None
+
+
+def looks_like_chat(head: str) -> bool:
+    """Whether at least half of the first lines that are not blank name a speaker in the style of the first."""
+    lines = [bare(line) for line in islice((line for line in head.split("\n") if line.strip()), 60)]
+    lines = [line for line in lines if not _DAY_CHANGED.fullmatch(line)]
+    style = style_of(lines[0]) if lines else None
+    return style is not None and 2 * sum(style_of(line) == style for line in lines) >= len(lines)
+
+
+def read(source: Source, options: ReaderOptions) -> Iterator[Record]:
+    """Read a chat log. The first line that names a speaker sets the style; other lines go on with the message before.
+
+    A time without a date is kept as ``{"time": …}`` in the payload, unless a line such as "--- Day changed …" gave the date.
+    """
+    return _Log(source).records()
+
+
+class _Log:
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.style: Style | None = None
+        self.shape: tuple[bool, str] | None = None
+        self.day: date | None = None
+        self.day_first: bool | None = None
+
+    def records(self) -> Iterator[Record]:
+        draft: _Draft | None = None
+        for line, raw in self.source.lines():
+            text = bare(raw)
+            if changed := _DAY_CHANGED.fullmatch(text):
+                self.day = _day(changed["text"]) or self.day
+                continue
+            if not text and self.style is None:
+                continue
+            found = self._start(line, text)
+            if found is None:
+                if draft is not None:
+                    self._go_on(draft, text)
+                elif self.style is None:
+                    raise TranscriptError(
+                        self.source.name, line, "no speaker; expected 'Name: text', '<nick> text' or a time before one"
+                    )
+                continue
+            if draft is not None:
+                yield draft.record()
+            draft = found if isinstance(found, _Draft) else None
+            if isinstance(found, Skipped):
+                yield found
+        if draft is not None:
+            yield draft.record()
+        if self.style is None:
+            raise TranscriptError(self.source.name, 0, "the file is empty")
+
+    def _go_on(self, draft: _Draft, text: str) -> None:
+        draft.size += len(text) + 1
+        if draft.size > MAX_MESSAGE:
+            raise TranscriptError(self.source.name, draft.line, f"a message of more than {MAX_MESSAGE:,} characters")
+        draft.lines.append(text)
+
+    def _start(self, line: int, text: str) -> _Draft | Skipped | None:
+        """The message or notice that begins on this line; None when the line goes on with the one before."""
+        if self.style is None:
+            self.style = style_of(text)
+        if self.style == "stamped":
+            return self._stamped(line, text)
+        if self.style == "nick":
+            if match := _NICK.fullmatch(text):
+                return _Draft(line, match["speaker"].strip(), [match["text"] or ""])
+            return self._other(line, text)
+        if match := _named(text):
+            return _Draft(line, match["speaker"].strip(), [match["text"] or ""])
+        return None
+
+    def _stamped(self, line: int, text: str) -> _Draft | Skipped | None:
+        match = STAMP.match(text)
+        if match is None:
+            return None
+        shape = (match["date"] is not None, match["open"])
+        self.shape = self.shape or shape
+        if shape != self.shape:
+            return None  # a time inside a text, not a stamp like the others
+        if self.day_first is None and match["date"]:
+            self.day_first = day_comes_first(self.source, match)
+        try:
+            stamp = Stamp.of(match, day_first=bool(self.day_first))
+        except ValueError as error:
+            raise TranscriptError(self.source.name, line, f"{match.group().strip()!r} is no time: {error}") from None
+        rest = text[match.end() :].strip("\u200e").strip()
+        found = self._other(line, rest) or Skipped("notice", line)
+        for pattern in (_NICK, _AFTER_STAMP):
+            if (said := pattern.fullmatch(rest)) and not _NOTICE.match(rest):
+                found = _Draft(line, said["speaker"].strip(), [said["text"] or ""])
+                break
+        if isinstance(found, _Draft):
+            found.stamp, found.day = stamp, self.day
+        return found
+
+    def _other(self, line: int, text: str) -> _Draft | Skipped | None:
+        """IRC's actions ("* nick waves") and notices (joins, parts, topics)."""
+        if _NOTICE.match(text):
+            return Skipped("notice", line)
+        if match := _ACTION.fullmatch(text):
+            return _Draft(line, match["speaker"], [match["text"]], action=True)
+        return None
+
+
+def _named(text: str) -> re.Match[str] | None:
+    match = _NAMED.fullmatch(text)
+    return match if match and len(match["speaker"].split()) <= MAX_WORDS else None
+
+
+def _day(text: str) -> date | None:
+    for form in ("%a %b %d %Y", "%a %b %d %H:%M:%S %Y", "%Y-%m-%d"):
+        try:
+            return datetime.strptime(text.strip(), form).date()
+        except ValueError:
+            continue
+    return None

@@ -1,0 +1,165 @@
+"""CSV with a header line: any, with a column map, or our own export, exactly."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from agents.models.conversations import TAG_KEY
+from agents.transcripts.json_input import parse
+from agents.transcripts.readers.content import SYSTEM_ROLES
+from agents.transcripts.records import Kind, OptionError, ReaderOptions, Record, Skipped, SourceMessage, TranscriptError
+from agents.transcripts.rows import Row
+from agents.transcripts.source import MAX_LINE, Source
+
+EXPORT_COLUMNS = (
+    "id", "channel", "speaker", "agent", "user", "outsider", "text", "sent_at", "reply_to",
+    "tags", "payload", "synthetic", "idempotency_key",
+)  # fmt: skip
+FIELDS: dict[str, tuple[str, ...]] = {
+    "speaker": ("speaker", "author", "name", "username", "user", "sender", "from", "who", "nick", "agent", "character"),
+    "text": ("text", "message", "content", "body", "msg", "utterance", "line"),
+    "sent_at": ("sent_at", "timestamp", "datetime", "created_at", "time", "date", "when", "ts"),
+    "id": ("id", "message_id", "msg_id", "uuid"),
+    "reply_to": ("reply_to", "in_reply_to", "parent_id", "parent"),
+    "channel": ("channel", "conversation_id", "conversation", "thread_id", "thread", "session_id", "session", "room"),
+    "role": ("role",),
+}
+AUTHORS: tuple[Kind, ...] = ("agent", "user", "outsider")
+DELIMITERS = ",;\t|"
+_GUARDED = re.compile(r"'*[=+\-@\t\r]")
+_ESCAPED = re.compile(r"'+[=+\-@\t\r]")
+csv.field_size_limit(MAX_LINE)
+
+
+def read(source: Source, options: ReaderOptions) -> Iterator[Record]:
+    """Read CSV. Without a column map, columns are found by their usual names."""
+    rows = _rows(source)
+    line, header = next(rows, (1, []))
+    names = [name.strip() for name in header]
+    if tuple(names) == EXPORT_COLUMNS and not options.columns:
+        yield from (_exported(source, line, dict(zip(names, cells, strict=True))) for line, cells in rows)
+        return
+    columns = column_map(names, options.columns)
+    for problem in [
+        field
+        for field in ("text", "speaker")
+        if field not in columns and not (field == "speaker" and "role" in columns)
+    ]:
+        raise TranscriptError(
+            source.name,
+            line,
+            f"no column for {problem!r} among {', '.join(names) or 'none'}; say which: --columns {problem}=COLUMN",
+        )
+    for line, cells in rows:
+        yield _message(source, line, {field: cells[place] for field, place in columns.items()})
+
+
+def column_map(names: list[str], wished: Mapping[str, str]) -> dict[str, int]:
+    """Which field stands in which column: as wished, else by the usual names.
+
+    Raises:
+        OptionError: A wished field or column does not exist.
+    """
+    known = {_plain(name): place for place, name in reversed(list(enumerate(names)))}
+    found: dict[str, int] = {}
+    for field, column in wished.items():
+        if field not in FIELDS and not (field.startswith("tags.") and TAG_KEY.fullmatch(field[5:])):
+            raise OptionError(f"--columns: unknown field {field!r}; allowed: {', '.join(FIELDS)}, tags.NAME")
+        if _plain(column) not in known:
+            raise OptionError(f"--columns: no column {column!r}; the file has: {', '.join(names)}")
+        found[field] = known[_plain(column)]
+    for field, usual in FIELDS.items():
+        place = next((known[name] for name in usual if name in known and known[name] not in found.values()), None)
+        if field not in found and place is not None:
+            found[field] = place
+    return found
+
+
+def _plain(name: str) -> str:
+    return name.strip().casefold().replace(" ", "_").replace("-", "_")
+
+
+def _rows(source: Source) -> Iterator[tuple[int, list[str]]]:
+    """Yield (line it begins on, cells), all as long as the header."""
+    width = 0
+    reader = csv.reader((text for _, text in source.raw_lines()), delimiter=delimiter(source.head(8192)), strict=True)
+    while True:
+        line = reader.line_num + 1
+        try:
+            cells = next(reader, None)
+        except csv.Error as error:
+            raise TranscriptError(source.name, line, f"not valid CSV: {error}") from None
+        if cells is None:
+            return
+        if not cells or cells == [""]:
+            continue
+        width = width or len(cells)
+        if len(cells) != width:
+            raise TranscriptError(source.name, line, f"{len(cells)} columns where the header has {width}")
+        yield line, cells
+
+
+def delimiter(head: str) -> str:
+    """The delimiter that the header line has most of."""
+    first = next((line for line in head.splitlines() if line.strip()), "")
+    return max(DELIMITERS, key=first.count)
+
+
+def _message(source: Source, line: int, cells: dict[str, str]) -> Record:
+    row = Row({field: cell for field, cell in cells.items() if cell.strip()}, path=source.name, line=line)
+    role = row.text("role").strip()
+    speaker = row.text("speaker").strip() or role
+    if not row.has("text"):
+        return Skipped("empty message", line)
+    if not speaker:
+        row.fail("the row has a text but no speaker")
+    return SourceMessage(
+        speaker=speaker,
+        role=role,
+        kind="system" if role in SYSTEM_ROLES else "named",
+        text=row.text("text"),
+        line=line,
+        source_id=row.text("id").strip(),
+        sent_at=row.time("sent_at"),
+        parent_source_id=row.text("reply_to").strip(),
+        channel=row.text("channel").strip(),
+        tags={field[5:]: value for field, value in row.value.items() if field.startswith("tags.")},
+    )
+
+
+def _exported(source: Source, line: int, cells: dict[str, str]) -> Record:
+    """A row of our own export: formula guards are undone, tags and payload are JSON."""
+    plain: dict[str, Any] = {name: unescape(cell) for name, cell in cells.items()}
+    for name in ("tags", "payload", "synthetic"):
+        plain[name] = parse(plain[name] or "null", path=source.name, line=line)
+    row = Row({name: value for name, value in plain.items() if value != ""}, path=source.name, line=line, what="a row")
+    authors: list[Kind] = [kind for kind in AUTHORS if row.has(kind)]
+    if len(authors) != 1:
+        row.fail("a row has one author: a value in one of 'agent', 'user', 'outsider'")
+    return SourceMessage(
+        speaker=row.text(authors[0]),
+        kind=authors[0],
+        text=row.text("text"),
+        line=line,
+        source_id=row.text("id"),
+        sent_at=row.time("sent_at"),
+        parent_source_id=row.text("reply_to"),
+        channel=row.text("channel"),
+        tags=row.tags(),
+        payload=row.object("payload"),
+        synthetic=row.flag("synthetic"),
+        idempotency_key=row.text("idempotency_key"),
+    )
+
+
+def escape(cell: str) -> str:
+    """Keep a spreadsheet from running a cell as a formula: a ``'`` before ``= + - @``, tab or CR. Reversible."""
+    return "'" + cell if _GUARDED.match(cell) else cell
+
+
+def unescape(cell: str) -> str:
+    """Undo `escape`."""
+    return cell[1:] if _ESCAPED.match(cell) else cell

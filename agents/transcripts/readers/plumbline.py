@@ -1,0 +1,107 @@
+"""Our own JSON Lines: one message per line, exact with its header line, lenient without."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from agents.transcripts.json_input import json_lines
+from agents.transcripts.records import ChannelInfo, Kind, ReaderOptions, Record, SourceMessage
+from agents.transcripts.rows import Row, shown
+from agents.transcripts.source import Source
+
+VERSION = 1
+HEADER_KEYS = frozenset({"plumbline", "version", "channel", "name", "kind", "topic", "tags", "members"})
+MESSAGE_KEYS = frozenset(
+    {
+        "id", "channel", "speaker", "agent", "user", "outsider", "text", "sent_at", "reply_to",
+        "tags", "payload", "synthetic", "idempotency_key",
+    }
+)  # fmt: skip
+AUTHORS: tuple[Kind, ...] = ("agent", "user", "outsider")
+
+
+def read(source: Source, options: ReaderOptions) -> Iterator[Record]:
+    """Read our JSONL.
+
+    With a header, unknown keys and unknown agents are errors. Without one, other keys are ignored, a name that is no
+    agent's is an outsider, and `role` is understood (``agent``, ``stimulus``, ``system``, or a name of its own).
+    """
+    strict = False
+    channel = ""
+    for line, value in json_lines(source):
+        row = Row(value, path=source.name, line=line, what="a message")
+        if "plumbline" in row.value:
+            info = _header(row)
+            strict, channel = True, info.channel
+            yield info
+        else:
+            yield _strict(row, channel) if strict else _lenient(row)
+
+
+def _header(row: Row) -> ChannelInfo:
+    _known(row, HEADER_KEYS)
+    if row.value["plumbline"] != "transcript":
+        row.fail(f"'plumbline' must be \"transcript\", got {shown(row.value['plumbline'])}")
+    if row.value.get("version") != VERSION:
+        row.fail(f"'version' must be {VERSION}, got {shown(row.value.get('version'))}")
+    members = row.list("members") if row.has("members") else []
+    if not all(isinstance(member, str) for member in members):
+        row.fail("'members' must be a list of agent slugs")
+    return ChannelInfo(
+        channel=row.name("channel"),
+        name=row.text("name"),
+        kind=row.text("kind"),
+        topic=row.text("topic"),
+        tags=row.tags(),
+        members=tuple(members),
+        line=row.line,
+    )
+
+
+def _known(row: Row, allowed: frozenset[str]) -> None:
+    for key in row.value:
+        if key not in allowed:
+            row.fail(f"unknown key {key!r}; allowed: {', '.join(sorted(allowed))}")
+
+
+def _strict(row: Row, channel: str) -> SourceMessage:
+    _known(row, MESSAGE_KEYS)
+    authors = [kind for kind in AUTHORS if row.has(kind)]
+    if len(authors) > 1:
+        row.fail(f"a message has one author, but {' and '.join(map(repr, authors))} are given")
+    kind: Kind = authors[0] if authors else "named"
+    return _message(
+        row, kind=kind, speaker=row.text("speaker" if kind == "named" else kind, required=True), channel=channel
+    )
+
+
+def _lenient(row: Row) -> SourceMessage:
+    role = row.name("role")
+    key = next((key for key in ("outsider", "user", "agent", "speaker") if row.has(key)), "")
+    kind: Kind = "outsider" if key == "outsider" else "user" if key == "user" else "named"
+    if role in {"system", "developer"}:
+        kind = "system"
+    elif role == "stimulus":
+        kind = "stimulus"
+    speaker = row.text(key).strip() if key else role
+    if not speaker:
+        row.fail("a message needs a speaker: 'agent', 'user', 'outsider', 'speaker' or 'role'")
+    return _message(row, kind=kind, speaker=speaker, channel="", role=role)
+
+
+def _message(row: Row, *, kind: Kind, speaker: str, channel: str, role: str = "") -> SourceMessage:
+    return SourceMessage(
+        speaker=speaker,
+        kind=kind,
+        role=role,
+        text=row.text("text", required=True),
+        line=row.line,
+        source_id=row.name("id"),
+        sent_at=row.time("sent_at"),
+        parent_source_id=row.name("reply_to"),
+        channel=row.name("channel") or channel,
+        tags=row.tags(),
+        payload=row.object("payload"),
+        synthetic=row.flag("synthetic"),
+        idempotency_key=row.text("idempotency_key"),
+    )

@@ -1,0 +1,132 @@
+"""The file a reader reads: decoded text by lines or chunks, from the start each time, never the whole file at once."""
+
+from __future__ import annotations
+
+import codecs
+import io
+from collections.abc import Iterator
+from pathlib import Path
+
+from agents.transcripts.records import TranscriptError
+
+MAX_LINE = 16 * 1024 * 1024
+"""Longest line accepted, in bytes (characters for UTF-16)."""
+
+MAX_MESSAGE = MAX_LINE
+"""Longest message put together from lines, in characters: a log that is none must not fill the memory."""
+
+CHUNK = 256 * 1024
+_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+
+
+class Source:
+    """A transcript file in UTF-8 (with or without BOM) or UTF-16 with BOM."""
+
+    def __init__(self, path: Path) -> None:
+        """Open nothing yet, only look at the first bytes.
+
+        Raises:
+            TranscriptError: No regular, readable file is there.
+        """
+        self.path = path
+        self.name = str(path)
+        self.bytes_read = 0
+        try:
+            if not path.is_file():
+                raise TranscriptError(self.name, 0, "is a folder, not a file" if path.is_dir() else "no such file")
+            self.state = self._state()
+            with path.open("rb") as file:
+                head = file.read(4)
+        except OSError as error:
+            raise TranscriptError(self.name, 0, error.strerror or str(error)) from None
+        self.size = self.state[0]
+        self.is_utf16 = head[:2] in _UTF16
+        self._bom = 3 if head.startswith(codecs.BOM_UTF8) else 0
+
+    def _state(self) -> tuple[int, int]:
+        stat = self.path.stat()
+        return stat.st_size, stat.st_mtime_ns
+
+    def check_unchanged(self) -> None:
+        """Raise when the file was written to since this object was made: what was checked must be what is imported."""
+        if self._state() != self.state:
+            raise TranscriptError(
+                self.name, 0, "the file changed while it was being read; import it again when it is complete"
+            )
+
+    def lines(self) -> Iterator[tuple[int, str]]:
+        """Yield (line number from 1, text without its newline). Only "\\n", or "\\r\\n", ends a line."""
+        for number, text in self.raw_lines():
+            yield number, text.removesuffix("\n").removesuffix("\r")
+
+    def raw_lines(self) -> Iterator[tuple[int, str]]:
+        """Yield (line number from 1, text with its newline)."""
+        return self._utf16_lines() if self.is_utf16 else self._utf8_lines()
+
+    def _utf8_lines(self) -> Iterator[tuple[int, str]]:
+        self.bytes_read = self._bom
+        with self.path.open("rb") as file:
+            file.seek(self._bom)
+            number = 0
+            while raw := file.readline(MAX_LINE + 1):
+                number += 1
+                self.bytes_read += len(raw)
+                if len(raw) > MAX_LINE:
+                    raise TranscriptError(self.name, number, f"longer than {MAX_LINE:,} bytes")
+                try:
+                    text = raw.decode()
+                except UnicodeDecodeError as error:
+                    raise TranscriptError(self.name, number, _not_utf8(raw, error)) from None
+                yield number, text
+
+    def _utf16_lines(self) -> Iterator[tuple[int, str]]:
+        with self.path.open("rb") as raw, io.TextIOWrapper(raw, encoding="utf-16", newline="\n") as file:
+            number = 0
+            while True:
+                number += 1
+                try:
+                    text = file.readline(MAX_LINE + 1)
+                except UnicodeError as error:
+                    raise TranscriptError(
+                        self.name, number, f"at or after this line: not valid UTF-16 ({error})"
+                    ) from None
+                if not text:
+                    return
+                if len(text) > MAX_LINE:
+                    raise TranscriptError(self.name, number, f"longer than {MAX_LINE:,} characters")
+                self.bytes_read = raw.tell()
+                yield number, text
+
+    def chunks(self) -> Iterator[str]:
+        """Yield the decoded text in pieces, newlines as they are."""
+        decoder = codecs.getincrementaldecoder("utf-16" if self.is_utf16 else "utf-8")()
+        self.bytes_read = self._bom
+        with self.path.open("rb") as file:
+            file.seek(self._bom)
+            while raw := file.read(CHUNK):
+                self.bytes_read += len(raw)
+                yield self._decode(decoder, raw, final=False)
+        yield self._decode(decoder, b"", final=True)
+
+    def _decode(self, decoder: codecs.IncrementalDecoder, raw: bytes, *, final: bool) -> str:
+        try:
+            return decoder.decode(raw, final)
+        except UnicodeDecodeError as error:
+            if self.is_utf16:
+                raise TranscriptError(self.name, 0, f"not valid UTF-16 ({error})") from None
+            for _ in self._utf8_lines():  # finds the line and raises
+                pass
+            raise TranscriptError(self.name, 0, f"not valid UTF-8 ({error})") from None
+
+    def head(self, characters: int = 64 * 1024) -> str:
+        """The first characters of the file, for telling formats apart."""
+        parts: list[str] = []
+        for chunk in self.chunks():
+            parts.append(chunk)
+            if sum(map(len, parts)) >= characters:
+                break
+        return "".join(parts)[:characters]
+
+
+def _not_utf8(raw: bytes, error: UnicodeDecodeError) -> str:
+    return f"not valid UTF-8 (byte 0x{raw[error.start]:02x} at column {error.start + 1}); save the file as UTF-8"

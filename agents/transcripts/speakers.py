@@ -1,0 +1,130 @@
+"""Who a speaker of a file is here: an agent, a user or a named outsider."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from django.contrib.auth import get_user_model
+
+from agents.models import Agent
+from agents.transcripts.records import OptionError, SourceMessage
+
+NAME_LIMIT = 200
+
+
+class UnknownAgentError(OptionError):
+    """A mapping or a file names an agent that does not exist, or a name that several have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Author:
+    """Exactly one of the three is set. `slug` is the agent's."""
+
+    agent_id: int | None = None
+    slug: str | None = None
+    user_id: int | None = None
+    outsider: str = ""
+
+
+class Speakers:
+    """Matches speakers to authors: by `--map`, else by slug, else by display name, without regard to case."""
+
+    def __init__(self, mapping: Mapping[str, str]) -> None:
+        """Read the agents once.
+
+        Args:
+            mapping: Speaker or role -> agent slug; an empty slug keeps the speaker an outsider.
+
+        Raises:
+            UnknownAgentError: A slug of the mapping does not exist; the message lists the nearest names.
+        """
+        self._slugs: dict[str, Author] = {}
+        self._names: dict[str, list[Author]] = {}
+        for pk, slug, name in Agent.objects.values_list("pk", "slug", "display_name").order_by("slug"):
+            author = Author(agent_id=pk, slug=slug)
+            self._slugs[slug.casefold()] = author
+            self._names.setdefault(name.casefold(), []).append(author)
+        self._map = {key.casefold(): self._mapped(key, slug) for key, slug in mapping.items()}
+        self._keys = {key.casefold(): key for key in mapping}
+        self._users: dict[str, int | None] = {}
+        self._known: dict[tuple[str, str, str], Author] = {}
+
+    def _mapped(self, key: str, slug: str) -> Author | None:
+        if not slug:
+            return None
+        author = self._slugs.get(slug.casefold())
+        if author is None:
+            raise UnknownAgentError(f"--map {key}={slug}: {self.unknown(slug)}")
+        return author
+
+    def unknown(self, name: str) -> str:
+        """A sentence that `name` is no agent, with the nearest that are."""
+        if not self._slugs:
+            return f"no agent {name!r}; there are no agents yet, import them first (manage.py import_agents)"
+        candidates = [*self._slugs, *self._names]
+        near = difflib.get_close_matches(name.casefold(), candidates, n=5, cutoff=0.5)
+        slugs = [
+            author.slug or "" for key in near for author in [*self._names.get(key, ()), *_one(self._slugs.get(key))]
+        ]
+        label = "nearest" if slugs else "agents"
+        shown = list(dict.fromkeys(slugs)) or [author.slug or "" for author in list(self._slugs.values())[:10]]
+        return f"no agent {name!r}; {label}: {', '.join(shown)}"
+
+    def author(self, message: SourceMessage) -> Author:
+        """The author of a message.
+
+        Raises:
+            UnknownAgentError: The message needs an agent that does not exist, or its name fits several.
+        """
+        key = (message.kind, message.speaker, message.role)
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = self._find(message)
+        return found
+
+    def _find(self, message: SourceMessage) -> Author:
+        name = message.speaker.casefold()
+        for key in (name, message.role.casefold()):
+            if key in self._map:
+                self._keys.pop(key, None)
+                return self._map[key] or Author(outsider=message.speaker)
+        if message.kind == "agent":
+            if name not in self._slugs:
+                raise UnknownAgentError(
+                    f"{self.unknown(message.speaker)}; import the agent first, or use --map '{message.speaker}=SLUG' "
+                    f"('{message.speaker}=' keeps it an outsider)"
+                )
+            return self._slugs[name]
+        if message.kind == "named":
+            return self._by_name(name, message.speaker) or Author(outsider=message.speaker)
+        if message.kind == "user":
+            user = self._user(message.speaker)
+            return Author(user_id=user) if user is not None else Author(outsider=message.speaker)
+        return Author(outsider=message.speaker)
+
+    def _by_name(self, name: str, shown: str) -> Author | None:
+        if name in self._slugs:
+            return self._slugs[name]
+        authors = self._names.get(name, [])
+        if len(authors) > 1:
+            slugs = ", ".join(author.slug or "" for author in authors)
+            raise UnknownAgentError(
+                f"{shown!r} is the display name of several agents ({slugs}); say which: --map '{shown}=SLUG'"
+            )
+        return authors[0] if authors else None
+
+    def _user(self, username: str) -> int | None:
+        if username not in self._users:
+            users = get_user_model().objects.filter(username=username)
+            self._users[username] = users.values_list("pk", flat=True).first()
+        return self._users[username]
+
+    def unused(self) -> list[str]:
+        """Keys of the mapping that no speaker and no role of the file had."""
+        return sorted(self._keys.values())
+
+
+def _one(author: Author | None) -> Iterable[Author]:
+    return () if author is None else (author,)

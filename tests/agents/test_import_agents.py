@@ -1,0 +1,293 @@
+"""Personas in every format that import_agents reads."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import struct
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from agents.models import Agent, PersonaVersion
+from agents.persona import TraitValue, save_persona
+from tests.agents.transcripts.helpers import run_json, write
+
+pytestmark = pytest.mark.django_db
+
+OURS = """\
+slug: mara
+display_name: Mara Lind
+title: Night porter
+avatar_color: "#1d4ed8"
+system_prompt: |
+  You are Mara. You speak in short sentences.
+traits:
+  - {name: dry humour, description: "rarely smiles", sentiment: 0.5, strength: 0.8}
+  - {name: Small talk, strength: 0}
+memory_blocks:
+  - {label: personality, value: Calm.}
+sample_lines:
+  - "Keys are on the hook."
+"""
+
+
+def card(**data: Any) -> dict[str, Any]:
+    return {"spec": "chara_card_v2", "spec_version": "2.0", "data": {"name": "Vex", **data}}
+
+
+def png(*chunks: tuple[bytes, bytes]) -> bytes:
+    parts = [b"\x89PNG\r\n\x1a\n"]
+    for kind, body in (*chunks, (b"IEND", b"")):
+        parts.append(struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body)))
+    return b"".join(parts)
+
+
+def text_chunk(keyword: bytes, value: Any) -> tuple[bytes, bytes]:
+    return b"tEXt", keyword + b"\x00" + base64.b64encode(json.dumps(value).encode())
+
+
+def test_our_yaml_gives_agent_traits_memory_lines_and_a_first_version(tmp_path: Path) -> None:
+    report = run_json("import_agents", write(tmp_path, "mara.yaml", OURS))
+    agent = Agent.objects.get()
+    assert (agent.slug, agent.display_name, agent.title) == ("mara", "Mara Lind", "Night porter")
+    assert agent.system_prompt == "You are Mara. You speak in short sentences."
+    assert agent.sample_lines == ["Keys are on the hook."]
+    assert list(agent.traits.values_list("name", "sentiment", "strength")) == [
+        ("dry humour", 0.5, 0.8),
+        ("Small talk", 0.0, 0.0),
+    ]
+    assert list(agent.memory_blocks.values_list("label", "value")) == [("personality", "Calm.")]
+    assert agent.persona_versions.count() == 1
+    assert report["agents"] == [{"slug": "mara", "display_name": "Mara Lind", "outcome": "created", "changed": []}]
+
+
+def test_importing_again_changes_nothing_and_an_edited_file_updates(tmp_path: Path) -> None:
+    path = write(tmp_path, "mara.yaml", OURS)
+    run_json("import_agents", path)
+    assert run_json("import_agents", path)["unchanged"] == 1
+    assert PersonaVersion.objects.count() == 1
+    report = run_json("import_agents", write(tmp_path, "mara.yaml", OURS.replace("short sentences", "riddles")))
+    assert report["updated"] == 1
+    assert PersonaVersion.objects.count() == 2
+
+
+def test_a_persona_that_a_person_edited_is_kept_unless_reset(tmp_path: Path) -> None:
+    path = write(tmp_path, "mara.yaml", OURS)
+    run_json("import_agents", path)
+    agent = Agent.objects.get()
+    agent.system_prompt = "You are Mara and you shout."
+    save_persona(agent=agent, traits=[TraitValue("loud")], note="edited in the admin")
+    err = io.StringIO()
+    report = run_json("import_agents", path, stderr=err)
+    assert report["kept_edited"] == 1
+    assert "mara. --reset overwrites them" in err.getvalue()
+    assert Agent.objects.get().system_prompt == "You are Mara and you shout."
+    assert run_json("import_agents", path, reset=True)["updated"] == 1
+    assert Agent.objects.get().system_prompt == "You are Mara. You speak in short sentences."
+
+
+def test_a_dry_run_says_what_would_happen_and_changes_nothing(tmp_path: Path) -> None:
+    report = run_json("import_agents", write(tmp_path, "mara.yaml", OURS), dry_run=True)
+    assert (report["created"], report["dry_run"]) == (1, True)
+    assert not Agent.objects.exists()
+
+
+def test_for_people_a_table(tmp_path: Path) -> None:
+    out = io.StringIO()
+    call_command("import_agents", write(tmp_path, "mara.yaml", OURS), stdout=out, dry_run=True)
+    assert "Mara Lind" in out.getvalue()
+    assert "created" in out.getvalue()
+    assert "Dry run: nothing was changed." in out.getvalue()
+
+
+def test_a_list_in_json_and_names_made_from_what_is_there(tmp_path: Path) -> None:
+    people = [{"display_name": "Zoë Ärm", "system_prompt": "p"}, {"slug": "bo-lee", "system_prompt": "p"}]
+    run_json("import_agents", write(tmp_path, "all.json", json.dumps(people)))
+    assert set(Agent.objects.values_list("slug", "display_name")) == {("zoe-arm", "Zoë Ärm"), ("bo-lee", "Bo Lee")}
+
+
+def test_a_folder_of_prompts_one_per_character(tmp_path: Path) -> None:
+    write(tmp_path, "old_sailor.md", "Preface\n\n# Captain Ines #\nYou sail.\n\n## Voice\nSalty.\n")
+    write(tmp_path, "cook.txt", "\ufeffYou cook.\x00")
+    write(tmp_path, "README.md", "# How to\nNot a character.")
+    write(tmp_path, ".hidden.md", "No.")
+    write(tmp_path, "notes.csv", "a,b")
+    run_json("import_agents", tmp_path)
+    agents = {agent.slug: agent for agent in Agent.objects.all()}
+    assert {slug: agent.display_name for slug, agent in agents.items()} == {
+        "old_sailor": "Captain Ines",
+        "cook": "Cook",
+    }
+    assert "## Voice\nSalty." in agents["old_sailor"].system_prompt
+    assert agents["cook"].system_prompt == "You cook.\ufffd"
+
+
+def test_a_folder_may_mix_formats_and_names_no_one_twice(tmp_path: Path) -> None:
+    write(tmp_path, "a.yaml", OURS)
+    write(tmp_path, "b.json", json.dumps(card(description="d")))
+    assert run_json("import_agents", tmp_path)["created"] == 2
+    write(tmp_path, "mara.md", "You are another Mara.")
+    with pytest.raises(CommandError, match=r"mara.md: a second persona with the slug 'mara'; the first is in .*a.yaml"):
+        call_command("import_agents", tmp_path)
+
+
+@pytest.mark.parametrize("version", ["1", "2", "3"])
+def test_character_cards_of_every_version(tmp_path: Path, version: str) -> None:
+    data = {
+        "name": "Vex",
+        "description": "{{char}} is a fox. <BOT> likes {{user}}.",
+        "personality": "sly",
+        "scenario": "A den.",
+        "system_prompt": "{{original}}\nNever break character.",
+        "creator_notes": "For tests.",
+        "first_mes": "The den is dark.",
+        "mes_example": "<START>\n{{user}}: Hello?\n{{char}}: Who asks, {{user}}?\nCome closer.\n<START>\n{{char}}: No.\n{{Char}}: No.\n",
+    }
+    whole = data if version == "1" else {"spec": f"chara_card_v{version}", "data": data}
+    run_json("import_agents", write(tmp_path, "vex.json", json.dumps(whole)))
+    agent = Agent.objects.get()
+    assert (agent.slug, agent.description) == ("vex", "For tests.")
+    assert agent.system_prompt == (
+        "You are Vex.\n\nNever break character.\n\n## Description\nVex is a fox. Vex likes the user.\n\n"
+        "## Personality\nsly\n\n## Scenario\nA den."
+    )
+    assert agent.sample_lines == ["Who asks, User?\nCome closer.", "No."]
+
+
+def test_a_png_card_is_read_and_version_three_wins(tmp_path: Path) -> None:
+    old, new = card(description="old"), card(description="new")
+    chunks = ((b"IHDR", b"\x00" * 13), text_chunk(b"Comment", "x"), text_chunk(b"chara", old), text_chunk(b"ccv3", new))
+    run_json("import_agents", write(tmp_path, "vex.png", png(*chunks)))
+    assert "new" in Agent.objects.get().system_prompt
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"GIF89a", "not a PNG file"),
+        (png((b"IHDR", b"\x00" * 13)), "the PNG holds no character card"),
+        (png((b"tEXt", b"chara\x00not base64 of json")), "does not hold base64 of JSON"),
+        (png(text_chunk(b"chara", [1])), "does not hold a JSON object"),
+        (png(text_chunk(b"chara", card(description="d")))[:40], "the PNG is damaged: a chunk of"),
+        (
+            b"\x89PNG\r\n\x1a\n" + struct.pack(">I4s", 2**31, b"tEXt") + b"x" * 20,
+            "the PNG is damaged: a chunk of 2,147,483,648 bytes",
+        ),
+        (png(text_chunk(b"chara", card(description="d")))[:-16] + b"\x00" * 16, "wrong checksum"),
+    ],
+)
+def test_a_png_that_is_none_or_damaged_is_named(tmp_path: Path, data: bytes, reason: str) -> None:
+    with pytest.raises(CommandError, match=f"vex.png: .*{reason}"):
+        call_command("import_agents", write(tmp_path, "vex.png", data))
+
+
+def test_tinytroupe_personas_keep_every_key_and_invent_no_traits(tmp_path: Path) -> None:
+    persona = {
+        "name": "Ann Lee",
+        "age": 41,
+        "country_of_residence": None,
+        "occupation": {"title": "Baker", "organization": "Own shop"},
+        "personality": {"traits": ["You are blunt."], "big_five": {"openness": "Low."}},
+        "behaviors": {"routines": {"morning": ["Bakes.", "Sings."]}},
+        "relationships": [{"name": "Bo", "description": "Your brother."}, {"name": "Cy", "since": 1999}],
+        "other_facts": [],
+        "likes_bread": True,
+    }
+    write(tmp_path, "one.agent.json", json.dumps({"type": "TinyPerson", "persona": persona, "mental_faculties": []}))
+    run_json("import_agents", tmp_path / "one.agent.json")
+    agent = Agent.objects.get()
+    assert (agent.slug, agent.display_name, agent.title, agent.description) == (
+        "ann-lee",
+        "Ann Lee",
+        "Baker",
+        "Baker, 41",
+    )
+    assert not agent.traits.exists()
+    assert agent.system_prompt == (
+        "You are Ann Lee.\n\n## Age\n41\n\n## Country of residence\nnot specified\n\n"
+        "## Occupation\n- Title: Baker\n- Organization: Own shop\n\n"
+        "## Personality\n### Traits\n- You are blunt.\n### Big five\n- Openness: Low.\n\n"
+        "## Behaviors\n### Routines\n#### Morning\n- Bakes.\n- Sings.\n\n"
+        "## Relationships\n- Bo: Your brother.\n- Name: Cy; Since: 1999\n\n## Other facts\nnot specified\n\n## Likes bread\nyes"
+    )
+    listed = write(tmp_path, "all.json", json.dumps([{"agent": "Ann Lee", "persona": persona}]))
+    assert run_json("import_agents", listed)["unchanged"] == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (
+            OURS.replace("h: 0.8", "h: 1.8"),
+            r"a.yaml, line 8: 'traits\[0\].strength' is 1.8: .* less than or equal to 1",
+        ),
+        (OURS.replace("Small talk", "DRY humour"), "line 8: 'traits' is a list: name 'DRY humour' occurs twice"),
+        (OURS.replace("title:", "titel:"), "line 3: unknown field 'titel'; allowed: slug, display_name, system_prompt"),
+        (
+            OURS.replace("value:", "values:"),
+            r"line 11: unknown field 'memory_blocks\[0\].values'; allowed: label, value",
+        ),
+        (OURS.replace('"#1d4ed8"', "blue"), "line 4: 'avatar_color' is 'blue': String should match pattern"),
+        ("slug: x y\nsystem_prompt: p\n", "line 1: 'slug' is 'x y': String should match pattern"),
+        ("display_name: X\n", "'system_prompt' is missing"),
+        ("display_name: X\nsystem_prompt: '  '\n", "line 2: 'system_prompt' is '  ': String should have at least 1"),
+        ("display_name: [1\n", "line 1: not valid YAML"),
+        ("- just text\n", "a persona is an object"),
+        ("[]\n", "the file holds no persona"),
+        ("a: " + "[" * 5000, "not valid YAML|nested too deep"),
+        ("!!python/object/apply:os.system [ls]\n", "not valid YAML"),
+    ],
+)
+def test_what_is_wrong_in_yaml_is_named_with_line_field_and_what_is_allowed(
+    tmp_path: Path, text: str, reason: str
+) -> None:
+    with pytest.raises(CommandError, match=reason):
+        call_command("import_agents", write(tmp_path, "a.yaml", text))
+    assert not Agent.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "reason"),
+    [
+        (
+            "a.json",
+            '[{"slug": "a", "system_prompt": "p"},\n {"slug": "b", "system_prompt": 5}]',
+            "line 2: persona 2: 'system_prompt' is 5",
+        ),
+        ("a.json", '{"display_name": "A",}', "line 1: not valid JSON"),
+        ("a.json", "[" * 100_000, "JSON nested too deep"),
+        (
+            "a.json",
+            '{"type": "Fragment", "persona": {"age": 3}}',
+            "'persona.name' is missing; a fragment is no persona",
+        ),
+        ("a.json", json.dumps(card(description="  ")), "the character card has no description"),
+        ("a.json", '{"spec": "chara_card_v2", "data": {}}', "'data.name' of the character card is missing"),
+        ("a.md", "  \n", "'system_prompt' is '  '"),
+        ("a.exe", "x", "unknown kind of file '.exe'; allowed: .yaml"),
+    ],
+)
+def test_what_is_wrong_in_other_files_is_named(tmp_path: Path, name: str, text: str, reason: str) -> None:
+    with pytest.raises(CommandError, match=reason):
+        call_command("import_agents", write(tmp_path, name, text))
+    assert not Agent.objects.exists()
+
+
+def test_one_bad_file_in_a_folder_imports_nobody(tmp_path: Path) -> None:
+    write(tmp_path, "a.md", "You are A.")
+    write(tmp_path, "b.yaml", "display_name: B\n")
+    with pytest.raises(CommandError, match=r"b.yaml, line 1: 'system_prompt' is missing\nNothing was imported."):
+        call_command("import_agents", tmp_path)
+    assert not Agent.objects.exists()
+
+
+def test_an_empty_folder_and_a_missing_path_are_named(tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match="no persona files here"):
+        call_command("import_agents", tmp_path)
+    with pytest.raises(CommandError, match="no such file or folder"):
+        call_command("import_agents", tmp_path / "none")

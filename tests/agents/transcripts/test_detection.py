@@ -1,0 +1,72 @@
+"""Which format a file is taken for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agents.transcripts.detect import detect
+from agents.transcripts.records import TranscriptError
+from agents.transcripts.source import Source
+from tests.agents.transcripts.helpers import write
+
+SAMPLES = {
+    "jsonl header": ("jsonl", '{"plumbline": "transcript", "version": 1}\n{"agent": "a", "text": "x"}\n'),
+    "jsonl lenient": ("jsonl", '{"channel": "c", "agent": "A", "role": "agent", "text": "x"}\n'),
+    "openai object": ("openai", '{\n "model": "m",\n "messages": [{"role": "user", "content": "x"}]\n}'),
+    "openai list": ("openai", '[{"messages": [{"role": "user", "content": "x"}]}]'),
+    "openai bare messages": (
+        "openai",
+        '[\n {"role": "user", "content": "x"},\n {"role": "assistant", "content": "y"}\n]',
+    ),
+    "openai lines": ("openai", '{"messages": [{"role": "user", "content": "x"}]}\n{"messages": []}\n'),
+    "openai lines of messages": ("openai", '{"role": "user", "content": "x"}\n{"role": "assistant", "content": "y"}\n'),
+    "inspect log": ("openai", '{"version": 2, "samples": [{"id": 1, "messages": []}]}'),
+    "anthropic system": ("anthropic", '{"system": "s", "messages": [{"role": "user", "content": "x"}]}'),
+    "anthropic blocks": ("anthropic", '{"messages": [{"role": "user", "content": [{"type": "tool_result"}]}]}'),
+    "sharegpt": ("sharegpt", '[{"id": "1", "conversations": [{"from": "human", "value": "x"}]}]'),
+    "sharegpt lines": ("sharegpt", '{"conversations": [{"from": "human", "value": "x"}]}\n'),
+    "hh": ("hh", '{"chosen": "\\n\\nHuman: x\\n\\nAssistant: y", "rejected": "z"}\n'),
+    "csv": ("csv", "who,when,text\nAnn,2026-01-01,Hi\n"),
+    "csv semicolons": ("csv", '"Author";"Message"\n"Ann";"Hi; you"\n'),
+    "names": ("chat", "Ann: Hi.\nBo: Hello!\nand more\nAnn: Bye\n"),
+    "irc": ("chat", "[12:03] <ann> hi\n[12:04] <bo> hello\n"),
+    "nicks": ("chat", "<ann> hi\n<bo> hello\n"),
+    "messenger": ("chat", "31/12/2025, 22:15 - Ann: Hi\n31/12/2025, 22:16 - Bo: Hello\n"),
+    "tinytroupe": ("tinytroupe", "INFO starting\nUSER --> Ann: [CONVERSATION]\n     > Hi\n"),
+    "tinytroupe colours": ("tinytroupe", "\x1b[1;32m\x1b[4mAnn\x1b[0m\x1b[1;32m acts: [TALK]\x1b[0m \n     > Hi\n"),
+}
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_formats_are_recognised_in_every_encoding(tmp_path: Path, name: str, encoding: str) -> None:
+    expected, text = SAMPLES[name]
+    assert detect(Source(write(tmp_path, "file", text.encode(encoding)))) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "the file is empty"),
+        ("  \n", "the file is empty"),
+        ("Once upon a time there was a file.\nIt had no speakers.\n", "not recognised as a transcript"),
+        ('{"colour": "red"}', r"JSON, but no transcript format that is known \(found: colour\)"),
+        ('{"messages": [', "line 1: not valid JSON"),
+        ('{"agent": "a", "text": x}\n{"agent": "a", "text": "y"}\n', "line 1: not valid JSON"),
+        ('{"type": "TinyPerson", "persona": {"name": "A"}}', "this is a persona, not a transcript"),
+        ("[]", "no transcript format"),
+        ('["a"]', "no transcript format"),
+    ],
+)
+def test_what_is_not_recognised_is_an_error_with_a_reason(tmp_path: Path, text: str, reason: str) -> None:
+    with pytest.raises(TranscriptError, match=reason):
+        detect(Source(write(tmp_path, "file", text)))
+
+
+def test_a_folder_and_a_missing_file_are_named(tmp_path: Path) -> None:
+    with pytest.raises(TranscriptError, match="is a folder, not a file"):
+        Source(tmp_path)
+    with pytest.raises(TranscriptError, match="no such file"):
+        Source(tmp_path / "none")

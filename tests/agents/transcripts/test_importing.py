@@ -1,0 +1,210 @@
+"""The importer as a whole: mapping, encodings, hostile input, batches."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from agents.models import Channel, Message
+from agents.transcripts import clean, json_input, source
+from agents.transcripts.importer import import_transcript
+from agents.transcripts.records import TranscriptError
+from tests.agents.transcripts.helpers import make_agent, run_json, said, write
+
+pytestmark = pytest.mark.django_db
+
+
+def lines(*texts: str, speaker: str = "Ann") -> str:
+    return "".join(json.dumps({"speaker": speaker, "text": text}) + "\n" for text in texts)
+
+
+def test_a_mapping_overrides_names_and_an_empty_slug_keeps_an_outsider(tmp_path: Path) -> None:
+    make_agent("mara", "Ann")
+    make_agent("bo")
+    path = write(tmp_path, "t.jsonl", lines("x") + lines("y", speaker="Z = z"))
+    run_json("import_transcript", path, channel="a", map=["ann=", "Z = z=BO"])
+    assert list(Message.objects.order_by("position").values_list("agent__slug", "outsider")) == [
+        (None, "Ann"),
+        ("bo", ""),
+    ]
+
+
+def test_mapping_to_an_unknown_agent_lists_the_nearest(tmp_path: Path) -> None:
+    make_agent("benjamin-hall", "Benjamin Hall")
+    make_agent("zoe")
+    with pytest.raises(CommandError, match="--map Ann=benjamin-hal: no agent 'benjamin-hal'; nearest: benjamin-hall"):
+        call_command("import_transcript", write(tmp_path, "t.jsonl", lines("x")), map=["Ann=benjamin-hal"])
+    assert not Channel.objects.exists()
+
+
+def test_mapping_a_speaker_who_does_not_occur_is_an_error(tmp_path: Path) -> None:
+    make_agent("mara")
+    with pytest.raises(CommandError, match=r"--map 'Anne': no such speaker or role in .*; its speakers: 'Ann'"):
+        call_command("import_transcript", write(tmp_path, "t.jsonl", lines("x")), map=["Anne=mara"])
+    assert not Message.objects.exists()
+
+
+def test_a_name_that_two_agents_have_must_be_mapped(tmp_path: Path) -> None:
+    make_agent("sam-1", "Sam")
+    make_agent("sam-2", "Sam")
+    path = write(tmp_path, "t.jsonl", lines("x", speaker="sam"))
+    with pytest.raises(CommandError, match=r"several agents \(sam-1, sam-2\); say which: --map 'sam=SLUG'"):
+        call_command("import_transcript", path)
+    run_json("import_transcript", path, map=["sam=sam-2"])
+    assert Message.objects.get().agent_id is not None
+
+
+def test_importing_again_with_another_mapping_says_that_authors_differ(tmp_path: Path) -> None:
+    path = write(tmp_path, "t.jsonl", lines("x", "y"))
+    run_json("import_transcript", path)
+    make_agent("ann")
+    report = run_json("import_transcript", path)
+    assert (report["imported"], report["duplicates"], report["other_author"]) == (0, 2, 2)
+    assert list(Message.objects.values_list("outsider", flat=True)) == ["Ann", "Ann"]
+
+
+def test_a_dry_run_counts_and_stores_nothing(tmp_path: Path) -> None:
+    path = write(tmp_path, "t.jsonl", lines("x", "y"))
+    report = run_json("import_transcript", path, dry_run=True)
+    assert (report["imported"], report["duplicates"], report["dry_run"]) == (2, 0, True)
+    assert not Channel.objects.exists()
+    run_json("import_transcript", path)
+    report = run_json("import_transcript", path, dry_run=True)
+    assert (report["imported"], report["duplicates"]) == (0, 2)
+
+
+def test_json_goes_alone_to_standard_output(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = io.StringIO()
+    call_command("import_transcript", write(tmp_path, "t.jsonl", lines("x")), json=True, stdout=out)
+    assert set(json.loads(out.getvalue())) >= {
+        "format",
+        "channels",
+        "read",
+        "imported",
+        "duplicates",
+        "skipped",
+        "speakers",
+        "dry_run",
+    }
+    assert capsys.readouterr().out == ""
+
+
+def test_for_people_a_table_and_every_count_that_matters(tmp_path: Path) -> None:
+    out = io.StringIO()
+    path = write(
+        tmp_path, "t.json", '{"messages": [{"role": "system", "content": "s"}, {"role": "user", "content": "\\u0000"}]}'
+    )
+    call_command("import_transcript", path, stdout=out)
+    assert "openai: read 2, imported 1 into t; 0 were there already." in out.getvalue()
+    assert "1 system prompts, which are not messages" in out.getvalue()
+    assert "1 characters that cannot be stored, replaced by U+FFFD" in out.getvalue()
+
+
+def test_what_no_database_keeps_is_replaced_and_counted(tmp_path: Path) -> None:
+    row = (
+        '{"id": "i\\u0000", "speaker": "A\\ud800", "text": "a\\u0000b\\udfffc\\ud83d\\ude00", '
+        '"tags": {"k": "v\\u0000"}, "payload": {"p": ["\\u0000"]}}\n'
+    )
+    report = run_json("import_transcript", write(tmp_path, "t.jsonl", row))
+    message = Message.objects.get()
+    assert (message.external_id, message.outsider, message.text) == ("i\ufffd", "A\ufffd", "a\ufffdb\ufffdc\U0001f600")
+    assert (message.tags, message.payload) == ({"k": "v\ufffd"}, {"p": ["\ufffd"]})
+    assert report["replaced_characters"] == 6
+    assert run_json("import_transcript", tmp_path / "t.jsonl")["imported"] == 0
+
+
+def test_a_text_beyond_the_limit_is_cut_visibly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clean, "TEXT_LIMIT", 10)
+    report = run_json("import_transcript", write(tmp_path, "t.jsonl", lines("0123456789", "0123456789abcde")))
+    assert [text for _, text in said()] == ["0123456789", "0123456789\n[cut on import: 5 of 15 characters left out]"]
+    assert report["cut_texts"] == 1
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be"])
+def test_utf8_and_utf16_are_read(tmp_path: Path, encoding: str) -> None:
+    mark = {"utf-16-le": b"\xff\xfe", "utf-16-be": b"\xfe\xff"}.get(encoding, b"")
+    text = '{"speaker": "Zoë", "text": "naïve 😀"}\r\n{"speaker": "Zoë", "text": "ja"}'
+    run_json("import_transcript", write(tmp_path, "t.jsonl", mark + text.encode(encoding)))
+    assert said() == [("Zoë", "naïve 😀"), ("Zoë", "ja")]
+
+
+@pytest.mark.parametrize("name", ["t.jsonl", "t.txt"])
+def test_invalid_utf8_names_the_line(tmp_path: Path, name: str) -> None:
+    text = lines(*["x" * 200] * 100) if name == "t.jsonl" else "Ann: hello there\n" * 100
+    path = write(tmp_path, name, text.encode() + b"Ann: caf\xe9\n")
+    with pytest.raises(CommandError, match=r"line 101: not valid UTF-8 \(byte 0xe9 at column 9\)"):
+        call_command("import_transcript", path)
+
+
+def test_a_line_beyond_the_limit_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source, "MAX_LINE", 1000)
+    with pytest.raises(CommandError, match="line 2: longer than 1,000 bytes"):
+        call_command("import_transcript", write(tmp_path, "t.jsonl", lines("x", "y" * 2000)))
+
+
+def test_a_document_beyond_the_limit_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_input, "MAX_VALUE", 1000)
+    document = json.dumps({"messages": [{"role": "user", "content": "x" * 2000}]}, indent=1)
+    with pytest.raises(CommandError, match="one JSON object of more than 1,000 characters"):
+        call_command("import_transcript", write(tmp_path, "t.json", document))
+
+
+def test_a_file_that_changes_while_it_is_read_is_not_imported(tmp_path: Path) -> None:
+    path = write(tmp_path, "t.jsonl", lines("x"))
+
+    def append(_what: str, _done: int, _total: int) -> None:
+        with path.open("a") as file:
+            file.write(lines("y"))
+
+    with pytest.raises(TranscriptError, match="the file changed while it was being read"):
+        import_transcript(path=path, progress=append)
+    assert not Message.objects.exists()
+
+
+def test_the_number_of_queries_does_not_grow_with_the_messages(tmp_path: Path) -> None:
+    make_agent("ann")
+    rows = [
+        {"id": str(n), "speaker": "Ann", "text": f"t{n}", "reply_to": str(n - 1) if n % 50 == 1 else None}
+        for n in range(2000)
+    ]
+    path = write(tmp_path, "t.jsonl", "\n".join(map(json.dumps, rows)))
+    with CaptureQueriesContext(connection) as queries:
+        import_transcript(path=path)
+    inserts = [q for q in queries if q["sql"].startswith('INSERT INTO "messages"')]
+    assert len(queries) - len(inserts) <= 30
+    assert len(inserts) <= 40  # SQLite takes 66 rows a statement, PostgreSQL all
+    assert list(Message.objects.order_by("position").values_list("position", flat=True)) == list(range(1, 2001))
+    with CaptureQueriesContext(connection) as queries:
+        import_transcript(path=path)
+    assert len(queries) <= 20
+
+
+def test_many_small_conversations_are_stored_in_few_statements(tmp_path: Path) -> None:
+    chats = [{"messages": [{"role": "user", "content": f"{n} {m}"} for m in range(1 + n % 3)]} for n in range(300)]
+    with CaptureQueriesContext(connection) as queries:
+        report = run_json("import_transcript", write(tmp_path, "c.jsonl", "\n".join(map(json.dumps, chats))))
+    assert (report["imported"], len(report["channels"])) == (600, 300)
+    assert len(queries) <= 40
+    assert all(c.next_position == c.messages.count() + 1 for c in Channel.objects.all())
+
+
+@pytest.mark.parametrize("option", [{"map": ["nothing"]}, {"tag": ["a=1,b"]}, {"columns": "text"}])
+def test_a_pair_without_equals_is_refused(tmp_path: Path, option: dict[str, object]) -> None:
+    with pytest.raises(CommandError, match="write it as KEY=VALUE"):
+        call_command("import_transcript", write(tmp_path, "t.jsonl", lines("x")), **option)
+
+
+def test_a_tag_key_that_could_not_be_selected_by_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match="--tag: tag key '1st'; allowed: a letter, then"):
+        call_command("import_transcript", write(tmp_path, "t.jsonl", lines("x")), tag=["1st=a"])
+
+
+def test_an_unknown_time_zone_is_named(tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match="unknown time zone 'Mars/Base'"):
+        call_command("import_transcript", write(tmp_path, "t.jsonl", lines("x")), timezone="Mars/Base")
