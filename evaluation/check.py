@@ -28,7 +28,7 @@ class _Answer(BaseModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckResult:
-    """Whether a claim holds; `holds` is None when it could not be judged, and `reason` says why."""
+    """Whether a claim holds; without evidence it does not. `holds` is None when it could not be judged, and `reason` says why."""
 
     holds: bool | None
     reasoning: str = ""
@@ -103,6 +103,7 @@ def check_proposition(
                     "text": claim,
                     "cues": proposition.cues.model_dump() if proposition.cues else None,
                     "measure": None,
+                    "hard": False,
                 }
             },
             "texts": context.judged_texts(),
@@ -114,7 +115,7 @@ def check_proposition(
         return CheckResult(holds=None, reason=f"{reply.status}: {reply.error}", judge=judge, call=reply.call_id)
     answer: _Answer = reply.value
     return CheckResult(
-        holds=answer.value,
+        holds=answer.value and answer.evidence == "present",
         reasoning=answer.reasoning,
         justification=answer.justification,
         confidence=answer.confidence,

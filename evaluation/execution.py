@@ -14,12 +14,15 @@ from django.utils import timezone
 
 from agents.llm import Label
 from agents.models import Message
+from agents.persona import current_digest
+from evaluation.failures import FAILURES
 from evaluation.judge import Question, ask_all
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.planning import subject_of
 from evaluation.preconditions import PRECONDITIONS, Target
+from evaluation.prompts import one_line
 from evaluation.proposition_files import propositions_for
-from evaluation.propositions import Proposition, propositions_digest
+from evaluation.propositions import Proposition, fill, propositions_digest
 from evaluation.rules import check_rule
 from evaluation.scorers import SCORERS
 from evaluation.scorers.base import Subject
@@ -28,7 +31,7 @@ from evaluation.verdicts import Verdict, rule_verdict, trivial, unscored
 
 CHUNK = 500
 SNIPPET_CHARACTERS = 240
-FAILURES = ("timeout", "rate_limited", "unavailable", "rejected")  # of the call, not of the answer: worth another try
+HEARTBEAT = 5.0  # seconds between two looks at whether the run is still ours
 GIVE_UP_AFTER = 10  # calls in a row that failed before any succeeded
 _SAVED = (
     *("status", "score", "raw_score", "flaws", "evidence", "reasoning", "justification", "confidence", "reason"),
@@ -43,7 +46,7 @@ class JudgeDown(Exception):
 
 
 class Superseded(Exception):
-    """What the run was planned on is no longer there (its propositions changed)."""
+    """What the run was planned on is no longer there: its propositions or its persona changed."""
 
 
 @dataclass(slots=True)
@@ -59,8 +62,8 @@ class Session:
     renewed: float = field(default_factory=time.monotonic)
 
     def keep(self) -> bool:
-        """Heartbeat before a call, at most every five seconds. False once the claim was lost or the run cancelled."""
-        if not self.lost and time.monotonic() - self.renewed > 5:
+        """Heartbeat before a call and before a result is stored. False once the claim was lost or the run cancelled."""
+        if not self.lost and time.monotonic() - self.renewed > HEARTBEAT:
             self.lost = not self.run.extend_lease(owner=self.owner, lease=lease())
             self.renewed = time.monotonic()
         return not self.lost
@@ -75,9 +78,11 @@ def open_session(run: EvaluationRun, owner: str) -> Session:
     """Load what judging needs.
 
     Raises:
-        Superseded: The propositions are not those the run was planned with.
+        Superseded: Persona or propositions are not those the run was planned with.
     """
     subject = subject_of(run)
+    if current_digest(subject.agent) != run.persona_digest:
+        raise Superseded("the persona changed after this run was planned; start a new one")
     loaded = [p for d in run.dimensions for p in propositions_for(agent_slug=subject.agent.slug, dimension=d)]
     if propositions_digest(loaded) != run.proposition_digest:
         raise Superseded("the proposition files changed after this run was planned; start a new one")
@@ -137,12 +142,14 @@ def _session_questions(session: Session, dimension: str, rows_of: _Waiting, prog
         settled: list[tuple[EvaluationScore, Verdict]] = []
         for row in rows:
             proposition = session.propositions[dimension, row.proposition_id]
-            message = messages.get(row.message_id or 0)
+            row.message = message = messages.get(row.message_id or 0)
             verdict = unscored(hindrance) if hindrance else settle(proposition, message, session.subject)
             if verdict is None:
                 open_rows.append((row, proposition, message))
-            else:
-                settled.append((row, verdict))
+                continue
+            if message is not None:
+                row.claim = fill(proposition.claim, _variables(session.subject, message))
+            settled.append((row, verdict))
         if settled:
             _save([row for row, _ in settled], [verdict for _, verdict in settled], None)
             progress(run, len(settled))
@@ -198,12 +205,15 @@ def settle(proposition: Proposition, message: Message | None, subject: Subject) 
         return unscored("the message was deleted before it was judged")
     if message is not None and proposition.precondition:
         target = Target(message.text, message.channel.kind, message.parent_id is not None)
-        variables = {"agent_name": subject.agent.display_name, "channel_name": str(message.channel)}
-        if not PRECONDITIONS[proposition.precondition](target, {}, variables):
+        if not PRECONDITIONS[proposition.precondition](target, {}, _variables(subject, message)):
             return trivial(f"precondition {proposition.precondition} does not hold")
     if message is not None and proposition.rule:
         return rule_verdict(check_rule(proposition.rule, message.text), inverted=proposition.inverted)
     return None
+
+
+def _variables(subject: Subject, message: Message) -> dict[str, str]:
+    return {"agent_name": one_line(subject.agent.display_name), "channel_name": one_line(str(message.channel))}
 
 
 def _save(rows: Sequence[EvaluationScore], verdicts: Sequence[Verdict], question: Question | None) -> None:
@@ -233,13 +243,3 @@ def _snippet(row: EvaluationScore, question: Question | None) -> str:
         text = row.message.text
     text = " ".join(text.split()).replace("\x00", "\ufffd")
     return text if len(text) <= SNIPPET_CHARACTERS else text[: SNIPPET_CHARACTERS - 1] + "…"
-
-
-def reopen_failed(run: EvaluationRun) -> int:
-    """Make items whose *call* failed pending again, so that taking the run up judges them; returns how many."""
-    reopened = 0
-    for failure in FAILURES:
-        reopened += EvaluationScore.objects.filter(
-            evaluation_run=run, status="unscored", reason__startswith=failure
-        ).update(status="pending", reason="", call=None, judged_at=None)
-    return reopened

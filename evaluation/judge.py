@@ -9,6 +9,7 @@ from typing import Any
 from django.conf import settings
 
 from agents.llm import Label, LLMRequest, Reply, Status, complete, complete_many
+from agents.llm.answers import one_line
 from evaluation.prompts import Context, system_blocks, user_turn
 from evaluation.propositions import Proposition, fill
 from evaluation.trajectory import new_nonce
@@ -74,7 +75,7 @@ def build_request(question: Question) -> LLMRequest:
                     "text": claims[key],
                     "cues": p.cues.model_dump() if p.cues else None,
                     "measure": p.measure,
-                    "about_window": question.context.message is None and question.context.action is None,
+                    "hard": p.hard,
                 }
                 for key, p in keyed.items()
             },
@@ -125,7 +126,8 @@ def judge_name(question: Question) -> str:
 
 def read_reply(question: Question, reply: Reply) -> list[Verdict]:
     """One verdict per proposition of the question, in order. A reply without an answer makes all of them unscored, with the reason."""
-    who: dict[str, Any] = {"judge": judge_name(question), "served_model": reply.served_model, "call": reply.call_id}
+    served = one_line(reply.served_model, 200)
+    who: dict[str, Any] = {"judge": judge_name(question), "served_model": served, "call": reply.call_id}
     if not reply.ok:
         reason = f"{reply.status}: {reply.error}" if reply.error else str(reply.status)
         return [unscored(reason, **who) for _ in question.propositions]

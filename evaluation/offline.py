@@ -14,6 +14,7 @@ from agents.text.ngrams import RepetitionStatistics, repetition_statistics
 from agents.text.tokens import find_phrases
 
 NEEDS_JUDGE = "needs an LLM judge: the claim lists no cues for the offline one"
+NEEDS_JUDGE_FOR_FLAWS = "needs an LLM judge: hard mode takes off for every flaw, and cues list none"
 NO_CUE_FOUND = "needs an LLM judge: none of the claim's cues occurs in the text"
 SUPPORTED, CONTRADICTED, BOTH = 8, 1, 4
 ORDINARY_COMPRESSION_GAIN = 0.45  # what unrelated chat messages gain anyway, see agents.text.ngrams.compression_gain
@@ -39,6 +40,8 @@ def check(request: LLMRequest) -> dict[str, Any]:
 
 
 def _score_claim(claim: Mapping[str, Any], texts: Sequence[str]) -> dict[str, Any]:
+    if claim["hard"]:
+        return {"unscored": NEEDS_JUDGE_FOR_FLAWS}
     if claim["measure"] == "repetition":
         return _score_repetition(texts)
     cues = claim["cues"]

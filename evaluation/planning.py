@@ -122,12 +122,12 @@ def prepare_run(spec: RunSpec) -> tuple[EvaluationRun, bool]:
         The run, and whether it is taken up again.
     """
     plan = make_plan(spec)
-    digest = plan.spec_digest
-    unfinished = EvaluationRun.objects.filter(spec_digest=digest, status__in=UNFINISHED).order_by("-pk")
-    fresh = unfinished.filter(created_at__gte=timezone.now() - RESUMABLE_FOR).first()
-    if fresh is not None:
-        return fresh, True
-    return create_run(plan), False
+    with transaction.atomic():
+        # Two processes that start at once must find each other's run: SQLite lets one writer in, PostgreSQL locks the agent.
+        Agent.objects.select_for_update().get(pk=spec.agent.pk)
+        unfinished = EvaluationRun.objects.filter(spec_digest=plan.spec_digest, status__in=UNFINISHED).order_by("-pk")
+        fresh = unfinished.filter(created_at__gte=timezone.now() - RESUMABLE_FOR).first()
+        return (fresh, True) if fresh is not None else (create_run(plan), False)
 
 
 def create_run(plan: Plan) -> EvaluationRun:

@@ -64,7 +64,7 @@ def load_file(path: Path) -> LoadedFile:
     try:
         loader = _Loader(text)
         node = loader.get_single_node()
-        duplicates = list(_duplicate_keys(node))
+        duplicates = list(_duplicate_keys(node, set()))
         data = loader.construct_document(node) if node is not None and not duplicates else None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
@@ -72,6 +72,8 @@ def load_file(path: Path) -> LoadedFile:
         raise PropositionError(
             [FileProblem(path, mark.line + 1 if mark else None, "", f"not valid YAML: {reason}")]
         ) from None
+    except ValueError as error:  # looks like a date or a number, and is none
+        raise PropositionError([FileProblem(path, None, "", f"not valid YAML: {error}")]) from None
     except RecursionError:
         raise PropositionError([FileProblem(path, None, "", "nested too deeply")]) from None
     if duplicates:
@@ -153,17 +155,22 @@ def _line(node: yaml.Node | None, location: Sequence[Any]) -> int | None:
     return line
 
 
-def _duplicate_keys(node: yaml.Node | None) -> Iterator[tuple[str, int]]:
+def _duplicate_keys(node: yaml.Node | None, visited: set[int]) -> Iterator[tuple[str, int]]:
+    """Keys that stand twice in one mapping, with their lines. Each node is looked at once, however often aliases repeat it."""
+    if node is None or id(node) in visited:
+        return
+    visited.add(id(node))
     if isinstance(node, yaml.MappingNode):
         seen: set[str] = set()
         for key, value in node.value:
-            if key.value in seen:
-                yield str(key.value), key.start_mark.line + 1
-            seen.add(key.value)
-            yield from _duplicate_keys(value)
+            if isinstance(key, yaml.ScalarNode):
+                if key.value in seen:
+                    yield key.value, key.start_mark.line + 1
+                seen.add(key.value)
+            yield from _duplicate_keys(value, visited)
     elif isinstance(node, yaml.SequenceNode):
         for child in node.value:
-            yield from _duplicate_keys(child)
+            yield from _duplicate_keys(child, visited)
 
 
 def proposition_dirs() -> list[Path]:
@@ -186,11 +193,15 @@ def load_all() -> list[LoadedFile]:
             problems.append(FileProblem(folder, None, "PROPOSITION_DIRS", "there is no such folder"))
             continue
         for path in sorted([*folder.rglob("*.yaml"), *folder.rglob("*.yml")]):
+            if path.name.startswith("."):  # an editor's, not the team's
+                continue
             try:
                 stat = path.stat()
                 loaded.append(_cached(path, stat.st_mtime_ns, stat.st_size))
             except PropositionError as error:
                 problems += error.problems
+            except OSError as error:
+                problems.append(FileProblem(path, None, "", f"cannot be read: {error}"))
     problems += _shared_ids(loaded)
     if problems:
         raise PropositionError(problems)

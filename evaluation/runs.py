@@ -10,17 +10,8 @@ from django.db import transaction
 
 from agents.models import Agent, Claimable, owner_name
 from evaluation import baselines
-from evaluation.execution import (
-    FAILURES,
-    JudgeDown,
-    Progress,
-    Session,
-    Superseded,
-    judge_dimension,
-    lease,
-    open_session,
-    reopen_failed,
-)
+from evaluation.execution import JudgeDown, Progress, Session, Superseded, judge_dimension, lease, open_session
+from evaluation.failures import failed_call, judge_answered, reopen_failed
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.planning import RunSpec, prepare_run
 from evaluation.proposition_files import PropositionError
@@ -53,10 +44,9 @@ def execute(
     owner = owner or owner_name()
     sessions: list[Session] = []
     for run in runs:
-        retry = run.status in RESUMABLE
         if not run.claim(owner=owner, lease=lease(), resumable=RESUMABLE):
             continue
-        if retry:
+        if run.attempt > 1:
             reopen_failed(run)
         try:
             sessions.append(open_session(run, owner))
@@ -96,7 +86,7 @@ def _judge(sessions: Sequence[Session], progress: Progress) -> None:
 
 
 def _end(session: Session, failure: str = "") -> None:
-    """Store the numbers and the outcome. A run whose every judgement failed is failed; one with nothing to measure is completed."""
+    """Store the numbers and the outcome. A run whose judge answered nothing is failed; one with nothing to measure is completed."""
     run = session.run
     summary = summarize(run)
     left = sum(d.pending for d in summary.dimensions.values())
@@ -104,8 +94,8 @@ def _end(session: Session, failure: str = "") -> None:
     error = ""
     if left:
         status, error = Status.FAILED, failure or f"{left} judgements are still pending"
-    elif summary.overall_score is None and (broken := _call_failure(run)):
-        status, error = Status.FAILED, failure or f"nothing could be scored; for example {broken}"
+    elif (broken := failed_call(run)) and (summary.overall_score is None or not judge_answered(run)):
+        status, error = Status.FAILED, failure or f"the judge scored nothing; for example {broken}"
     else:
         status = Status.COMPLETED
         if summary.overall_score is None:
@@ -117,15 +107,6 @@ def _end(session: Session, failure: str = "") -> None:
     )
     if ended and status == Status.COMPLETED and run.is_baseline:
         baselines.promote(run, summary)
-
-
-def _call_failure(run: EvaluationRun) -> str:
-    for reason in EvaluationScore.objects.filter(evaluation_run=run, status="unscored").values_list(
-        "reason", flat=True
-    )[:200]:
-        if reason.startswith(FAILURES):
-            return reason
-    return ""
 
 
 def queue_baseline(*, agents: Iterable[Agent], spec: RunSpec | None = None) -> list[EvaluationRun]:

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from django.db.models import F, QuerySet
+from django.db.models import F, QuerySet, TextField
 from django.db.models.fields.json import KeyTextTransform
+from django.db.models.functions import Cast
 from django.utils import timezone
 
 from agents.models import Agent, Message
@@ -56,8 +57,10 @@ def parse_window(spec: str, *, now: datetime | None = None) -> MessageWindow:
 def with_tags(messages: QuerySet[Message], where: Mapping[str, str]) -> QuerySet[Message]:
     """The messages that carry every one of these tags."""
     for number, (key, value) in enumerate(sorted(where.items())):
-        # KeyTextTransform takes the key as it is; a lookup such as tags__KEY would read meaning into underscores.
-        messages = messages.alias(**{f"tag_{number}": KeyTextTransform(key, "tags")}).filter(**{f"tag_{number}": value})
+        # KeyTextTransform takes the key as it is; a lookup such as tags__KEY would read meaning into underscores. The Cast makes
+        # the comparison one of texts: without it SQLite reads the value as JSON and "41" is a number.
+        tag = Cast(KeyTextTransform(key, "tags"), TextField())
+        messages = messages.alias(**{f"tag_{number}": tag}).filter(**{f"tag_{number}": value})
     return messages
 
 

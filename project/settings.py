@@ -249,6 +249,7 @@ UNFOLD = {
     "SITE_HEADER": "Plumbline",
     "SITE_SUBHEADER": "Keeping personas in character",
     "SITE_SYMBOL": "straighten",
+    "SITE_URL": None,
     "SHOW_HISTORY": True,
     "SHOW_VIEW_ON_SITE": False,
     "SIDEBAR": {"navigation": "agents.adminsite.navigation"},

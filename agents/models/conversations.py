@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from django.conf import settings
 from django.core.exceptions import ValidationError
@@ -12,10 +12,6 @@ from django.db import models
 from django.db.models import Q
 
 from agents.models.personas import Agent, PersonaVersion
-
-if TYPE_CHECKING:
-    from agents.models.runs import Run  # noqa: F401
-
 
 TAG_KEY = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
 

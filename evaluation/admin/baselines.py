@@ -17,15 +17,14 @@ from agents.admin import display
 from agents.admin.filters import RecentValuesFilter
 from agents.adminsite import ReadOnlyAdmin
 from agents.models import Agent
-from agents.persona import current_digest
 from evaluation.admin.display import dimension_badge, judge_badge, meter
+from evaluation.baselines import is_stale
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore
+from evaluation.proposition_files import PropositionError
+from evaluation.runs import queue_baseline
 
 
-def stale_mark(baseline: Baseline, digest: str) -> SafeString:
-    """A badge when the persona is no longer the one that was measured."""
-    if not baseline.persona_digest or baseline.persona_digest == digest:
-        return SafeString("")
+def stale_badge() -> SafeString:
     return display.badge("stale", "warning", "the persona changed since it was captured")
 
 
@@ -36,6 +35,8 @@ class BaselineAdmin(ReadOnlyAdmin[Baseline]):
     list_filter = ("dimension", ("judge", RecentValuesFilter), ("agent", admin.RelatedFieldListFilter), "captured_at")
     list_select_related = ("agent",)
     fields = ("who", "dimension_mark", "value", "judge_mark", "stale", "evaluation_run", "captured", "persona_digest")
+
+    captured = display.time_of("captured_at")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Baseline]:
         return super().get_queryset(request).prefetch_related("agent__traits")
@@ -62,11 +63,7 @@ class BaselineAdmin(ReadOnlyAdmin[Baseline]):
 
     @admin.display(description="persona")
     def stale(self, baseline: Baseline) -> SafeString:
-        return stale_mark(baseline, current_digest(baseline.agent)) or display.badge("current", "good")
-
-    @admin.display(description="captured", ordering="captured_at")
-    def captured(self, baseline: Baseline) -> SafeString:
-        return display.moment(baseline.captured_at)
+        return stale_badge() if is_stale(baseline) else display.badge("current", "good")
 
 
 def _by_judge(baselines: Iterable[Baseline]) -> list[tuple[str, list[Baseline]]]:
@@ -85,20 +82,19 @@ def baseline_column(agent: Agent) -> SafeString:
             '<span class="pl-pair">{} {}</span>',
             ((dimension_badge(row.dimension), meter(row.score)) for row in group),
         )
-        stale = next(filter(None, (stale_mark(row, current_digest(agent)) for row in group)), "")
+        stale = stale_badge() if any(is_stale(row) for row in group) else ""
         lines.append((judge_badge(judge), scores, stale))
     return format_html_join("", '<div class="pl-line">{} {} {}</div>', lines) or display.EMPTY
 
 
 def baseline_panel(request: HttpRequest, agent: Agent) -> SafeString:
     """The agent's baselines, and the ways to its evaluations."""
-    digest = current_digest(agent)
     rows = [
         {
             "dimension": dimension_badge(row.dimension),
             "score": meter(row.score),
             "judge": judge_badge(row.judge),
-            "stale": stale_mark(row, digest),
+            "stale": stale_badge() if is_stale(row) else "",
             "captured": display.moment(row.captured_at),
             "run": display.page_of(row.evaluation_run, f"evaluation {row.evaluation_run_id}"),
         }
@@ -115,16 +111,15 @@ def baseline_panel(request: HttpRequest, agent: Agent) -> SafeString:
 
 @admin.action(description="Capture baseline")
 def capture_baseline(model_admin: Any, request: HttpRequest, queryset: QuerySet[Agent]) -> None:
-    """Queue a baseline for each chosen agent; a worker runs them."""
-    from evaluation.runs import queue_baseline
-
-    queued = queue_baseline(agents=list(queryset))
-    url = display.list_url(EvaluationRun, is_baseline__exact=1)
-    text = "1 baseline is queued" if len(queued) == 1 else f"{len(queued)} baselines are queued"
-    model_admin.message_user(
-        request,
-        format_html(
-            "{}; the worker (<code>manage.py work</code>) captures them. {}", text, display.link(url, "Follow them")
-        ),
-        messages.SUCCESS,
-    )
+    """Queue a baseline for each chosen agent; a worker runs them. Says for whom it could not be queued, and why."""
+    queued = 0
+    for agent in queryset:
+        try:
+            queued += len(queue_baseline(agents=[agent]))
+        except PropositionError as error:
+            model_admin.message_user(request, f"{agent}: {error}", messages.ERROR)
+    if queued:
+        text = "1 baseline is queued" if queued == 1 else f"{queued} baselines are queued"
+        where = display.link(display.list_url(EvaluationRun, is_baseline__exact=1), "Follow them")
+        told = format_html("{}; the worker (<code>manage.py work</code>) captures them. {}", text, where)
+        model_admin.message_user(request, told, messages.SUCCESS)

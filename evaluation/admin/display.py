@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from django.utils.html import format_html, format_html_join
+from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from agents.admin import display
@@ -35,6 +35,10 @@ def judge_badge(judge: str) -> SafeString:
     return display.badge(judge, "accent", "a model judged")
 
 
+def baseline_badge() -> SafeString:
+    return display.badge("baseline", "info", "captured as a baseline")
+
+
 def dimension_badge(dimension: str) -> SafeString:
     label = Dimension(dimension).label if dimension in Dimension.values else "not a known dimension"
     return display.badge(dimension.replace("_", " "), "plain", str(label))
@@ -55,16 +59,13 @@ def meter(value: float | None, digits: int = 1) -> SafeString:
 
 
 def judged_counts(scored: int | None, trivial: int | None, unscored: int | None, pending: int | None) -> SafeString:
-    """How many judgements were scored, trivial, unscored; with those still to come while there are any."""
-    parts = [
-        (scored or 0, "scored", "pl-ok"),
-        (trivial or 0, "trivial", ""),
-        (unscored or 0, "unscored", "pl-warn" if unscored else ""),
-        *([(pending, "pending", "")] if pending else []),
+    """How many judgements were scored, and how many were not; with those still to come while there are any."""
+    rest = [
+        f"{number:,} {label}"
+        for number, label in ((trivial, "trivial"), (unscored, "unscored"), (pending, "pending"))
+        if number
     ]
-    title = ", ".join(f"{number:,} {label}" for number, label, _ in parts)
-    numbers = format_html_join(" / ", '<span class="{}">{}</span>', ((css, f"{number:,}") for number, _, css in parts))
-    return format_html('<span class="pl-number" title="{}">{}</span>', title, numbers)
+    return display.lines(format_html('<span class="pl-number">{} scored</span>', f"{scored or 0:,}"), " · ".join(rest))
 
 
 def counts(summary: DimensionSummary | PropositionSummary) -> SafeString:

@@ -19,7 +19,7 @@ from agents.admin.ledger import ALL_TOKENS
 from agents.admin.transcript import transcript_url
 from agents.adminsite import ReadOnlyAdmin
 from agents.models import LLMCall
-from evaluation.admin.display import counts, dimension_badge, judge_badge, judged_counts, meter
+from evaluation.admin.display import baseline_badge, counts, dimension_badge, judge_badge, judged_counts, meter
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.summary import DimensionSummary, PropositionSummary, summarize, worst_judgement
 
@@ -33,19 +33,7 @@ def scores_url(run: EvaluationRun, **filters: str) -> str:
 
 @admin.register(EvaluationRun)
 class EvaluationRunAdmin(ReadOnlyAdmin[EvaluationRun]):
-    list_display = (
-        "name",
-        "target",
-        "judge_mark",
-        "baseline_mark",
-        "dimension_badges",
-        "overall",
-        "judged",
-        "tokens",
-        "cost",
-        "state",
-        "when",
-    )
+    list_display = ("name", "state", "measured", "judge_mark", "overall", "judged", "spent")
     list_display_links = ("name",)
     list_filter = (
         "status",
@@ -57,32 +45,23 @@ class EvaluationRunAdmin(ReadOnlyAdmin[EvaluationRun]):
     list_select_related = ("agent", "channel")
     fieldsets = (
         (
-            None,
-            {
-                "fields": (
-                    "target",
-                    "judge_mark",
-                    "state",
-                    "baseline_mark",
-                    "overall",
-                    "judged",
-                    "error_text",
-                    "elsewhere",
-                )
-            },
-        ),
-        (
             "What was asked",
             {
                 "fields": (
-                    *("dimension_badges", "window", "window_start", "window_end", "where_tags"),
+                    *("dimension_badges", "window", "earliest", "latest", "where_tags"),
                     *("samples", "sample_size", "seed", "per_call"),
                 )
             },
         ),
-        ("Times", {"fields": ("created_at", "started_at", "finished_at", "attempt", "claimed_by")}),
+        ("Times", {"fields": ("created", "started", "finished", "attempt", "claimed_by")}),
         ("Digests", {"fields": ("persona_digest", "proposition_digest", "spec_digest"), "classes": ("collapse",)}),
     )
+
+    created = display.time_of("created_at")
+    started = display.time_of("started_at")
+    finished = display.time_of("finished_at")
+    earliest = display.time_of("window_start", "earliest message")
+    latest = display.time_of("window_end", "latest message")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[EvaluationRun]:
         calls = LLMCall.objects.filter(work_id=WORK_ID).order_by().values("work_id")
@@ -103,15 +82,33 @@ class EvaluationRunAdmin(ReadOnlyAdmin[EvaluationRun]):
         )
 
     def get_panels(self, request: HttpRequest, obj: EvaluationRun) -> list[SafeString]:
-        found = [_dimension_panel(obj, summary) for summary in summarize(obj).dimensions.values()]
-        shown = render_to_string(
-            "admin/evaluation/evaluationrun/summary.html", {"dimensions": found, "all_scores": scores_url(obj)}
-        )
-        return [shown, *super().get_panels(request, obj)]
+        found = summarize(obj)
+        context = {
+            "dimensions": [_dimension_panel(obj, dimension) for dimension in found.dimensions.values()],
+            "target": self.target(obj),
+            "state": self.state(obj),
+            "judge": self.judge_mark(obj),
+            "baseline": baseline_badge() if obj.is_baseline else "",
+            "overall": self.overall(obj),
+            "judged": self.judged(obj),
+            "error": display.visible(obj.error),
+            "spent": self.spent(obj),
+            "calls": display.link(display.list_url(LLMCall, work_id=obj.work_id), "the calls it made"),
+            "scores": display.link(scores_url(obj), "all its scores"),
+        }
+        return [
+            render_to_string("admin/evaluation/evaluationrun/summary.html", context),
+            *super().get_panels(request, obj),
+        ]
 
-    @admin.display(description="run", ordering="pk")
-    def name(self, run: EvaluationRun) -> str:
-        return f"evaluation {run.pk}"
+    @admin.display(description="evaluation", ordering="pk")
+    def name(self, run: EvaluationRun) -> SafeString:
+        mark = baseline_badge() if run.is_baseline else ""
+        return display.lines(format_html("#{} {}", run.pk, mark), display.moment(run.created_at))
+
+    @admin.display(description="target and dimensions")
+    def measured(self, run: EvaluationRun) -> SafeString:
+        return display.lines(self.target(run), self.dimension_badges(run))
 
     @admin.display(description="target")
     def target(self, run: EvaluationRun) -> SafeString:
@@ -127,10 +124,6 @@ class EvaluationRunAdmin(ReadOnlyAdmin[EvaluationRun]):
     def judge_mark(self, run: EvaluationRun) -> SafeString:
         return judge_badge(run.judge)
 
-    @admin.display(description="baseline", ordering="is_baseline")
-    def baseline_mark(self, run: EvaluationRun) -> SafeString:
-        return display.badge("baseline", "info", "captured as a baseline") if run.is_baseline else display.EMPTY
-
     @admin.display(description="dimensions")
     def dimension_badges(self, run: EvaluationRun) -> SafeString:
         return (
@@ -142,40 +135,22 @@ class EvaluationRunAdmin(ReadOnlyAdmin[EvaluationRun]):
     def overall(self, run: EvaluationRun) -> SafeString:
         return meter(run.overall_score)
 
-    @admin.display(description="scored / trivial / unscored")
+    @admin.display(description="judgements")
     def judged(self, run: Any) -> SafeString:
         return judged_counts(run.scored_total, run.trivial_total, run.unscored_total, run.pending_total)
 
-    @admin.display(description="tokens", ordering="ledger_tokens")
-    def tokens(self, run: Any) -> str | SafeString:
-        return display.count(run.ledger_tokens)
-
-    @admin.display(description="cost", ordering="ledger_cost")
-    def cost(self, run: Any) -> SafeString:
-        return display.money(run.ledger_cost, unpriced=run.ledger_unpriced or 0)
+    @admin.display(description="tokens and cost", ordering="ledger_tokens")
+    def spent(self, run: Any) -> SafeString:
+        cost = display.money(run.ledger_cost, unpriced=run.ledger_unpriced or 0)
+        return display.lines(display.count(run.ledger_tokens), cost)
 
     @admin.display(description="status", ordering="status")
     def state(self, run: EvaluationRun) -> SafeString:
         return display.status_badge(run)
 
-    @admin.display(description="date", ordering="created_at")
-    def when(self, run: EvaluationRun) -> SafeString:
-        return display.moment(run.created_at)
-
-    @admin.display(description="reason")
-    def error_text(self, run: EvaluationRun) -> SafeString:
-        return display.block(run.error)
-
     @admin.display(description="tags asked for")
     def where_tags(self, run: EvaluationRun) -> SafeString:
         return display.tags(run.where)
-
-    @admin.display(description="tokens and cost")
-    def elsewhere(self, run: Any) -> SafeString:
-        calls = display.list_url(LLMCall, work_id=run.work_id)
-        return format_html(
-            "{} tokens, {} · {}", self.tokens(run), self.cost(run), display.link(calls, "the calls it made")
-        )
 
 
 def _dimension_panel(run: EvaluationRun, found: DimensionSummary) -> dict[str, Any]:

@@ -32,7 +32,7 @@ class MessageFilter(ChosenFilter):
 
 @admin.register(EvaluationScore)
 class EvaluationScoreAdmin(ReadOnlyAdmin[EvaluationScore]):
-    list_display = ("number", "outcome", "proposition", "spoken", "why", "dimension_mark", "judge_mark", "who", "when")
+    list_display = ("number", "outcome", "claimed", "said", "why", "judge_mark")
     list_display_links = ("number",)
     list_filter = (
         RunFilter,
@@ -48,7 +48,20 @@ class EvaluationScoreAdmin(ReadOnlyAdmin[EvaluationScore]):
     search_help_text = "proposition"
     ordering = ("-pk",)
     fieldsets = (
-        (None, {"fields": ("outcome", "reason_text", "dimension_mark", "judge_mark", "who", "evaluation_run", "when")}),
+        (
+            None,
+            {
+                "fields": (
+                    "outcome",
+                    "reason_text",
+                    "dimension_mark",
+                    "judge_mark",
+                    "who",
+                    "evaluation_run",
+                    "judged",
+                )
+            },
+        ),
         ("Proposition", {"fields": ("proposition", "claim_text", "weight", "inverted")}),
         ("What was judged", {"fields": ("message_link", "snippet")}),
         (
@@ -62,6 +75,8 @@ class EvaluationScoreAdmin(ReadOnlyAdmin[EvaluationScore]):
         ),
     )
 
+    judged = display.time_of("judged_at")
+
     @admin.display(description="score", ordering="pk")
     def number(self, score: EvaluationScore) -> str:
         return f"#{score.pk}"
@@ -71,21 +86,28 @@ class EvaluationScoreAdmin(ReadOnlyAdmin[EvaluationScore]):
         return verdict(score)
 
     @admin.display(description="proposition", ordering="proposition_id")
+    def claimed(self, score: EvaluationScore) -> SafeString:
+        return display.lines(self.proposition(score), self.dimension_mark(score))
+
+    @admin.display(description="proposition")
     def proposition(self, score: EvaluationScore) -> SafeString:
         url = display.list_url(EvaluationScore, proposition_id=score.proposition_id)
-        return format_html(
-            "{} {}",
-            display.link(url, score.proposition_id, score.claim),
-            display.badge("inverted", "plain") if score.inverted else "",
+        mark = (
+            display.badge("inverted", "plain", "an anti-pattern: its score is 9 less the judge's")
+            if score.inverted
+            else ""
         )
+        return format_html("{} {}", display.link(url, score.proposition_id, score.claim), mark)
 
     @admin.display(description="message")
-    def spoken(self, score: EvaluationScore) -> SafeString:
+    def said(self, score: EvaluationScore) -> SafeString:
         if score.message is None:
-            return format_html('<span class="pl-subtle">{}</span>', "the whole window")
-        return display.link(
-            transcript_url(score.message), display.shortened(score.message.text, 60), "in its conversation"
-        )
+            place = format_html('<span class="pl-subtle">{}</span>', "the whole window")
+        else:
+            place = display.link(
+                transcript_url(score.message), display.shortened(score.message.text, 70), "in its conversation"
+            )
+        return format_html('<div class="pl-wide">{}</div>', display.lines(self.who(score), place))
 
     @admin.display(description="why")
     def why(self, score: EvaluationScore) -> SafeString:
@@ -103,10 +125,6 @@ class EvaluationScoreAdmin(ReadOnlyAdmin[EvaluationScore]):
     def who(self, score: EvaluationScore) -> SafeString:
         return display.agent_chip(score.evaluation_run.agent)
 
-    @admin.display(description="judged", ordering="judged_at")
-    def when(self, score: EvaluationScore) -> SafeString:
-        return display.moment(score.judged_at)
-
     @admin.display(description="reason")
     def reason_text(self, score: EvaluationScore) -> SafeString:
         return display.block(score.reason)
@@ -117,11 +135,10 @@ class EvaluationScoreAdmin(ReadOnlyAdmin[EvaluationScore]):
 
     @admin.display(description="message")
     def message_link(self, score: EvaluationScore) -> SafeString:
-        return (
-            format_html("{}{}", display.block(score.message.text), self.spoken(score))
-            if score.message
-            else self.spoken(score)
-        )
+        if score.message is None:
+            return display.EMPTY
+        place = display.link(transcript_url(score.message), "Read it in its conversation")
+        return format_html("{}{}", display.block(score.message.text), place)
 
     @admin.display(description="snippet")
     def snippet(self, score: EvaluationScore) -> SafeString:

@@ -1,0 +1,219 @@
+"""Channels with their transcripts, and the messages as a searchable log."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from django.contrib import admin
+from django.contrib.admin.views.main import ChangeList
+from django.core.exceptions import PermissionDenied
+from django.db.models import Count, IntegerField, Model, OuterRef, QuerySet, Subquery
+from django.db.models.functions import Coalesce
+from django.http import Http404, HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path, reverse
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+
+from agents.admin import display
+from agents.admin.filters import RecentValuesFilter
+from agents.admin.formsets import DistinctMembers
+from agents.admin.transcript import position_of, transcript_page, transcript_url
+from agents.adminsite import ModelAdmin, ReadOnlyAdmin, TabularInline, extensions
+from agents.models import Channel, ChannelMember, Message
+
+MEMBERS_SHOWN = 5
+
+
+class ConversationList(ChangeList):
+    """The list of channels; a channel's name leads to what was said in it."""
+
+    def url_for_result(self, result: Model) -> str:
+        return reverse("admin:agents_channel_transcript", args=[result.pk])
+
+
+class MemberInline(TabularInline[ChannelMember, Channel]):
+    model = ChannelMember
+    formset = DistinctMembers
+    fields = ("agent", "user")
+    autocomplete_fields = ("agent", "user")
+    verbose_name_plural = "members"
+
+
+@admin.register(Channel)
+class ChannelAdmin(ModelAdmin[Channel]):
+    list_display = ("conversation", "kind_badge", "members", "message_count", "last_message", "tag_chips")
+    list_display_links = ("conversation",)
+    list_filter = ("kind",)
+    search_fields = ("name", "slug", "topic")
+    inlines = (MemberInline,)
+    fields = ("name", "slug", "kind", "topic", "tags")
+    prepopulated_fields: ClassVar = {"slug": ("name",)}
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Channel]:
+        messages = Message.objects.filter(channel=OuterRef("pk")).order_by("-position")
+        counted = messages.order_by().values("channel").annotate(n=Count("pk")).values("n")
+        return (
+            super()
+            .get_queryset(request)
+            .annotate(
+                messages_total=Coalesce(Subquery(counted, output_field=IntegerField()), 0),
+                last_sent=Subquery(messages.values("sent_at")[:1]),
+                last_text=Subquery(messages.values("text")[:1]),
+            )
+            .prefetch_related("memberships__agent", "memberships__user")
+        )
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        return ConversationList
+
+    @admin.display(description="channel", ordering="name")
+    def conversation(self, channel: Channel) -> SafeString:
+        return format_html('<strong title="{}">{}</strong>', display.marked(channel.topic), display.isolated(channel))
+
+    @admin.display(description="kind", ordering="kind")
+    def kind_badge(self, channel: Channel) -> SafeString:
+        return display.badge(
+            channel.get_kind_display(), "accent" if channel.kind == Channel.Kind.EXPERIMENT else "plain"
+        )
+
+    @admin.display(description="members")
+    def members(self, channel: Channel) -> SafeString:
+        people = list(channel.memberships.all())
+        dots = format_html_join(
+            "",
+            "{}",
+            (
+                (display.avatar(str(m.agent or m.user), m.agent.avatar_color if m.agent else ""),)
+                for m in people[:MEMBERS_SHOWN]
+            ),
+        )
+        names = display.marked(", ".join(str(m.agent or m.user) for m in people))
+        more = f" +{len(people) - MEMBERS_SHOWN}" if len(people) > MEMBERS_SHOWN else ""
+        return (
+            format_html('<span class="pl-stack" title="{}">{}{}</span>', names, dots, more) if people else display.EMPTY
+        )
+
+    @admin.display(description="messages", ordering="messages_total")
+    def message_count(self, channel: Any) -> str | SafeString:
+        return display.count(channel.messages_total)
+
+    @admin.display(description="last message", ordering="last_sent")
+    def last_message(self, channel: Any) -> SafeString:
+        if channel.last_text is None:
+            return display.EMPTY
+        text = display.visible(display.shortened(channel.last_text, 60))
+        return display.lines(text, display.moment(channel.last_sent) if channel.last_sent else "")
+
+    @admin.display(description="tags")
+    def tag_chips(self, channel: Channel) -> SafeString:
+        return display.tags(channel.tags)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Channel | None = None) -> bool:
+        """Only an empty channel: its messages are a log."""
+        return super().has_delete_permission(request, obj) and (obj is None or not obj.messages.exists())
+
+    def get_urls(self) -> list[URLPattern]:
+        view = self.admin_site.admin_view(self.transcript_view)
+        return [path("<int:channel_id>/transcript/", view, name="agents_channel_transcript"), *super().get_urls()]
+
+    def transcript_view(self, request: HttpRequest, channel_id: int) -> HttpResponse:
+        """The channel as a conversation, a page at a time."""
+        channel = self.get_object(request, str(channel_id))
+        if not self.has_view_permission(request, channel):
+            raise PermissionDenied
+        if channel is None:
+            raise Http404(f"There is no channel {channel_id}.")
+        query = request.GET
+        at, before, after = (position_of(query, name) for name in ("at", "before", "after"))
+        page = transcript_page(channel=channel, at=at, before=before, after=after)
+        messages = [line.message for line in page.lines]
+        notes = [note(messages) for extension in extensions(Message, request) for note in extension.notes]
+        context = {
+            **self.admin_site.each_context(request),
+            "title": str(channel),
+            "name": display.isolated(channel),
+            "topic": display.visible(channel.topic),
+            "opts": self.opts,
+            "original": channel,
+            "channel": channel,
+            "page": page,
+            "lines": [
+                (line, [found[line.message.pk] for found in notes if line.message.pk in found]) for line in page.lines
+            ],
+            "at": at,
+            "members": [display.isolated(member.agent or member.user) for member in channel.memberships.all()],
+            "kind_badge": self.kind_badge(channel),
+            "tags": display.tags(channel.tags) if channel.tags else "",
+        }
+        request.current_app = self.admin_site.name
+        return TemplateResponse(request, "admin/agents/channel/transcript.html", context)
+
+
+@admin.register(Message)
+class MessageAdmin(ReadOnlyAdmin[Message]):
+    list_display = ("where", "author", "said", "sent", "tag_chips")
+    list_display_links = ("where",)
+    list_filter = (
+        ("agent", admin.RelatedFieldListFilter),
+        ("outsider", RecentValuesFilter),
+        "sent_at",
+        "synthetic",
+    )
+    list_select_related = ("channel", "agent", "user")
+    search_fields = ("text", "outsider")
+    search_help_text = "text, or the name of an outsider"
+    ordering = ("-pk",)
+    fieldsets = (
+        (None, {"fields": ("where", "author", "sent", "said_whole", "payload_json", "parent_link", "tag_chips")}),
+        (
+            "Origin",
+            {"fields": ("run", "persona_version", "synthetic", "external_id", "stored")},
+        ),
+    )
+
+    sent = display.time_of("sent_at")
+    stored = display.time_of("created_at", "stored")
+
+    @admin.display(description="place", ordering="channel")
+    def where(self, message: Message) -> SafeString:
+        return display.isolated(f"{message.channel} · {message.position}")
+
+    @admin.display(description="author")
+    def author(self, message: Message) -> SafeString:
+        if message.agent is not None:
+            return display.agent_chip(message.agent)
+        return format_html(
+            "{} {}",
+            display.isolated(message.author_name),
+            display.badge("user" if message.user else "outsider", "plain"),
+        )
+
+    @admin.display(description="text")
+    def said(self, message: Message) -> SafeString:
+        return display.folded(message.text, 110)
+
+    @admin.display(description="text")
+    def said_whole(self, message: Message) -> SafeString:
+        return format_html(
+            "{}{}", display.block(message.text), display.link(transcript_url(message), "Read it in its conversation")
+        )
+
+    @admin.display(description="tags")
+    def tag_chips(self, message: Message) -> SafeString:
+        return format_html(
+            "{}{}", display.badge("synthetic", "warning") if message.synthetic else "", display.tags(message.tags)
+        )
+
+    @admin.display(description="payload")
+    def payload_json(self, message: Message) -> SafeString:
+        return display.json_block(message.payload)
+
+    @admin.display(description="answers")
+    def parent_link(self, message: Message) -> SafeString:
+        parent = message.parent
+        return (
+            display.EMPTY
+            if parent is None
+            else display.link(transcript_url(parent), display.shortened(parent.text, 80))
+        )

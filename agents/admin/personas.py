@@ -1,0 +1,209 @@
+"""Agents: the persona with its traits, memory and history. Every save goes through `agents.persona.record_version`."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from django import forms
+from django.contrib import admin
+from django.contrib.admin.options import InlineModelAdmin
+from django.db.models import Count, IntegerField, OuterRef, QuerySet, Subquery
+from django.db.models.functions import Coalesce
+from django.forms.models import BaseInlineFormSet
+from django.http import HttpRequest
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from agents.admin import display
+from agents.admin.formsets import DistinctTraits
+from agents.adminsite import (
+    ColorInput,
+    GrowingTextarea,
+    ModelAdmin,
+    ReadOnlyTabularInline,
+    StackedInline,
+    TabularInline,
+    TextInput,
+)
+from agents.models import Agent, LLMCall, MemoryBlock, Message, PersonaVersion, Run, Trait
+from agents.persona import record_version, render_persona
+
+WITHOUT_NOTE = "edited in the console"
+
+
+class LinesField(forms.JSONField):
+    """A list of texts as JSON, one text a line; a text may itself have line breaks."""
+
+    def prepare_value(self, value: Any) -> Any:
+        if isinstance(value, list):
+            return json.dumps(value, indent=0, ensure_ascii=False) if value else "[]"
+        return super().prepare_value(value)
+
+    def validate(self, value: Any) -> None:
+        if not isinstance(value, list) or not all(isinstance(line, str) and line.strip() for line in value):
+            raise forms.ValidationError('Write a JSON list of texts, e.g. ["Hello there.", "Second line."].')
+
+
+if TYPE_CHECKING:
+    AgentModelForm = forms.ModelForm[Agent]
+    TraitFormSet = BaseInlineFormSet[Any, Agent, Any]
+else:
+    AgentModelForm, TraitFormSet = forms.ModelForm, BaseInlineFormSet
+
+
+class AgentForm(AgentModelForm):
+    sample_lines = LinesField(
+        required=False,
+        initial=list,
+        widget=GrowingTextarea,
+        help_text="a JSON list of lines in the agent's voice; what the scripted actor says offline",
+    )
+    version_note = forms.CharField(
+        required=False,
+        max_length=150,
+        widget=TextInput,
+        label="What changed, and why",
+        help_text="stored with the persona version that this save makes",
+    )
+
+    class Meta:
+        model = Agent
+        fields = (
+            *("display_name", "slug", "title", "description", "avatar_color", "is_active"),
+            *("system_prompt", "sample_lines", "model_id", "max_turns"),
+        )
+        widgets: ClassVar = {"avatar_color": ColorInput()}
+
+    def clean_sample_lines(self) -> list[str]:
+        return self.cleaned_data["sample_lines"] or []
+
+
+class TraitInline(TabularInline[Trait, Agent]):
+    model = Trait
+    formset = DistinctTraits
+    fields = ("name", "description", "strength", "sentiment", "source")
+    readonly_fields = ("source",)
+
+
+class MemoryBlockInline(StackedInline[MemoryBlock, Agent]):
+    model = MemoryBlock
+    fields = ("label", "value")
+    tab = True
+
+
+class PersonaVersionInline(ReadOnlyTabularInline[PersonaVersion, Agent]):
+    model = PersonaVersion
+    fields = ("version", "saved", "created_by", "note_text", "short_digest", "persona")
+    readonly_fields = fields
+    verbose_name_plural = "persona versions"
+    tab = True
+    saved = display.time_of("created_at", "saved")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[PersonaVersion]:
+        return super().get_queryset(request).select_related("created_by").order_by("-number")
+
+    @admin.display(description="version")
+    def version(self, row: PersonaVersion) -> str:
+        return f"v{row.number}"
+
+    @admin.display(description="note")
+    def note_text(self, row: PersonaVersion) -> SafeString:
+        return display.visible(row.note) or display.EMPTY
+
+    @admin.display(description="digest")
+    def short_digest(self, row: PersonaVersion) -> SafeString:
+        return format_html('<code title="{}">{}</code>', row.digest, row.digest[:8])
+
+    @admin.display(description="persona")
+    def persona(self, row: PersonaVersion) -> SafeString:
+        traits = [
+            Trait(**{key: trait[key] for key in ("name", "description", "sentiment", "strength")})
+            for trait in row.traits
+        ]
+        return display.folded(render_persona(system_prompt=row.system_prompt, traits=traits), 50)
+
+
+@admin.register(Agent)
+class AgentAdmin(ModelAdmin[Agent]):
+    form = AgentForm
+    list_display = ("who", "message_count", "persona_version")
+    list_display_links = ("who",)
+    list_filter = ("is_active",)
+    search_fields = ("display_name", "slug", "title")
+    prepopulated_fields: ClassVar = {"slug": ("display_name",)}
+    readonly_fields = ("rendered_persona", "traces")
+    fieldsets = (
+        (None, {"fields": ("display_name", "slug", "title", "description", "avatar_color", "is_active", "traces")}),
+        ("Persona", {"fields": ("system_prompt", "rendered_persona", "version_note")}),
+        ("Sample lines", {"fields": ("sample_lines",), "classes": ("collapse",)}),
+        ("Model", {"fields": ("model_id", "max_turns"), "classes": ("collapse",)}),
+    )
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Agent]:
+        spoken = (
+            Message.objects.filter(agent=OuterRef("pk")).order_by().values("agent").annotate(n=Count("pk")).values("n")
+        )
+        newest = PersonaVersion.objects.filter(agent=OuterRef("pk")).order_by("-number").values("number")[:1]
+        return (
+            super()
+            .get_queryset(request)
+            .annotate(
+                messages_total=Coalesce(Subquery(spoken, output_field=IntegerField()), 0),
+                version_number=Subquery(newest),
+            )
+        )
+
+    def get_inlines(self, request: HttpRequest, obj: Agent | None) -> list[type[InlineModelAdmin[Any, Any]]]:
+        return (
+            [TraitInline, MemoryBlockInline] if obj is None else [TraitInline, MemoryBlockInline, PersonaVersionInline]
+        )
+
+    @admin.display(description="agent", ordering="display_name")
+    def who(self, agent: Agent) -> SafeString:
+        name = format_html(
+            "<strong>{}</strong> {}",
+            display.isolated(agent.display_name),
+            "" if agent.is_active else display.badge("inactive"),
+        )
+        dot = display.avatar(agent.display_name, agent.avatar_color)
+        return format_html('<span class="pl-chip">{}{}</span>', dot, display.lines(name, display.isolated(agent.title)))
+
+    @admin.display(description="messages", ordering="messages_total")
+    def message_count(self, agent: Any) -> str | SafeString:
+        return display.count(agent.messages_total)
+
+    @admin.display(description="persona", ordering="version_number")
+    def persona_version(self, agent: Any) -> SafeString:
+        return format_html("v{}", agent.version_number) if agent.version_number else display.EMPTY
+
+    @admin.display(description="what the model reads")
+    def rendered_persona(self, agent: Agent) -> SafeString:
+        if agent._state.adding:
+            return SafeString("Shown once the agent is saved.")
+        return display.folded(render_persona(system_prompt=agent.system_prompt, traits=agent.traits.all()), 70)
+
+    @admin.display(description="history")
+    def traces(self, agent: Agent) -> SafeString:
+        if agent._state.adding:
+            return display.EMPTY
+        lists = ((Message, "messages"), (Run, "runs"), (LLMCall, "model calls"))
+        links = (display.link(display.list_url(model, agent__id__exact=agent.pk), label) for model, label in lists)
+        return format_html("{} · {} · {}", *links)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Agent | None = None) -> bool:
+        """Only an agent that never spoke: its messages are a log."""
+        return super().has_delete_permission(request, obj) and (obj is None or not obj.messages.exists())
+
+    def save_formset(self, request: HttpRequest, form: Any, formset: TraitFormSet, change: Any) -> None:
+        if formset.model is Trait:
+            for trait_form in formset.forms:
+                if trait_form.instance.pk is None:
+                    trait_form.instance.source = request.user.get_username()[:64]
+        super().save_formset(request, form, formset, change)
+
+    def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: Any) -> None:
+        """After the traits: one version for the whole save, none when the persona is what it was."""
+        super().save_related(request, form, formsets, change)
+        note = form.cleaned_data.get("version_note", "")
+        record_version(agent=form.instance, note=f"edited: {note}" if note else WITHOUT_NOTE, user=request.user)  # type: ignore[arg-type]  # the admin lets no anonymous user in

@@ -1,0 +1,248 @@
+"""The one file that knows the admin theme (django-unfold): every admin class of every app builds on the classes here.
+
+An app on a floor above adds columns, actions and panels to the pages of a model below with `extend`; the sidebar is the
+setting `CONSOLE_MENU`, because only the settings know all apps.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+from django.apps import apps
+from django.conf import settings
+from django.contrib import admin
+from django.contrib.auth.admin import GroupAdmin, UserAdmin
+from django.contrib.auth.models import Group, User
+from django.core.paginator import Paginator
+from django.db.models import JSONField, Model, Prefetch, QuerySet, TextField
+from django.forms import Widget
+from django.http import HttpRequest, HttpResponse
+from django.templatetags.static import static
+from django.urls import reverse
+from django.utils.safestring import SafeString
+from django.utils.text import capfirst
+from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
+from unfold.paginator import InfinitePaginator
+from unfold.widgets import (
+    UnfoldAdminColorInputWidget,
+    UnfoldAdminExpandableTextareaWidget,
+    UnfoldAdminTextInputWidget,
+)
+
+M = TypeVar("M", bound=Model)
+P = TypeVar("P", bound=Model)
+
+if TYPE_CHECKING:  # the theme is untyped; its classes keep the interface of Django's
+    from django.contrib.admin import ModelAdmin as ThemedModelAdmin
+    from django.contrib.admin import StackedInline as ThemedStackedInline
+    from django.contrib.admin import TabularInline as ThemedTabularInline
+    from django.forms.models import BaseInlineFormSet
+
+    InlineFormSet = BaseInlineFormSet[Any, Any, Any]
+else:
+    from unfold import admin as themed
+    from unfold.forms import PaginationInlineFormSet as InlineFormSet  # noqa: F401
+
+    class _Subscriptable:
+        def __class_getitem__(cls, item):
+            return cls
+
+    class ThemedModelAdmin(_Subscriptable, themed.ModelAdmin):
+        pass
+
+    class ThemedStackedInline(_Subscriptable, themed.StackedInline):
+        pass
+
+    class ThemedTabularInline(_Subscriptable, themed.TabularInline):
+        pass
+
+
+ColorInput: type[Widget] = UnfoldAdminColorInputWidget
+TextInput: type[Widget] = UnfoldAdminTextInputWidget
+GrowingTextarea: type[Widget] = UnfoldAdminExpandableTextareaWidget
+LONG_TEXTS: dict[Any, Any] = {TextField: {"widget": GrowingTextarea}, JSONField: {"widget": GrowingTextarea}}
+# Pages of a log without counting its rows: on a large table the count costs more than the page. The theme's templates know
+# the paginator by its class name, so it is not subclassed.
+LogPaginator: type[Paginator[Any]] = InfinitePaginator
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extension:
+    """What an app on a floor above adds to a model's pages, for users with `permission`.
+
+    Attributes:
+        permission: ``app.codename`` that a user needs to get any of it.
+        columns: Functions of one object, shown as the last columns of the list (see ``admin.display``).
+        prefetch: What the columns read, so that their number of queries does not grow with the rows.
+        actions: Admin actions ``(model_admin, request, queryset)``.
+        panels: Functions ``(request, object)`` to HTML at the top of the object's page.
+        notes: Functions of the objects on a page to HTML by primary key, shown beside each (the channel transcript).
+    """
+
+    permission: str
+    columns: tuple[Callable[[Any], object], ...] = ()
+    prefetch: tuple[str | Prefetch[Any], ...] = ()
+    actions: tuple[Callable[[Any, HttpRequest, QuerySet[Any]], HttpResponse | None], ...] = ()
+    panels: tuple[Callable[[HttpRequest, Any], SafeString], ...] = ()
+    notes: tuple[Callable[[list[Any]], dict[int, SafeString]], ...] = ()
+
+
+_extensions: dict[type[Model], list[Extension]] = defaultdict(list)
+
+
+def extend(model: type[Model], extension: Extension) -> None:
+    """Add `extension` to the pages of `model`; call it once, where the upper app registers its own admin classes."""
+    _extensions[model].append(extension)
+
+
+def extensions(model: type[Model], request: HttpRequest) -> list[Extension]:
+    """The extensions of `model` that the user of `request` may see, in the order they were added."""
+    return [extension for extension in _extensions[model] if request.user.has_perm(extension.permission)]
+
+
+class ModelAdmin(ThemedModelAdmin[M]):
+    """Base of all admin classes. Nothing is deleted in bulk: its own page says what would go with an object."""
+
+    list_per_page = 50
+    list_filter_sheet = True
+    warn_unsaved_form = True
+    change_form_before_template = "admin/panels.html"
+    formfield_overrides: ClassVar = LONG_TEXTS
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[M]:
+        queryset = super().get_queryset(request)
+        for extension in extensions(self.model, request):
+            queryset = queryset.prefetch_related(*extension.prefetch)
+        return queryset
+
+    def get_list_display(self, request: HttpRequest) -> Any:
+        added = [column for extension in extensions(self.model, request) for column in extension.columns]
+        return [*super().get_list_display(request), *added]
+
+    def get_actions(self, request: HttpRequest) -> Any:
+        actions = super().get_actions(request)
+        actions.pop("delete_selected", None)
+        if self.actions is None:
+            return actions
+        for extension in extensions(self.model, request):
+            for function in extension.actions:
+                found = self.get_action(function)
+                if found is not None:
+                    actions[found[1]] = found
+        return actions
+
+    def get_panels(self, request: HttpRequest, obj: M) -> list[SafeString]:
+        """HTML at the top of the object's page."""
+        return [panel(request, obj) for extension in extensions(self.model, request) for panel in extension.panels]
+
+    def render_change_form(
+        self,
+        request: HttpRequest,
+        context: dict[str, Any],
+        add: bool = False,
+        change: bool = False,
+        form_url: str = "",
+        obj: M | None = None,
+    ) -> HttpResponse:
+        context["panels"] = self.get_panels(request, obj) if obj is not None else []
+        return super().render_change_form(request, context, add=add, change=change, form_url=form_url, obj=obj)
+
+
+class ReadOnlyAdmin(ModelAdmin[M]):
+    """A log: it can be read by whoever may view it, and not added to, changed or deleted by anybody."""
+
+    actions = None
+    paginator = LogPaginator
+    show_full_result_count = False
+    show_facets = admin.ShowFacets.NEVER
+    warn_unsaved_form = False
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: M | None = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: M | None = None) -> bool:
+        return False
+
+
+class TabularInline(ThemedTabularInline[M, P]):
+    extra = 0
+    hide_title = True
+    formfield_overrides: ClassVar = LONG_TEXTS
+
+
+class StackedInline(ThemedStackedInline[M, P]):
+    extra = 0
+    formfield_overrides: ClassVar = LONG_TEXTS
+
+
+class _ReadOnlyInline:
+    extra: ClassVar[int] = 0
+    max_num: int | None = 0
+    can_delete = False
+
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+
+class ReadOnlyTabularInline(_ReadOnlyInline, TabularInline[M, P]):
+    """Rows of a log, shown a page at a time."""
+
+    per_page = 20
+
+
+class ReadOnlyStackedInline(_ReadOnlyInline, StackedInline[M, P]):
+    """Rows of a log with long texts."""
+
+
+def stylesheet(request: HttpRequest) -> str:
+    """URL of the console's own styles (``UNFOLD["STYLES"]``)."""
+    return static("agents/console.css")
+
+
+def favicon(request: HttpRequest) -> str:
+    """URL of the console's icon (``UNFOLD["SITE_FAVICONS"]``)."""
+    return static("agents/favicon.svg")
+
+
+def navigation(request: HttpRequest) -> list[dict[str, Any]]:
+    """The sidebar (``UNFOLD["SIDEBAR"]``): the entries of `CONSOLE_MENU` that the user may view."""
+    groups = []
+    for title, entries in settings.CONSOLE_MENU:
+        items = []
+        for label, icon in entries:
+            model = apps.get_model(label)
+            model_admin = admin.site.get_model_admin(model)
+            if model_admin.has_view_permission(request):
+                link = reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist")
+                items.append({"title": capfirst(model._meta.verbose_name_plural), "icon": icon, "link": link})
+        if items:
+            groups.append({"title": title, "items": items})
+    return groups
+
+
+admin.site.index_title = "Console"
+admin.site.unregister([User, Group])
+
+
+@admin.register(User)
+class ThemedUserAdmin(UserAdmin, ModelAdmin[User]):  # type: ignore[type-arg]
+    form = UserChangeForm
+    add_form = UserCreationForm
+    change_password_form = AdminPasswordChangeForm
+
+
+@admin.register(Group)
+class ThemedGroupAdmin(GroupAdmin, ModelAdmin[Group]):
+    ordering: ClassVar = ["name"]

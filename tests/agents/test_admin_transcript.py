@@ -1,0 +1,145 @@
+"""A channel's page reads as a conversation, however long it is."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+
+from agents.admin.transcript import PAGE_SIZE, transcript_page, transcript_url
+from agents.models import Channel, Message, Reaction
+from tests.console import page_of, queries, read, signed_in, staff, superuser
+from tests.factories import MONDAY, make_agent, make_channel, say
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def console() -> Client:
+    return signed_in(superuser())
+
+
+def long_channel(messages: int, *, step: int = 1) -> Channel:
+    """A channel whose messages stand at every `step`-th position from `step` on."""
+    channel, agent = make_channel("long"), make_agent("long")
+    positions = range(step, messages * step + 1, step)
+    Message.objects.bulk_create(
+        [Message(channel=channel, position=p, agent=agent, text=f"number {p}") for p in positions]
+    )
+    return channel
+
+
+def shown(html: str) -> list[int]:
+    return [int(position) for position in re.findall(r'<li id="m(\d+)"', html)]
+
+
+def test_everybody_is_shown_as_who_they_are(console: Client) -> None:
+    channel, ada = make_channel(), make_agent(avatar_color="#112233")
+    say(channel, ada, "I am an agent.", sent_at=MONDAY, tags={"build": "41"})
+    say(channel, "Visitor", "I am not known here.")
+    person = User.objects.create_user("grace", first_name="Grace", last_name="Hopper")
+    Message.objects.create(channel=channel, position=3, user=person, text="I am a person.", synthetic=True)
+    html = read(console, page_of(channel, "transcript"))
+
+    assert page_of(ada) in html
+    assert "background:#112233;color:#ffffff" in html
+    assert 'datetime="2026-11-02T09:00:00+00:00"' in html
+    assert "build=41" in html
+    assert re.search(r"Visitor.*?outsider.*?I am not known here", html, flags=re.S)
+    assert re.search(r"Grace Hopper.*?user.*?synthetic.*?I am a person", html, flags=re.S)
+
+
+def test_replies_are_indented_under_what_they_answer(console: Client) -> None:
+    channel = make_channel()
+    question = say(channel, "A", "Question?")
+    say(channel, "B", "Something else.")
+    answer = say(channel, "C", "Answer.", parent=question)
+    say(channel, "D", "Thanks.", parent=answer)
+    page = transcript_page(channel=channel)
+
+    assert [line.depth for line in page.lines] == [0, 0, 1, 2]
+    assert [line.reply_to is not None for line in page.lines] == [False, False, True, False]
+    assert "A: Question?" in str(page.lines[2].reply_to)
+
+
+def test_a_reply_to_a_message_of_another_page_links_to_it() -> None:
+    channel = long_channel(PAGE_SIZE + 5)
+    first = Message.objects.get(position=1)
+    say_late = Message.objects.create(channel=channel, position=PAGE_SIZE + 6, outsider="B", text="Late.", parent=first)
+    line = transcript_page(channel=channel).lines[-1]
+
+    assert (line.message, line.depth) == (say_late, 1)
+    assert "?at=1#m1" in str(line.reply_to)
+
+
+@pytest.mark.parametrize("step", [1, 7])
+def test_pages_show_each_message_once_and_lead_to_each_other(console: Client, step: int) -> None:
+    channel = long_channel(2 * PAGE_SIZE + 50, step=step)
+    url = page_of(channel, "transcript")
+    seen: list[int] = []
+    html = read(console, url)
+    assert shown(html)[-1] == (2 * PAGE_SIZE + 50) * step
+    while True:
+        seen = shown(html) + seen
+        older = re.search(r'href="(\?before=\d+)"', html)
+        if older is None:
+            break
+        html = read(console, url + older.group(1))
+
+    everything = list(range(step, (2 * PAGE_SIZE + 50) * step + 1, step))
+    assert seen == everything
+    html = read(console, f"{url}?after=0")
+    seen = shown(html)
+    while newer := re.search(r'href="(\?after=[1-9]\d*)"', html):
+        html = read(console, url + newer.group(1))
+        seen += shown(html)
+    assert seen == everything
+    assert f"{2 * PAGE_SIZE + 50} messages" in html
+
+
+def test_a_link_to_a_message_opens_the_page_it_is_on(console: Client) -> None:
+    channel = long_channel(3 * PAGE_SIZE)
+    message = Message.objects.get(channel=channel, position=PAGE_SIZE + 50)
+    html = read(console, transcript_url(message))
+
+    assert PAGE_SIZE + 50 in shown(html)
+    assert shown(html)[0] < PAGE_SIZE + 50
+    assert re.search(rf'id="m{PAGE_SIZE + 50}" class="[^"]*pl-wanted', html)
+
+
+@pytest.mark.parametrize("query", ["?at=x", "?before=-1", "?after=99999999999999999999", "?at=999999"])
+def test_a_strange_position_is_no_error(console: Client, query: str) -> None:
+    channel = long_channel(3)
+
+    read(console, page_of(channel, "transcript") + query)
+
+
+def test_the_number_of_queries_does_not_depend_on_the_length(console: Client) -> None:
+    channel = long_channel(3)
+    url = page_of(channel, "transcript")
+    Reaction.objects.create(message=channel.messages.all()[0], agent=make_agent("fan"), emoji="+1")
+    few = queries(console, url)
+    agents = [make_agent(f"a{n}") for n in range(20)]
+    for n in range(2 * PAGE_SIZE):
+        parent = Message.objects.get(channel=channel, position=n + 1)
+        message = Message.objects.create(channel=channel, position=4 + n, agent=agents[n % 20], text="x", parent=parent)
+        Reaction.objects.create(message=message, agent=agents[0], emoji="+1")
+
+    assert len(queries(console, url)) == len(few)
+
+
+def test_an_empty_channel_says_how_to_fill_it(console: Client) -> None:
+    assert "manage.py import_transcript" in read(console, page_of(make_channel(), "transcript"))
+
+
+def test_a_channel_that_is_not_there_is_not_found(console: Client) -> None:
+    assert console.get("/admin/agents/channel/77/transcript/").status_code == 404
+
+
+def test_the_transcript_needs_the_right_to_view_channels() -> None:
+    channel = make_channel()
+
+    assert signed_in(staff("agents.view_agent")).get(page_of(channel, "transcript")).status_code == 403
+    assert signed_in(staff("agents.view_channel", username="b")).get(page_of(channel, "transcript")).status_code == 200

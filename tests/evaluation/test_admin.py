@@ -1,0 +1,241 @@
+"""The console's pages for what was measured, and what measuring adds to the pages of agents and messages."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+from django.db.models import Model
+from django.test import Client
+from django.utils import timezone
+
+from agents.admin.transcript import transcript_url
+from agents.models import Agent, LLMCall, Message
+from agents.persona import TraitValue
+from evaluation.models import Baseline, EvaluationRun, EvaluationScore
+from tests.console import list_of, page_of, queries, read, signed_in, staff, superuser, viewer
+from tests.evaluation.judged import LLM, OFFLINE, cells, make_baseline, make_run, make_score
+from tests.factories import make_agent, make_channel, say
+
+pytestmark = pytest.mark.django_db
+
+LOGS: tuple[type[Model], ...] = (EvaluationRun, EvaluationScore, Baseline)
+HOSTILE = "<script>alert('x')</script>"
+
+
+@pytest.fixture
+def root() -> Client:
+    return signed_in(superuser())
+
+
+def fill(number: int, start: int = 0, *, text: str = "Noted.") -> None:
+    channel = make_channel(f"channel-{start}")
+    for n in range(start, start + number):
+        agent = make_agent(f"agent-{n}", display_name=text, traits=[TraitValue("dry")])
+        message = say(channel, agent, text)
+        run = make_run(agent, error=text, where={"build": text}, is_baseline=True, overall_score=4.5)
+        texts = {"claim": text, "reasoning": text, "justification": text, "context_snippet": text, "flaws": [text]}
+        make_score(run, 4, message=message, **texts)
+        make_score(run, None, proposition_id="other", message=message, reason=text, **texts)
+        for judge in (LLM, OFFLINE):
+            make_baseline(agent, make_run(agent, judge=judge), persona_digest="")
+        LLMCall.objects.create(
+            role="judge", purpose="evaluation", model="m", provider="anthropic", status="ok", work_id=run.work_id
+        )
+
+
+def pages() -> list[str]:
+    rows = [
+        EvaluationRun.objects.earliest("pk"),
+        EvaluationScore.objects.earliest("pk"),
+        Baseline.objects.earliest("pk"),
+    ]
+    agent = Agent.objects.earliest("pk")
+    transcript = page_of(Message.objects.earliest("pk").channel, "transcript")
+    return [
+        *(list_of(model) for model in LOGS),
+        *(page_of(row) for row in rows),
+        list_of(Agent),
+        page_of(agent),
+        transcript,
+    ]
+
+
+def test_the_number_of_queries_does_not_grow_with_the_rows(root: Client) -> None:
+    fill(5)
+    few = {url: queries(root, url) for url in pages()}
+    fill(25, start=5)
+
+    for url, before in few.items():
+        after = queries(root, url)
+        assert len(after) == len(before), f"{url}: {len(before)} queries became\n" + "\n".join(after)
+
+
+@pytest.mark.parametrize("model", LOGS)
+def test_what_was_measured_cannot_be_added_to_changed_or_deleted(root: Client, model: type[Model]) -> None:
+    fill(1)
+    row = model._default_manager.earliest("pk")
+
+    assert root.get(list_of(model) + "add/").status_code == 403
+    assert root.post(page_of(row), {"score": "9"}).status_code == 403
+    assert root.post(page_of(row, "delete"), {"post": "yes"}).status_code == 403
+    assert model._default_manager.filter(pk=row.pk).exists()
+
+
+def test_who_may_view_sees_every_page_and_who_may_not_sees_none() -> None:
+    fill(1)
+    looking, stranger = signed_in(viewer()), signed_in(staff())
+
+    for url in pages():
+        assert 'name="_save"' not in read(looking, url)
+        assert stranger.get(url).status_code == 403
+
+
+def test_baselines_on_the_agents_page_need_the_right_to_view_them() -> None:
+    fill(1)
+    half = signed_in(staff("agents.view_agent", "agents.view_trait", "agents.view_channel"))
+
+    assert cells(read(half, list_of(Agent)), "baseline_column") == []
+    assert "<h2>Baselines</h2>" not in read(half, page_of(Agent.objects.get()))
+    assert "1 score" not in read(half, page_of(Message.objects.get().channel, "transcript"))
+
+
+def test_hostile_text_is_shown_and_never_run(root: Client) -> None:
+    fill(1, text=HOSTILE)
+
+    for url in pages():
+        html = read(root, url)
+        assert "<script>alert" not in html, url
+        assert "alert(&#x27;x&#x27;)" in html, url
+        assert re.findall(r"<script(?![^>]*\bsrc=)[^>]*>", html) == [], url
+
+
+def test_a_run_is_listed_with_its_judge_judgements_and_cost(root: Client) -> None:
+    agent = make_agent()
+    run = make_run(agent, is_baseline=True, overall_score=6.5, dimensions=["adherence", "fluency"])
+    make_score(run, 6)
+    make_score(run, 7, proposition_id="b")
+    make_score(run, 9, proposition_id="c", status="trivial")
+    make_score(run, None, proposition_id="d", reason="timeout")
+    call = {"role": "judge", "purpose": "evaluation", "model": "m", "provider": "anthropic", "status": "ok"}
+    LLMCall.objects.create(work_id=run.work_id, input_tokens=1000, output_tokens=234, cost_usd=Decimal("0.01"), **call)
+    LLMCall.objects.create(work_id=run.work_id, input_tokens=1, **call)
+    LLMCall.objects.create(work_id=f"{run.work_id}0", input_tokens=99, cost_usd=Decimal(5), **call)
+    html = read(root, list_of(EvaluationRun))
+
+    assert cells(html, "name")[0].startswith(f"#{run.pk} baseline")
+    assert cells(html, "state") == ["completed"]
+    assert cells(html, "measured") == ["A Ada adherence fluency"]
+    assert cells(html, "judge_mark") == [LLM]
+    assert cells(html, "overall") == ["6.5"]
+    assert cells(html, "judged") == ["2 scored 1 trivial · 1 unscored"]
+    assert cells(html, "spent") == ["1,235 $0.0100 + 1 unpriced"]
+
+
+def test_offline_judges_wear_the_heuristic_badge_everywhere(root: Client) -> None:
+    agent = make_agent()
+    offline, model = make_run(agent, judge=OFFLINE), make_run(agent)
+    for run in (offline, model):
+        make_score(run, 5)
+        make_baseline(agent, run)
+
+    for list_page in (EvaluationRun, EvaluationScore, Baseline):
+        assert sorted(cells(read(root, list_of(list_page)), "judge_mark")) == [LLM, "heuristic lexical-1"]
+    assert "heuristic" in read(root, page_of(offline))
+    assert "heuristic" not in read(root, page_of(model))
+
+
+def test_a_runs_page_shows_means_and_the_worst_of_the_weakest_proposition(root: Client) -> None:
+    agent, channel = make_agent(), make_channel()
+    first, second = say(channel, agent, "A dry remark."), say(channel, agent, "Hooray, hooray!")
+    run = make_run(agent, status="failed", error="3 calls timed out")
+    make_score(run, 8, message=first, proposition_id="polite", weight=3)
+    make_score(run, 6, message=first)
+    make_score(run, 2, message=second, context_snippet="Hooray, hooray!")
+    html = read(root, page_of(run))
+    plain = " ".join(re.sub(r"<[^>]*>", " ", html).split())
+
+    assert "3 calls timed out" in plain
+    assert "adherence 6.40 3 scored" in plain  # (3·8 + 6 + 2) / (3 + 1 + 1)
+    assert "dry weakest 4.0 1 2 scored" in plain
+    assert "polite 8.0 3 1 scored" in plain
+    assert "Weakest: dry , scored 2 of 9 here. Ada is dry Hooray, hooray!" in plain
+    assert transcript_url(second).replace("&", "&amp;") in html
+    scores = re.search(r'href="([^"]*proposition_id=dry[^"]*)"', html)
+    assert scores is not None
+    listed = read(root, scores.group(1).replace("&amp;", "&"))
+    assert len(cells(listed, "outcome")) == 2
+    assert f"evaluation {run.pk}" in listed
+
+
+def test_a_score_leads_to_its_message_and_its_proposition(root: Client) -> None:
+    agent, channel = make_agent(), make_channel()
+    message = say(channel, agent, "Hooray!")
+    score = make_score(
+        make_run(agent),
+        2,
+        message=message,
+        reasoning="R" * 300,
+        justification="Because.",
+        flaws=["too loud"],
+        raw_score=7,
+        inverted=True,
+    )
+    listed, page = read(root, list_of(EvaluationScore)), read(root, page_of(score))
+
+    for html in (listed, page):
+        assert transcript_url(message).replace("&", "&amp;") in html
+        assert "Ada is dry" in html
+        assert "inverted" in html
+    assert "<details" in listed
+    assert "R" * 300 in page
+    assert "too loud" in page
+    assert f"?message={message.pk}" in read(root, transcript_url(message))
+
+
+def test_an_unscored_judgement_shows_its_reason_and_no_number(root: Client) -> None:
+    score = make_score(make_run(make_agent()), None, reason="the call timed out")
+
+    assert cells(read(root, list_of(EvaluationScore)), "outcome") == ["unscored"]
+    assert "the call timed out" in read(root, list_of(EvaluationScore))
+    assert "the call timed out" in read(root, page_of(score))
+
+
+def test_scores_are_filtered_by_what_people_look_for(root: Client) -> None:
+    ada, bob = make_agent(), make_agent("bob")
+    make_score(make_run(ada), 3)
+    make_score(make_run(bob, judge=OFFLINE), None, dimension="fluency", proposition_id="flows", reason="no judge")
+
+    def found(query: str) -> int:
+        return len(cells(read(root, list_of(EvaluationScore, query)), "outcome"))
+
+    filters = ("dimension__exact=fluency", "status__exact=unscored", f"judge={OFFLINE}", "proposition_id=flows")
+    assert [found(f"?{query}") for query in (*filters, f"evaluation_run__agent__id__exact={bob.pk}")] == [1] * 5
+    assert found("") == 2
+    assert found("?run=nonsense") == 0
+    assert found("?run=99999999999999999999") == 0
+
+
+def test_runs_are_filtered_by_what_people_look_for(root: Client) -> None:
+    ada, bob = make_agent(), make_agent("bob")
+    make_run(ada)
+    make_run(bob, judge=OFFLINE, status="errored", is_baseline=True)
+    EvaluationRun.objects.filter(agent=ada).update(created_at=timezone.now() - timedelta(days=3))
+
+    def found(query: str) -> int:
+        return len(cells(read(root, list_of(EvaluationRun, query)), "state"))
+
+    filters = ("status__exact=errored", f"judge={OFFLINE}", "is_baseline__exact=1", f"agent__id__exact={bob.pk}")
+    today = f"created_at__gte={timezone.now().date().isoformat()} 00:00:00%2B00:00"
+    assert [found(f"?{query}") for query in (*filters, today)] == [1] * 5
+    assert found("") == 2
+
+
+def test_a_channels_evaluation_leads_to_the_channel(root: Client) -> None:
+    run = make_run(dimensions=["convergence", "ideas_quantity"])
+
+    assert cells(read(root, list_of(EvaluationRun)), "measured") == ["#room convergence ideas quantity"]
+    assert run.channel is not None
+    assert page_of(run.channel, "transcript") in read(root, page_of(run))

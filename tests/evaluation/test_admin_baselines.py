@@ -1,0 +1,89 @@
+"""Baselines in the console: on the agents' pages, marked when stale, captured from the list."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from django.test import Client
+from pytest_django import Settings
+
+from agents.models import Agent
+from agents.persona import TraitValue, save_persona
+from evaluation.models import Baseline, EvaluationRun
+from tests.console import list_of, page_of, read, signed_in, superuser, viewer
+from tests.evaluation.judged import LLM, OFFLINE, cells, make_baseline, make_run
+from tests.factories import make_agent, make_channel, say
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def root() -> Client:
+    return signed_in(superuser())
+
+
+def test_judges_stand_in_lines_of_their_own_and_a_changed_persona_is_marked(root: Client) -> None:
+    agent = make_agent(traits=[TraitValue("dry")])
+    make_baseline(agent, make_run(agent))
+    make_baseline(agent, make_run(agent, judge=OFFLINE), score=3.5)
+    fresh = read(root, list_of(Agent))
+    save_persona(agent=agent, traits=[TraitValue("dry", strength=0.0)], note="edit")
+
+    assert cells(fresh, "baseline_column") == [f"{LLM} adherence 7.2 heuristic lexical-1 adherence 3.5"]
+    assert fresh.count('class="pl-line"') == 2
+    stale = cells(read(root, list_of(Agent)), "baseline_column")
+    assert stale == [f"{LLM} adherence 7.2 stale heuristic lexical-1 adherence 3.5 stale"]
+    assert "stale" in read(root, page_of(agent))
+    assert cells(read(root, list_of(Baseline)), "stale") == ["stale", "stale"]
+
+
+@pytest.fixture
+def _one_proposition(settings: Settings, tmp_path: Path) -> None:
+    """A team's own propositions, and none of ours."""
+    (tmp_path / "adherence").mkdir()
+    (tmp_path / "adherence" / "_default.yaml").write_text(
+        "dimension: adherence\npropositions:\n  - id: short\n    claim: '{{agent_name}} is short'\n    rule: {max_words: 5}\n"
+    )
+    settings.PROPOSITIONS_DIR = tmp_path
+
+
+@pytest.mark.usefixtures("_one_proposition")
+def test_a_baseline_is_captured_from_the_list_of_agents(root: Client) -> None:
+    ada, bob, _ = make_agent(), make_agent("bob"), make_agent("eve")
+    for agent in (ada, bob):
+        say(make_channel(agent.slug), agent, "Noted.")
+    chosen = {"action": "capture_baseline", "_selected_action": [str(ada.pk), str(bob.pk)]}
+    answer = root.post(list_of(Agent), chosen, follow=True).content.decode()
+
+    assert "2 baselines are queued" in answer
+    runs = EvaluationRun.objects.order_by("pk")
+    assert [(run.agent, run.status, run.is_baseline) for run in runs] == [
+        (ada, "pending", True),
+        (bob, "pending", True),
+    ]
+
+
+@pytest.mark.usefixtures("_one_proposition")
+def test_capturing_needs_the_right_to_add_evaluations() -> None:
+    ada = make_agent()
+    looking = signed_in(viewer())
+    chosen = {"action": "capture_baseline", "_selected_action": [str(ada.pk)]}
+    looking.post(list_of(Agent), chosen)
+
+    assert "Capture baseline" not in read(looking, list_of(Agent))
+    assert not EvaluationRun.objects.exists()
+
+
+def test_propositions_that_cannot_be_used_are_named_when_a_baseline_is_asked_for(
+    root: Client, settings: Settings, tmp_path: Path
+) -> None:
+    (tmp_path / "adherence").mkdir()
+    (tmp_path / "adherence" / "_default.yaml").write_text("dimension: adherence\npropositions: 7\n")
+    settings.PROPOSITIONS_DIR = tmp_path
+    ada = make_agent()
+    chosen = {"action": "capture_baseline", "_selected_action": [str(ada.pk)]}
+    answer = root.post(list_of(Agent), chosen, follow=True).content.decode()
+
+    assert "_default.yaml" in answer
+    assert "queued" not in answer
