@@ -21,6 +21,11 @@ class Dimension(models.TextChoices):
     IDEAS_QUANTITY = "ideas_quantity", "Ideas quantity"
 
 
+def is_heuristic(judge: str) -> bool:
+    """Whether a judge is an offline heuristic: shown as one, never averaged or compared with an LLM's scores."""
+    return judge.startswith("offline:")
+
+
 class EvaluationRun(Claimable):
     """One evaluation of exactly one target: an agent, or a channel. Its items are `EvaluationScore` rows."""
 
@@ -85,8 +90,7 @@ class EvaluationRun(Claimable):
 
     @property
     def is_heuristic(self) -> bool:
-        """Whether the judge was an offline heuristic: never averaged or compared with an LLM's scores."""
-        return self.judge.startswith("offline:")
+        return is_heuristic(self.judge)
 
 
 class EvaluationScore(models.Model):

@@ -52,6 +52,7 @@ class RunSpec:
     is_baseline: bool = False
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "dimensions", tuple(dict.fromkeys(self.dimensions)))  # named twice is meant once
         unknown = [name for name in self.dimensions if name not in SCORERS]
         if unknown or not self.dimensions:
             raise ValueError(f"dimensions {', '.join(unknown) or 'none'}: allowed: {', '.join(SCORERS)}")

@@ -15,14 +15,9 @@ from rich.table import Table
 
 from evaluation.capture import Captured, pending_count
 from evaluation.estimate import Estimate
-from evaluation.models import EvaluationRun
+from evaluation.models import EvaluationRun, is_heuristic
 from evaluation.summary import by_tag as tag_means
 from evaluation.summary import worst_judgement
-
-
-def is_heuristic(judge: str) -> bool:
-    """Whether this judge is an offline heuristic, to be shown as one."""
-    return judge.startswith("offline:")
 
 
 def judge_label(judge: str) -> str:

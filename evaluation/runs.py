@@ -138,5 +138,6 @@ def work_one(*, owner: str) -> bool:
     waiting = EvaluationRun.objects.filter(EvaluationRun.claimable()).order_by("created_at", "pk").first()
     if waiting is None:
         return False
-    execute([waiting], owner=owner)
+    with sentry_sdk.start_transaction(op="evaluation.work", name="evaluate"):  # a span alone would be sent nowhere
+        execute([waiting], owner=owner)
     return True

@@ -7,6 +7,7 @@ from typing import Any
 from django.contrib import admin
 from django.db.models import F, QuerySet
 from django.db.models.functions import Coalesce
+from django.forms import ModelForm
 from django.http import HttpRequest
 from django.template.response import TemplateResponse
 from django.utils.html import format_html
@@ -16,6 +17,7 @@ from agents.admin import display
 from agents.admin.filters import RecentValuesFilter, RecentWorkFilter
 from agents.adminsite import ModelAdmin, ReadOnlyAdmin, ReadOnlyStackedInline
 from agents.llm.ledger import Totals, totals
+from agents.llm.prices import forget_prices
 from agents.models import LLMCall, LLMPayload, ModelPrice
 
 TOTALLED_ROWS = 20_000  # sums over more calls than this are not worth the wait of a page
@@ -151,6 +153,10 @@ class ModelPriceAdmin(ModelAdmin[ModelPrice]):
     list_display = ("model", "since", "usd", "long_prompts", "where_read")
     search_fields = ("model",)
     ordering = ("model", "-effective_from")
+
+    def save_model(self, request: HttpRequest, obj: ModelPrice, form: ModelForm[ModelPrice], change: bool) -> None:
+        super().save_model(request, obj, form, change)
+        forget_prices()  # other processes notice within a minute
 
     @admin.display(description="since", ordering="effective_from")
     def since(self, price: ModelPrice) -> SafeString:

@@ -14,9 +14,9 @@ _APOSTROPHES = str.maketrans({"\u2019": "'", "\u02bc": "'", "\u2018": "'"})
 _ABBREVIATION = re.compile(
     r"\b(?:mr|mrs|ms|dr|prof|st|vs|approx|dept|e\.g|i\.e)\.$|(?-i:(?<![\w.])[A-HJ-Z]\.$)", re.IGNORECASE
 )
-_SOFT_ABBREVIATION = re.compile(
-    r"\b(?:etc|inc|ltd|corp|sr|jr|al|a\.m|p\.m)\.$", re.IGNORECASE
-)  # may also end a sentence
+_SOFT_ABBREVIATION = re.compile(  # may also end a sentence; the second half is U.S., Ph.D., a.m.
+    r"\b(?:etc|inc|ltd|corp|sr|jr|al)\.$|(?<![\w.])[a-z]{1,2}(?:\.[a-z]{1,2})+\.$", re.IGNORECASE
+)
 _BOUNDARY = re.compile(r"(?:[.!?\u2026]+[\"'\u2019\u201d)\]]*(?=\s|$))|[\u3002\uff01\uff1f\u061f\u06d4\u0964]+|\n+")
 _ENUMERATOR = re.compile(r"^\s*(?:\d{1,3}|[a-zA-Z])[.)]$")
 

@@ -118,7 +118,7 @@ def _stored(channels: dict[str, Channel], keys: set[Key]) -> dict[Key, Stored]:
     """Those messages that are stored already."""
     wanted: dict[str, list[str]] = {}
     for slug, key in keys:
-        if slug in channels:
+        if slug in channels and channels[slug].next_position > 1:  # else nothing was ever stored in it
             wanted.setdefault(slug, []).append(key)
     slugs = {channels[slug].pk: slug for slug in wanted}
     found: dict[Key, Stored] = {}

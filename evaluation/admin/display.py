@@ -7,16 +7,12 @@ from django.utils.safestring import SafeString
 
 from agents.admin import display
 from agents.admin.display import Tone
-from evaluation.models import Dimension, EvaluationScore
+from evaluation.models import Dimension, EvaluationScore, is_heuristic
 from evaluation.summary import DimensionSummary, PropositionSummary
 from evaluation.verdicts import RULE_JUDGE
 
 SCORE_TONES: dict[str, Tone] = {"scored": "good", "trivial": "plain", "unscored": "warning", "pending": "plain"}
 HEURISTIC = "scores by word lists and statistics: not comparable with a model's"
-
-
-def is_heuristic(judge: str) -> bool:
-    return judge.startswith("offline:")
 
 
 def judge_badge(judge: str) -> SafeString:

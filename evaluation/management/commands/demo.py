@@ -14,8 +14,9 @@ from django.core.management.base import BaseCommand, CommandError
 from agents.models import Agent
 from evaluation.capture import Captured, capture, existing
 from evaluation.estimate import estimate
+from evaluation.models import is_heuristic
 from evaluation.planning import RunSpec
-from evaluation.presentation import ProgressBar, is_heuristic, judge_label, money, outcome_table
+from evaluation.presentation import ProgressBar, judge_label, money, outcome_table
 
 DRIFT = "Planted drift: michael, dwight, angela, stanley and kevin lose their voice in build 41; jim repeats himself (fluency)."
 

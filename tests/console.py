@@ -1,0 +1,68 @@
+"""A person in front of the console: users with permissions, and the pages they open."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib.auth.models import Permission, User
+from django.db import connection
+from django.db.models import Model
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+
+
+class Browser(Client):
+    """A client that comes over HTTPS: the shipped settings redirect everything else."""
+
+    def request(self, **request: Any) -> Any:
+        return super().request(**{**request, "wsgi.url_scheme": "https"})
+
+
+def superuser(username: str = "root") -> User:
+    return User.objects.create_superuser(username)
+
+
+def staff(*permissions: str, username: str = "staff") -> User:
+    """Somebody who may enter the console and has these permissions, written ``app.codename``."""
+    user = User.objects.create_user(username, is_staff=True)
+    for name in permissions:
+        app, codename = name.split(".")
+        user.user_permissions.add(Permission.objects.get(content_type__app_label=app, codename=codename))
+    return user
+
+
+def viewer(username: str = "viewer") -> User:
+    """Somebody who may view everything and change nothing."""
+    user = User.objects.create_user(username, is_staff=True)
+    user.user_permissions.set(Permission.objects.filter(codename__startswith="view_"))
+    return user
+
+
+def signed_in(user: User) -> Client:
+    client = Browser()
+    client.force_login(user)
+    return client
+
+
+def list_of(model: type[Model], query: str = "") -> str:
+    return reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist") + query
+
+
+def page_of(row: Model, view: str = "change") -> str:
+    return reverse(f"admin:{row._meta.app_label}_{row._meta.model_name}_{view}", args=[row.pk])
+
+
+def read(client: Client, url: str) -> str:
+    """The page's HTML, which must be there."""
+    response = client.get(url)
+    assert response.status_code == 200, f"{url} answered {response.status_code}"
+    return response.content.decode()
+
+
+def queries(client: Client, url: str) -> list[str]:
+    """The SQL that a page needs once caches such as content types and permissions are warm."""
+    read(client, url)
+    with CaptureQueriesContext(connection) as captured:
+        read(client, url)
+    return [query["sql"] for query in captured.captured_queries]

@@ -1,0 +1,116 @@
+"""Real Chromium in front of the console, served with the shipped security policy.
+
+Whatever the browser complains about on the way fails the test: errors in its console, refused sources, failed requests,
+requests to another host.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import override_settings
+from playwright.sync_api import Browser, Page, sync_playwright
+from pytest_django.live_server_helper import LiveServer
+
+CHROMIUM = Path(os.environ.get("CHROMIUM", "/usr/bin/chromium"))
+FLAGS = (
+    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
+    *("--disable-component-update", "--disable-sync"),
+)
+REPORT_VIOLATIONS = """
+document.addEventListener("securitypolicyviolation", event =>
+    console.error("policy violation: " + event.violatedDirective + " " + event.blockedURI));
+"""
+PASSWORD = "correct horse"
+
+
+@pytest.fixture(scope="package")
+def chromium() -> Iterator[Browser]:
+    """One browser for all tests; its event loop would otherwise forbid the database to this thread."""
+    if not CHROMIUM.exists() and os.environ.get("CI") != "true":
+        pytest.skip(f"needs Chromium at {CHROMIUM}; set CHROMIUM to its path (in CI this is a failure)")
+    with pytest.MonkeyPatch.context() as patch, sync_playwright() as playwright:
+        patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "1")
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="session")
+def _plain_http() -> Iterator[None]:
+    """The test server has no certificate; everything else stays as it is shipped."""
+    with override_settings(SECURE_SSL_REDIRECT=False, SESSION_COOKIE_SECURE=False, CSRF_COOKIE_SECURE=False):
+        yield
+
+
+@pytest.fixture(scope="session")
+def live_server(_plain_http: None, live_server: LiveServer) -> LiveServer:
+    """pytest-django's server, started under the settings above: middleware reads them once."""
+    return live_server
+
+
+@dataclass
+class Visitor:
+    """A page in a window, and what went wrong in it so far."""
+
+    page: Page
+    home: str
+    problems: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        page = self.page
+        page.add_init_script(REPORT_VIOLATIONS)
+        page.on("console", lambda said: self.note(f"{said.type}: {said.text}", when=said.type in ("error", "warning")))
+        page.on("pageerror", lambda error: self.note(f"exception: {error}"))
+        page.on("request", lambda asked: self.note(f"foreign request: {asked.url}", when=self.is_foreign(asked.url)))
+        page.on("response", lambda got: self.note(f"{got.status}: {got.url}", when=got.status >= 400))
+
+    def note(self, problem: str, *, when: bool = True) -> None:
+        if when:
+            self.problems.append(f"{urlsplit(self.page.url).path}: {problem}")
+
+    def is_foreign(self, url: str) -> bool:
+        return not url.startswith((self.home, "data:", "blob:"))
+
+    def open(self, path: str) -> None:
+        self.page.goto(self.home + path)
+        self.page.wait_for_load_state("networkidle")
+
+    def sign_in(self, user: User) -> None:
+        self.open("/admin/")
+        self.page.get_by_label("Username").fill(user.get_username())
+        self.page.locator("[name=password]").fill(PASSWORD)
+        self.page.get_by_role("button", name="Log in").click()
+        self.page.wait_for_load_state("networkidle")
+
+
+@pytest.fixture
+def visit(chromium: Browser, live_server: LiveServer) -> Iterator[Callable[..., Visitor]]:
+    """Opens a window: ``visit(width=390, scheme="dark")``. What it met must have been without fault in the end."""
+    visitors: list[Visitor] = []
+
+    def open_window(*, width: int = 1440, scheme: str = "light") -> Visitor:
+        context = chromium.new_context(
+            viewport={"width": width, "height": 900},
+            color_scheme="dark" if scheme == "dark" else "light",
+        )
+        context.set_default_timeout(10_000)
+        visitors.append(Visitor(context.new_page(), live_server.url))
+        return visitors[-1]
+
+    yield open_window
+    for visitor in visitors:
+        visitor.page.context.close()
+    assert [problem for visitor in visitors for problem in visitor.problems] == []
+
+
+@pytest.fixture
+def operator(live_server: LiveServer) -> User:
+    """Somebody who may do everything."""
+    return User.objects.create_superuser("operator", password=PASSWORD)

@@ -1,0 +1,204 @@
+"""An operator walks through the console, on a desk screen and on a phone, in light and in dark."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+from django.conf import settings
+from django.contrib.auth.models import User
+from playwright.sync_api import expect
+from pytest_django.live_server_helper import LiveServer
+
+from agents.models import Agent, LLMCall
+from agents.persona import TraitValue
+from evaluation.models import EvaluationRun
+from tests.console import list_of, page_of
+from tests.e2e.conftest import Visitor
+from tests.evaluation.judged import OFFLINE, make_baseline, make_run, make_score
+from tests.factories import MONDAY, make_agent, make_channel, say
+
+pytestmark = [pytest.mark.e2e, pytest.mark.django_db(transaction=True)]
+
+WINDOWS = [(1440, "light"), (1440, "dark"), (390, "light"), (390, "dark")]
+HOSTILE = "<img src=x onerror=alert(1)>"
+
+
+@pytest.fixture
+def office(live_server: LiveServer) -> Agent:
+    """A cast of two, a conversation of three pages, and one evaluation of it."""
+    ada = make_agent(
+        title="Clerk", traits=[TraitValue("dry", "Says little."), TraitValue("proud")], avatar_color="#7c2d12"
+    )
+    bob = make_agent("bob")
+    channel = make_channel(name="office")
+    for minute in range(210):
+        author = (ada, bob, "Visitor")[minute % 3]
+        text = f"Remark number {minute}." if minute % 20 else HOSTILE
+        message = say(channel, author, text, sent_at=MONDAY + timedelta(hours=minute), tags={"build": "41"})
+    run = make_run(ada, judge=OFFLINE, is_baseline=True, overall_score=4.5)
+    for number, found in enumerate(ada.messages.order_by("position")[:8]):
+        make_score(run, number, message=found, context_snippet=found.text, reasoning="Because it is dry. " * 20)
+        make_score(run, None, message=found, proposition_id="loud", claim="Ada is loud", reason="needs an LLM judge")
+    make_baseline(ada, run)
+    LLMCall.objects.create(
+        role="judge", purpose="evaluation", model="m", provider="anthropic", status="ok", agent=ada,
+        work_id=run.work_id, input_tokens=1000, output_tokens=20, cost_usd=Decimal("0.0123"),
+    )  # fmt: skip
+    say(channel, bob, "Is that so?", parent=message)
+    return ada
+
+
+def fits(visitor: Visitor) -> bool:
+    """Whether the page can be read without scrolling sideways."""
+    return bool(visitor.page.evaluate("document.documentElement.scrollWidth <= innerWidth"))
+
+
+@pytest.mark.parametrize(("width", "scheme"), WINDOWS)
+def test_an_operator_reads_agent_conversation_run_and_scores(
+    visit: Callable[..., Visitor], office: Agent, operator: User, width: int, scheme: str
+) -> None:
+    visitor = visit(width=width, scheme=scheme)
+    page = visitor.page
+    visitor.sign_in(operator)
+    expect(page.locator("h1")).to_have_text(re.compile("Console"))
+
+    page.locator(".pl-menu").get_by_role("link", name="Agents").click()
+    expect(page.locator("#result_list")).to_contain_text("heuristic")
+    assert fits(visitor)
+    page.get_by_role("link", name="Ada").click()
+    expect(page.locator(".pl-panel")).to_contain_text("adherence")
+    assert fits(visitor)
+
+    visitor.open(list_of(type(office.messages.all()[0].channel)))
+    page.get_by_role("link", name="#office").click()
+    expect(page.locator(".pl-transcript")).to_contain_text("Is that so?")
+    expect(page.locator(".pl-message.pl-by-outsider").first).to_contain_text("outsider")
+    assert fits(visitor)
+    page.get_by_role("link", name="Oldest").first.click()
+    expect(page.locator(".pl-message").first).to_contain_text(HOSTILE)
+
+    visitor.open(list_of(EvaluationRun))
+    page.get_by_role("link", name=re.compile(r"#\d+ baseline")).click()
+    expect(page.locator(".pl-worst")).to_contain_text("scored 0 of 9")
+    assert fits(visitor)
+
+    page.get_by_role("link", name="all its scores").click()
+    expect(page.locator("#result_list")).to_contain_text("needs an LLM judge")
+    assert fits(visitor)
+    folded = page.locator("#result_list details").last
+    folded.locator("summary").click()
+    expect(folded.locator("div")).to_be_visible()
+    page.locator("#result_list").get_by_role("link", name="Remark number 3.").first.click()
+    expect(page.locator(".pl-wanted")).to_contain_text("Remark number 3.")
+
+    visitor.open(list_of(LLMCall))
+    expect(page.locator(".pl-totals")).to_contain_text("$0.0123")
+    assert fits(visitor)
+
+
+def test_filters_narrow_a_list(visit: Callable[..., Visitor], office: Agent, operator: User) -> None:
+    visitor = visit()
+    page = visitor.page
+    visitor.sign_in(operator)
+    visitor.open("/admin/evaluation/evaluationscore/")
+    expect(page.locator("#result_list tbody")).to_have_count(16)
+
+    page.locator("a", has_text="Filters").first.click()
+    page.locator("#changelist-filter").get_by_role("link", name="unscored").click()
+    expect(page.locator("#result_list tbody")).to_have_count(8)
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+def test_editing_a_persona_makes_a_version_that_can_be_read(
+    visit: Callable[..., Visitor], office: Agent, operator: User, width: int
+) -> None:
+    visitor = visit(width=width)
+    page = visitor.page
+    visitor.sign_in(operator)
+    visitor.open(page_of(office))
+    page.get_by_label("System prompt").fill("You are Ada, who jokes.")
+    page.locator("[name=traits-0-strength]").fill("0")
+    page.get_by_label("What changed, and why").fill("more jokes")
+    page.get_by_role("button", name="Save and continue editing").click()
+    expect(page.locator(".pl-panel")).to_contain_text("stale")
+
+    page.get_by_role("link", name="Persona versions").click()
+    expect(page.locator("#persona_versions-group")).to_contain_text("edited: more jokes")
+    page.get_by_role("link", name="Memory blocks").click()
+    expect(page.locator("#memory_blocks-group")).to_be_visible()
+    assert [version.number for version in office.persona_versions.all()] == [2, 1]
+
+
+def test_a_baseline_is_captured_in_three_clicks(visit: Callable[..., Visitor], office: Agent, operator: User) -> None:
+    visitor = visit()
+    page = visitor.page
+    visitor.sign_in(operator)
+    visitor.open(list_of(Agent))
+    page.locator("#result_list tbody", has_text="Ada").locator("input.action-select").check()
+    page.locator("select[name=action]").select_option(label="Capture baseline")
+    page.get_by_role("button", name="Run").click()
+
+    expect(page.get_by_text("1 baseline is queued")).to_be_visible()
+    assert EvaluationRun.objects.filter(agent=office, status="pending", is_baseline=True).count() == 1
+
+
+CONTRASTS = """
+() => {
+    const canvas = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
+    const rgb = (color, below) => {
+        canvas.fillStyle = below; canvas.fillRect(0, 0, 1, 1);
+        canvas.fillStyle = color; canvas.fillRect(0, 0, 1, 1);
+        return canvas.getImageData(0, 0, 1, 1).data;
+    };
+    const light = ([r, g, b]) => [r, g, b].map(v => v / 255)
+        .map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+        .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+    const ground = getComputedStyle(document.getElementById("main")).backgroundColor;
+    const found = {};
+    const tones = ["good", "bad", "warning", "info", "accent", "plain"].map(tone => `pl-badge pl-${tone}`);
+    for (const name of [...tones, "pl-tag", "pl-codepoint", "pl-subtle", "pl-link"]) {
+        const probe = document.createElement(name == "pl-link" ? "a" : "span");
+        probe.className = name;
+        document.getElementById("main").append(probe);
+        const style = getComputedStyle(probe);
+        const [over, under] = [rgb(style.color, ground), rgb(style.backgroundColor, ground)].map(light);
+        found[name] = (Math.max(over, under) + 0.05) / (Math.min(over, under) + 0.05);
+        probe.remove();
+    }
+    return found;
+}
+"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_badges_and_links_can_be_read_in_both_modes(visit: Callable[..., Visitor], operator: User, scheme: str) -> None:
+    visitor = visit(scheme=scheme)
+    visitor.sign_in(operator)
+    contrasts = visitor.page.evaluate(CONTRASTS)
+
+    assert len(contrasts) == 10
+    assert {name: round(ratio, 2) for name, ratio in contrasts.items() if ratio < 4.5} == {}
+
+
+@pytest.mark.skipif(not hasattr(settings, "CONTENT_SECURITY_POLICY"), reason="DEBUG is set: no policy is sent")
+def test_the_pages_are_served_under_the_shipped_policy(
+    visit: Callable[..., Visitor], operator: User, live_server: LiveServer
+) -> None:
+    visitor = visit()
+    response = visitor.page.goto(live_server.url + "/admin/login/")
+    assert response is not None
+    policy = response.headers["content-security-policy"]
+
+    assert "script-src 'self' 'unsafe-eval'" in policy
+    assert "default-src 'self'" in policy
+    visitor.sign_in(operator)
+    visitor.page.evaluate(
+        "() => { const s = document.createElement('script'); s.textContent = 'window.ran = 1'; document.head.append(s) }"
+    )
+    assert visitor.page.evaluate("window.ran") is None
+    assert any("policy violation: script-src" in problem for problem in visitor.problems)
+    visitor.problems.clear()  # they were provoked
