@@ -102,7 +102,9 @@ def judge_dimension(sessions: Sequence[Session], dimension: str, progress: Progr
         for answer in ask_all(questions, deadline=settings.LLM_EVALUATION_DEADLINE):
             key = id(answer.question)
             session, rows = rows_of.pop(key) if answer.final else rows_of[key]
-            if not session.keep():
+            for waiting in sessions:  # those whose turn has not come keep their claims, too
+                waiting.keep()
+            if session.lost:
                 continue
             _save([rows[i] for i in answer.positions], answer.verdicts, answer.question)
             progress(session.run, len(answer.positions))

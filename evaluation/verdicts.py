@@ -30,6 +30,7 @@ class Verdict:
         flaws: Flaws listed by the judge (hard mode).
         evidence: ``present`` or ``absent``; empty when unscored.
         confidence: 0 to 1, the judge's own; None when it gave no usable one.
+        recommendations: The proposition's advice for a low score (AC-6.0.14).
         reason: Why it is trivial or unscored.
         judge: ``rule``, or the model asked. `served_model`: the one that answered.
         call: Ledger row of the call; None for rules.
@@ -163,6 +164,7 @@ def judged(entry: Answer | Abstention, proposition: Proposition) -> Verdict:
         value=MAX_SCORE - value if proposition.inverted else value,
         raw_value=entry.value,
         flaws=flaws,
+        recommendations=proposition.recommendations,
         **fields,
     )
 

@@ -133,6 +133,8 @@ else:
 # --- Static files -------------------------------------------------------------------------------------------------------
 STATIC_URL = "static/"
 STATIC_ROOT = env.str("STATIC_ROOT", default=str(BASE_DIR / "staticfiles"))
+if not PRODUCTION:
+    Path(STATIC_ROOT).mkdir(exist_ok=True)  # whitenoise warns when it is missing; collectstatic is for production
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {"BACKEND": "whitenoise.storage.CompressedStaticFilesStorage"},

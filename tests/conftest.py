@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import hypothesis
 import pytest
 from pytest_django import Settings
 
 from agents.llm import endpoints, prices
 from tests.llm_server import LLMServer
+
+# On a busy machine an example may take long; that is no defect of what is tested.
+hypothesis.settings.register_profile(
+    "plumbline", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("plumbline")
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ import socket
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from django.db import models
+from django.db import IntegrityError, models, transaction
 from django.db.models import F, Q
 from django.db.models.functions import Coalesce
 from django.utils import timezone
@@ -102,25 +102,27 @@ class Claimable(models.Model):
         """Try to become the owner of this row; also of one in a status listed in `resumable`.
 
         Returns:
-            True when this caller is the owner now. False when somebody else was faster or still holds a valid lease.
+            True when this caller is the owner now. False when somebody else was faster or still holds a valid lease, or when a
+            constraint does not let this row run now (an agent has one turn at a time).
         """
         now = timezone.now()
         free = self.claimable() | Q(status__in=resumable)
         if self.status == self.Status.RUNNING and self.claimed_by and owner_is_dead(self.claimed_by):
             free |= Q(status=self.Status.RUNNING, claimed_by=self.claimed_by)
-        won = (
-            type(self)
-            ._default_manager.filter(free, pk=self.pk)
-            .update(
-                status=self.Status.RUNNING,
-                claimed_by=owner,
-                lease_expires_at=now + lease,
-                attempt=F("attempt") + 1,
-                started_at=Coalesce(F("started_at"), now, output_field=models.DateTimeField()),
-                finished_at=None,
-                error="",
-            )
-        )
+        claimed = {
+            "status": self.Status.RUNNING,
+            "claimed_by": owner,
+            "lease_expires_at": now + lease,
+            "attempt": F("attempt") + 1,
+            "started_at": Coalesce(F("started_at"), now, output_field=models.DateTimeField()),
+            "finished_at": None,
+            "error": "",
+        }
+        try:
+            with transaction.atomic():
+                won = type(self)._default_manager.filter(free, pk=self.pk).update(**claimed)
+        except IntegrityError:  # a constraint lets only so many of these run at once: it waits
+            return False
         if won:
             self.refresh_from_db()
         return bool(won)

@@ -84,7 +84,7 @@ def measure(address: str) -> None:
             "JUDGE_MODEL": "smollm2-135m",
             "ANTHROPIC_API_KEY": "",
             "LLM_MAX_CONCURRENCY": "1",
-            "LLM_EVALUATION_DEADLINE": "240",
+            "LLM_EVALUATION_DEADLINE": "60",
             "PROPOSITION_DIRS": "",
         }
         manage("migrate", environment=environment)

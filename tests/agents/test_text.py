@@ -1,0 +1,246 @@
+"""Words, sentences, phrases and n-grams: pure functions that count what a person would count."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents.text.ngrams import (
+    compression_gain,
+    compute_corpus_repetition,
+    compute_overlap,
+    extract_ngrams,
+    repeated_ngrams,
+    repetition_statistics,
+)
+from agents.text.tokens import find_phrases, has_emoji, phrase_pattern, split_sentences, tokenize
+
+words = st.lists(st.sampled_from(["paper", "clip", "stapler", "desk", "lamp", "ink"]), max_size=12).map(" ".join)
+messages = st.lists(words, max_size=6)
+
+
+# -- words
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Don't panic!", ["don't", "panic"]),
+        ("Don’t panic", ["don't", "panic"]),
+        ("rock 'n' roll", ["rock", "n", "roll"]),
+        ("3.5 tons", ["3", "5", "tons"]),
+        ("STRASSE straße", ["strasse", "strasse"]),
+        ("ﬁne ｗｉｄｅ", ["fine", "wide"]),
+        ("snake_case", ["snake", "case"]),
+        ("很好 ok", ["很", "好", "ok"]),
+        ("Привет, мир", ["привет", "мир"]),
+        ("🎉 !!! …", []),
+        ("", []),
+    ],
+)
+def test_words_are_folded_and_free_of_punctuation(text: str, expected: list[str]) -> None:
+    assert tokenize(text) == expected
+
+
+@given(st.text())
+def test_words_do_not_depend_on_case_or_on_the_second_look(text: str) -> None:
+    found = tokenize(text)
+
+    assert found == tokenize(text)
+    assert all(word and not word.isspace() for word in found)
+
+
+# -- sentences
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("", 0),
+        ("   \n\n ", 0),
+        ("🎉🎉 !!! …", 0),
+        ("👍", 0),
+        ("No", 1),
+        ("No.", 1),
+        ("No. Never.", 2),
+        ("What?! Really?! Yes!!!", 3),
+        ("One line\nanother line", 2),
+        ("A line.\n\nAnother.", 2),
+        ("Dr. Smith left. He was tired.", 2),
+        ("Mrs. Vance met St. John vs. Mr. Fox.", 1),
+        ("Bring snacks, e.g. pretzels, i.e. the good ones.", 1),
+        ("J. Smith signed it.", 1),
+        ("So do I. You do too.", 2),
+        ("It is 3.14 or 2.71, roughly 1,000.5.", 1),
+        ("Version 2.0.1 is out.", 1),
+        ("See plumbline.example.org for more.", 1),
+        ("Wait... what?", 1),
+        ("Wait... What?", 2),
+        ("Well… maybe.", 1),
+        ("Well… Maybe.", 2),
+        ("Pens, paper, etc. are here.", 1),
+        ("Pens, paper, etc. They are here.", 2),
+        ("Meet at 9 a.m. sharp.", 1),
+        ("Meet at 9 a.m. Bring pens.", 2),
+        ("He lives in the U.S. and sells paper.", 1),
+        ("She has a Ph.D. in economics.", 1),
+        ("He lives in the U.S. He sells paper.", 2),
+        ('He said "No." Then he left.', 2),
+        ("(I know.) Fine.", 2),
+        ("1. Buy paper\n2. Sell paper", 2),
+        ("1. Buy paper.", 1),
+        ("a) first thing b) second thing", 1),
+        ("今天很好。我们走吧！真的？", 3),
+        ("مرحبا. كيف حالك؟", 2),
+        ("यह अच्छा है। चलो।", 2),
+        ("Great 🎉! Next 🎉.", 2),
+    ],
+)
+def test_sentences_are_counted_as_a_reader_would(text: str, count: int) -> None:
+    assert len(split_sentences(text)) == count, split_sentences(text)
+
+
+@given(st.text())
+def test_splitting_loses_no_letter_and_makes_no_empty_sentence(text: str) -> None:
+    sentences = split_sentences(text)
+
+    assert all(any(char.isalnum() for char in sentence) for sentence in sentences)
+    assert [c for c in "".join(sentences) if c.isalnum()] == [c for c in text if c.isalnum()]
+
+
+# -- emoji
+@pytest.mark.parametrize("text", ["😀", "ok 👍🏽", "🇩🇪", "1️⃣", "❤️", "⭐", "☎", "👩‍💻", "🏴󠁧󠁢󠁥󠁮󠁧󠁿"])
+def test_pictures_are_emoji(text: str) -> None:
+    assert has_emoji(text)
+
+
+@pytest.mark.parametrize("text", ["", "plain", "12 #3 *", "© ® ™", "→ – — … “”", ":-)", "日本語", "½ ²"])
+def test_signs_and_digits_are_no_emoji(text: str) -> None:
+    assert not has_emoji(text)
+
+
+# -- phrases
+@pytest.mark.parametrize(
+    ("phrase", "text", "found"),
+    [
+        ("happy to help", "Happy   to\nHELP!", True),
+        ("can't wait", "I can’t wait", True),
+        ("can’t wait", "I can't wait", True),
+        ("cat", "concatenate", False),
+        ("C++", "I like C++.", True),
+        (":)", "fine :)", True),
+        ("a.b", "axb", False),
+        ("/\\bbeet(s)?\\b/", "BEETS!", True),
+        ("/^no$/", "no way", False),
+        ("/", "and/or", True),
+    ],
+)
+def test_a_phrase_is_found_on_word_boundaries_whatever_case_and_spacing(phrase: str, text: str, found: bool) -> None:
+    assert bool(find_phrases(text, [phrase])) is found
+
+
+def test_found_phrases_keep_the_order_in_which_they_were_asked_for() -> None:
+    assert find_phrases("one two three", ["three", "four", "one"]) == ["three", "one"]
+
+
+@pytest.mark.parametrize(("phrase", "complaint"), [("/(/", "not a valid regular expression"), ("  ", "empty phrase")])
+def test_a_phrase_that_cannot_be_searched_is_refused_by_name(phrase: str, complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        phrase_pattern(phrase)
+
+
+# -- n-grams (S-6.3)
+def test_ngrams_of_three_and_five_words_ac_6_3_1() -> None:
+    text = "The paper is on the desk"
+
+    assert extract_ngrams(text, 3)[0] == ("the", "paper", "is")
+    assert len(extract_ngrams(text, 3)) == 4
+    assert extract_ngrams(text, 5) == [("the", "paper", "is", "on", "the"), ("paper", "is", "on", "the", "desk")]
+    assert extract_ngrams("too short", 3) == []
+
+
+def test_an_ngram_of_no_words_is_refused() -> None:
+    with pytest.raises(ValueError, match="n is 0"):
+        extract_ngrams("a b c", 0)
+
+
+@given(words, st.integers(1, 6))
+def test_there_are_as_many_ngrams_as_places_for_one_ac_6_3_1(text: str, n: int) -> None:
+    assert len(extract_ngrams(text, n)) == max(0, len(text.split()) - n + 1)
+
+
+def test_overlap_is_the_share_of_types_in_both_ac_6_3_8() -> None:
+    a, b = extract_ngrams("a b c d", 2), extract_ngrams("b c d e", 2)
+
+    assert compute_overlap(a, b) == pytest.approx(2 / 4)
+    assert compute_overlap(a, a) == 1.0
+    assert compute_overlap([], []) == compute_overlap(a, []) == 0.0
+
+
+def test_five_identical_messages_repeat_themselves_wholly_ac_6_3_2() -> None:
+    assert compute_corpus_repetition(["The paper is on the desk."] * 5, 3) == 1.0
+    assert compute_corpus_repetition(["the PAPER is on the desk", "The paper is on the desk!"], 5) == 1.0
+
+
+def test_different_messages_do_not_repeat_themselves_ac_6_3_2() -> None:
+    assert compute_corpus_repetition(["the paper is here", "nobody knows why that happens"], 3) == 0.0
+    assert compute_corpus_repetition([], 3) == compute_corpus_repetition(["one alone says it all"], 3) == 0.0
+
+
+def test_repetition_inside_one_message_is_not_repetition_across_messages() -> None:
+    assert compute_corpus_repetition(["no no no no no no", "yes of course it is"], 3) == 0.0
+
+
+@given(messages, st.integers(1, 5))
+def test_repetition_stays_between_nothing_and_all_ac_6_3_2(texts: list[str], n: int) -> None:
+    assert 0.0 <= compute_corpus_repetition(texts, n) <= 1.0
+
+
+@given(messages.filter(len), st.data())
+def test_saying_a_message_once_more_never_lowers_repetition(texts: list[str], data: st.DataObject) -> None:
+    again = data.draw(st.sampled_from(texts))
+
+    assert compute_corpus_repetition([*texts, again], 3) >= compute_corpus_repetition(texts, 3)
+
+
+@given(messages)
+def test_repetition_agrees_with_counting_by_hand(texts: list[str]) -> None:
+    grams = [[text.split()[i : i + 3] for i in range(len(text.split()) - 2)] for text in texts]
+    tokens = [gram for found in grams for gram in found]
+    recurring = [gram for gram in tokens if sum(gram in found for found in grams) >= 2]
+
+    assert compute_corpus_repetition(texts, 3) == pytest.approx(len(recurring) / len(tokens) if tokens else 0.0)
+
+
+def test_phrases_that_recur_are_listed_by_how_many_messages_hold_them() -> None:
+    texts = ["that is what she said", "that is what he said", "that is what they said she said", "what she said"]
+
+    assert repeated_ngrams(texts, 3, limit=2) == [("that is what", 3), ("what she said", 2)]
+
+
+def test_near_copies_compress_better_than_unrelated_messages() -> None:
+    copies = [f"Just sold ten reams to client number {n}, another triumph for the branch" for n in range(20)]
+    unrelated = ["Toast again.", "Who moved my chair?", "Quarter closes tomorrow, bring figures", "I fed the geese"]
+
+    assert compression_gain(copies) > 0.6 > compression_gain(unrelated)
+    assert compression_gain([]) == compression_gain(["alone"]) == 0.0
+
+
+def test_statistics_need_neither_network_nor_database_ac_6_3_7(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The database is blocked where a test does not ask for it; connections are refused here."""
+
+    def refuse(*args: object) -> None:
+        raise OSError("no network in this test")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+
+    found = repetition_statistics(["That is what she said"] * 3)
+
+    assert (found.messages, found.trigram_repetition, found.fivegram_repetition) == (3, 1.0, 1.0)
+    assert found.repeated_phrases[0] == ("is what she", 3)
+
+
+def test_a_message_of_a_million_characters_is_counted_all_the_same() -> None:
+    found = repetition_statistics(["word " * 200_000, "x" * 1_000_000])
+
+    assert found.messages == 2
+    assert found.trigram_repetition == 0.0

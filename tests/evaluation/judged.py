@@ -1,0 +1,50 @@
+"""Evaluation runs, scores and baselines as rows, and the columns of the console's lists."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from django.utils import timezone
+
+from agents.models import Agent, Message
+from agents.persona import current_digest
+from evaluation.models import Baseline, EvaluationRun, EvaluationScore
+from tests.factories import make_channel
+
+LLM, OFFLINE = "claude-haiku-5-5", "offline:lexical-1"
+
+
+def make_run(agent: Agent | None = None, *, judge: str = LLM, **fields: Any) -> EvaluationRun:
+    channel = None if agent else make_channel("room")
+    defaults = {"dimensions": ["adherence"], "status": "completed"}
+    run: EvaluationRun = EvaluationRun.objects.create(
+        agent=agent, channel=channel, judge=judge, **{**defaults, **fields}
+    )
+    return run
+
+
+def make_score(
+    run: EvaluationRun, score: int | None, *, message: Message | None = None, **fields: Any
+) -> EvaluationScore:
+    defaults = {"dimension": "adherence", "proposition_id": "dry", "claim": "Ada is dry", "judge": run.judge}
+    status = "scored" if score is not None else "unscored"
+    return EvaluationScore.objects.create(
+        evaluation_run=run, message=message, **{**defaults, "status": status, "score": score, **fields}
+    )
+
+
+def make_baseline(agent: Agent, run: EvaluationRun, **fields: Any) -> Baseline:
+    defaults = {
+        "dimension": "adherence",
+        "score": 7.25,
+        "persona_digest": current_digest(agent),
+        "captured_at": timezone.now(),
+    }
+    return Baseline.objects.create(agent=agent, evaluation_run=run, judge=run.judge, **{**defaults, **fields})
+
+
+def cells(html: str, name: str) -> list[str]:
+    """The texts of a column of a list."""
+    found = re.findall(rf'<t[dh] class="field-{name}[ "].*?</t[dh]>', html, flags=re.S)
+    return [" ".join(re.sub(r"<[^>]*>", " ", cell).split()) for cell in found]

@@ -1,0 +1,26 @@
+"""Short ways to measure an agent and to look at what was stored."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from agents.models import Agent
+from evaluation.capture import Captured, capture
+from evaluation.models import EvaluationRun, EvaluationScore
+from evaluation.planning import RunSpec
+
+
+def spec(agent: Agent, **fields: Any) -> RunSpec:
+    """A baseline of adherence alone."""
+    return RunSpec(agent=agent, **{"dimensions": ("adherence",), "is_baseline": True, **fields})
+
+
+def measured(agent: Agent, **fields: Any) -> Captured:
+    return capture([spec(agent, **fields)])[0]
+
+
+def statuses(run: EvaluationRun | None = None) -> Counter[str]:
+    """How many judgements stand in which status."""
+    rows = EvaluationScore.objects.all() if run is None else EvaluationScore.objects.filter(evaluation_run=run)
+    return Counter(rows.values_list("status", flat=True))

@@ -1,0 +1,123 @@
+"""Replies that are no score, and runs in which nothing was scored."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from pytest_django import Settings
+
+from agents.models import Agent
+from evaluation.models import Baseline, EvaluationScore
+from tests.evaluation.conftest import PropositionFolder
+from tests.evaluation.judging import answers, claims_of, entry, tail_of
+from tests.evaluation.measuring import measured, statuses
+from tests.evaluation.test_judge import NOT_A_SCORE
+from tests.factories import make_agent, talk
+from tests.llm_server import LLMServer
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def _two_at_once(settings: Settings) -> None:
+    settings.LLM_MAX_CONCURRENCY, settings.LLM_GATE_SLOTS = 2, 0
+
+
+# -- 97, "7", 7.5, null, true or two objects never become a score
+@pytest.mark.parametrize("text", NOT_A_SCORE.values(), ids=NOT_A_SCORE)
+def test_what_is_no_score_is_never_stored_as_one(llm_server: LLMServer, ada: Agent, text: str) -> None:
+    llm_server.always(text=text)
+
+    found = measured(ada, per_call=1).summary
+
+    rows = EvaluationScore.objects.all()
+    assert {(r.status, r.score, r.raw_score) for r in rows} == {("unscored", None, None)}
+    assert all(r.reason.startswith("malformed: ") for r in rows)
+    assert (found.overall_score, found.run.overall_score) == (None, None)
+    assert not Baseline.objects.exists()
+
+
+@pytest.mark.parametrize("bad", [97, "7", 7.5, None, True], ids=repr)
+def test_one_bad_entry_costs_neither_its_neighbours_nor_itself(llm_server: LLMServer, ada: Agent, bad: Any) -> None:
+    tried: Counter[str] = Counter()
+
+    def respond(body: dict[str, Any]) -> dict[str, Any]:
+        said = tail_of(body).split("Ada acts: ")[1].split("\n")[0]
+        tried[said] += 1
+        if said == "Never." and tried[said] == 1:
+            return {"json": {"p1": entry(3), "p2": entry(bad)}}
+        return answers(lambda claim: 3 if "voice" in claim else 6)(body)
+
+    llm_server.respond = respond
+
+    found = measured(ada).summary
+
+    assert statuses() == Counter({"scored": 6})
+    assert found.overall_score == (3 + 6) / 2
+    assert tried == Counter({"No.": 1, "Never.": 2, "Why?": 1})
+    assert list(claims_of(llm_server.bodies[-1]).values()) == ["claim mood of Ada"]
+
+
+@pytest.mark.parametrize(
+    ("reply", "reason"),
+    [
+        ({"status": 429}, "rate_limited"),
+        ({"status": 500}, "unavailable"),
+        ({"status": 401}, "rejected"),
+        ({"drop": True}, "unavailable"),
+        ({"hang": True}, "timeout"),
+        ({"stop_reason": "refusal"}, "refused"),
+        ({"stop_reason": "max_tokens"}, "truncated"),
+    ],
+    ids=str,
+)
+def test_a_reply_that_fails_leaves_its_items_unscored_with_the_reason(
+    llm_server: LLMServer, settings: Settings, ada: Agent, reply: dict[str, Any], reason: str
+) -> None:
+    settings.LLM_EVALUATION_DEADLINE = 0.5
+    good = answers(lambda claim: 5)
+    llm_server.respond = lambda body: reply if "Never." in tail_of(body) else good(body)
+
+    found = measured(ada).summary
+
+    assert statuses() == Counter({"scored": 4, "unscored": 2})
+    broken = EvaluationScore.objects.filter(status="unscored")
+    assert {r.message.text for r in broken if r.message} == {"Never."}
+    assert all(r.reason.startswith(f"{reason}: ") and r.score is None and r.call_id for r in broken)
+    assert (found.run.status, found.overall_score) == ("completed", 5.0)
+
+
+# -- nothing scored
+def test_nothing_scored_is_no_score_and_keeps_the_baseline(llm_server: LLMServer, ada: Agent) -> None:
+    llm_server.always(json={"p1": entry(4), "p2": entry(8)})
+    first = measured(ada).summary.run
+    llm_server.always(text="I would say seven.")
+
+    second = measured(ada).summary
+
+    assert (second.run.status, second.overall_score, second.run.overall_score) == ("completed", None, None)
+    assert second.run.error.startswith("nothing scored: malformed: ")
+    baseline = Baseline.objects.get()
+    assert (baseline.evaluation_run, baseline.score) == (first, 6.0)
+
+
+def test_an_agent_that_said_nothing_has_no_score(llm_server: LLMServer, ada: Agent) -> None:
+    silent = make_agent("silent")
+
+    found = measured(silent).summary
+
+    assert (found.overall_score, found.run.status, llm_server.calls) == (None, "completed", 0)
+    assert found.run.error == "nothing scored: no message of the agent in the window"
+
+
+def test_everything_trivial_is_no_score(llm_server: LLMServer, propositions: PropositionFolder) -> None:
+    propositions.claims("adherence/_default.yaml", "asks", extra="precondition: asks_something")
+    agent = make_agent("ada")
+    talk(agent, ["No."])
+
+    found = measured(agent).summary
+
+    assert (found.overall_score, found.dimensions["adherence"].trivial, found.run.status) == (None, 1, "completed")
+    assert not Baseline.objects.exists()

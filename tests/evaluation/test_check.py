@@ -1,0 +1,122 @@
+"""Boolean mode: is this claim true? (AC-6.0.4)"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pytest_django import Settings
+
+from agents.models import LLMCall
+from evaluation.check import check_proposition
+from evaluation.propositions import Cues
+from tests.evaluation.judging import CONTEXT, LABEL, claim, entry, prompt_of
+from tests.llm_server import LLMServer
+
+pytestmark = pytest.mark.django_db
+SNAPSHOT = Path(__file__).with_name("snapshots") / "check.txt"
+
+
+@pytest.mark.parametrize("value", [True, False])
+def test_a_claim_holds_or_does_not_ac_6_0_4(llm_server: LLMServer, value: bool) -> None:
+    llm_server.reply(json=entry(value))
+
+    found = check_proposition(proposition=claim(), context=CONTEXT, label=LABEL)
+
+    assert found.holds is value
+    assert (found.reasoning, found.justification, found.confidence) == ("Two words, no more.", "“Not me.”", 0.8)
+    assert (found.judge, found.call, found.reason) == ("test-model", LLMCall.objects.get().pk, "")
+
+
+def test_an_inverted_claim_is_asked_as_it_is_written(llm_server: LLMServer) -> None:
+    llm_server.reply(json=entry(True))
+
+    assert check_proposition(proposition=claim(inverted=True), context=CONTEXT, label=LABEL).holds is True
+
+
+@pytest.mark.parametrize("value", [True, False])
+def test_without_evidence_a_claim_does_not_hold(llm_server: LLMServer, value: bool) -> None:
+    llm_server.reply(json=entry(value, evidence="absent"))
+
+    assert check_proposition(proposition=claim(), context=CONTEXT, label=LABEL).holds is False
+
+
+@pytest.mark.parametrize("value", [1, 0, 9, "true", None, 1.0], ids=repr)
+def test_what_is_neither_true_nor_false_is_asked_again_once_and_then_unknown(llm_server: LLMServer, value: Any) -> None:
+    llm_server.always(json=entry(value))
+
+    found = check_proposition(proposition=claim(), context=CONTEXT, label=LABEL)
+
+    assert found.holds is None
+    assert found.reason.startswith("malformed: value")
+    assert llm_server.calls == 2
+
+
+def test_asked_again_the_judge_may_still_answer(llm_server: LLMServer) -> None:
+    llm_server.reply(text="Yes.")
+    llm_server.reply(json=entry(True))
+
+    assert check_proposition(proposition=claim(), context=CONTEXT, label=LABEL).holds is True
+
+
+def test_in_the_gate_nothing_is_asked_again(llm_server: LLMServer) -> None:
+    llm_server.always(text="Yes.")
+
+    assert check_proposition(proposition=claim(), context=CONTEXT, label=LABEL, gate=True).holds is None
+    assert llm_server.calls == 1
+
+
+@pytest.mark.parametrize(("reply", "reason"), [({"status": 500}, "unavailable: "), ({"hang": True}, "timeout: ")])
+def test_a_call_that_fails_leaves_it_unknown_and_says_why(
+    llm_server: LLMServer, reply: dict[str, Any], reason: str
+) -> None:
+    llm_server.always(**reply)
+
+    found = check_proposition(proposition=claim(), context=CONTEXT, label=LABEL, deadline=0.3)
+
+    assert found.holds is None
+    assert found.reason.startswith(reason)
+
+
+def test_the_prompt_reads_as_its_snapshot(llm_server: LLMServer) -> None:
+    check_proposition(proposition=claim(), context=CONTEXT, label=LABEL)
+
+    body = llm_server.bodies[0]
+    nonce = body["system"][1]["text"].partition("<<<PERSONA ")[2].partition(">>>")[0]
+    found = prompt_of(body).replace(nonce, "0123456789ab") + "\n"
+    if os.environ.get("UPDATE_SNAPSHOTS"):
+        SNAPSHOT.write_text(found, encoding="utf-8")
+    assert len(nonce) == 12
+    assert found == SNAPSHOT.read_text(encoding="utf-8")
+    schema = body["output_config"]["format"]["schema"]
+    assert schema["properties"]["value"] == {"type": "boolean"}
+
+
+def test_the_persona_is_withheld_where_the_claim_may_not_see_it_ac_6_0_9(llm_server: LLMServer) -> None:
+    check_proposition(proposition=claim(include_personas=False), context=CONTEXT, label=LABEL)
+
+    assert "dry and careful clerk" not in prompt_of(llm_server.bodies[0])
+
+
+@pytest.mark.parametrize(
+    ("cues", "holds"),
+    [
+        (Cues(supports=["not me"]), True),
+        (Cues(contradicts=["not me"]), False),
+        (Cues(supports=["not"], contradicts=["me"]), False),
+        (Cues(supports=["beets"]), None),
+        (None, None),
+    ],
+)
+def test_the_offline_judge_goes_by_cues_and_is_silent_without(
+    settings: Settings, cues: Cues | None, holds: bool | None
+) -> None:
+    settings.JUDGE_MODEL = "offline:lexical-1"
+
+    found = check_proposition(proposition=claim(cues=cues), context=CONTEXT, label=LABEL)
+
+    assert found.holds is holds
+    assert ("needs an LLM judge" in found.reason) == (holds is None)
+    assert found.judge == "offline:lexical-1"

@@ -1,0 +1,151 @@
+"""Fluency (S-6.3): judged over the window, the persona withheld, n-gram statistics as evidence."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from pytest_django import Settings
+
+from agents.models import Agent
+from evaluation.capture import capture
+from evaluation.models import EvaluationScore
+from evaluation.planning import RunSpec
+from evaluation.summary import DimensionSummary
+from tests.evaluation.conftest import PropositionFolder
+from tests.evaluation.judging import answers, claims_of, entry, prompt_of
+from tests.factories import make_agent, make_channel, talk
+from tests.llm_server import LLMServer
+
+pytestmark = pytest.mark.django_db
+
+PERSONA = "You are Ada, keeper of the stamp drawer, and you say so."
+VARIED = [
+    "The geese are fed and the barn is locked.",
+    "Nobody signs for parcels on my watch.",
+    "Paper cuts are a matter of discipline.",
+    "Quarter closes tomorrow, bring your figures.",
+    "I have seen owls do better accounting.",
+    "Lunch is at noon, not one minute later.",
+]
+COPIED = [f"Just closed another deal, best salesman in the branch, client number {n}." for n in range(6)]
+
+
+def fluency(agent: Agent, **fields: Any) -> DimensionSummary:
+    (found,) = capture([RunSpec(agent=agent, dimensions=("fluency",), **fields)])
+    return found.summary.dimensions["fluency"]
+
+
+def test_the_window_is_judged_once_with_messages_and_statistics_ac_6_3_3_and_6_3_4(llm_server: LLMServer) -> None:
+    llm_server.always(json={f"p{n}": entry(n + 1) for n in range(1, 5)})
+    ada = make_agent("ada", system_prompt=PERSONA)
+    talk(ada, COPIED, channel=make_channel("one"))
+    talk(ada, VARIED, channel=make_channel("two"))
+
+    found = fluency(ada)
+
+    (body,) = llm_server.bodies
+    prompt = prompt_of(body)
+    assert all(f"Ada acts: {text}" in prompt for text in COPIED + VARIED)
+    assert '"messages": 12' in prompt
+    assert '"trigram_repetition": 0.' in prompt
+    assert '"fivegram_repetition": 0.' in prompt
+    assert "best salesman in" in prompt[prompt.index("<<<STATISTICS") :]
+    assert len(claims_of(body)) == 4
+    assert found.scored == 4
+    assert found.score == pytest.approx((2 + 3 + 4 + 5) / 4)
+
+
+def test_the_persona_is_not_sent_ac_6_3_5(llm_server: LLMServer) -> None:
+    ada = make_agent("ada", system_prompt=PERSONA)
+    talk(ada, VARIED)
+
+    fluency(ada)
+
+    assert "stamp drawer" not in json.dumps(llm_server.bodies)
+    assert len(llm_server.bodies[0]["system"]) == 1
+
+
+def test_what_others_said_is_not_shown(llm_server: LLMServer) -> None:
+    ada, bob, channel = make_agent("ada"), make_agent("bob"), make_channel()
+    talk(ada, VARIED, channel=channel)
+    talk(bob, ["Bob talks too."], channel=channel)
+
+    fluency(ada)
+
+    assert "Bob talks too" not in json.dumps(llm_server.bodies)
+
+
+def test_the_score_is_stored_with_the_judges_reasoning_ac_6_3_6(llm_server: LLMServer) -> None:
+    llm_server.respond = answers(lambda claim: entry(6, reasoning="varied enough"))
+    ada = make_agent("ada")
+    talk(ada, VARIED)
+
+    fluency(ada)
+
+    rows = EvaluationScore.objects.all()
+    assert {(row.score, row.reasoning, row.message_id) for row in rows} == {(6, "varied enough", None)}
+    assert {row.context_snippet for row in rows} == {" / ".join(VARIED[-3:])}
+    assert all("Ada" in row.claim for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [([], ""), (["Only one."], "one message only: fluency is judged across messages")],
+)
+def test_less_than_two_messages_say_nothing_about_fluency(llm_server: LLMServer, said: list[str], reason: str) -> None:
+    ada = make_agent("ada")
+    talk(ada, said)
+
+    (found,) = capture([RunSpec(agent=ada, dimensions=("fluency",))])
+
+    assert (found.summary.overall_score, found.summary.run.overall_score, llm_server.calls) == (None, None, 0)
+    assert found.summary.run.status == "completed"
+    assert "nothing scored" in found.summary.run.error
+    assert {row.reason for row in EvaluationScore.objects.all()} == ({reason} if reason else set())
+
+
+def test_only_the_windows_messages_are_shown(llm_server: LLMServer) -> None:
+    ada = make_agent("ada")
+    talk(ada, COPIED, tags={"build": "40"})
+    talk(ada, VARIED, tags={"build": "41"})
+
+    fluency(ada, where={"build": "41"})
+
+    prompt = prompt_of(llm_server.bodies[0])
+    assert VARIED[0] in prompt
+    assert COPIED[0] not in prompt
+    assert '"messages": 6' in prompt
+
+
+def test_statistics_speak_of_the_messages_that_are_shown(
+    llm_server: LLMServer, propositions: PropositionFolder
+) -> None:
+    propositions.write(
+        "fluency/_default.yaml",
+        "include_personas: false\nfirst_n: 1\nlast_n: 2\npropositions: [{id: varied, claim: varied}]\n",
+    )
+    ada = make_agent("ada")
+    talk(ada, VARIED)
+
+    fluency(ada)
+
+    prompt = prompt_of(llm_server.bodies[0])
+    assert '"messages": 3' in prompt
+    assert "[… 3 events left out here …]" in prompt
+
+
+def test_offline_copies_score_far_below_variety(settings: Settings) -> None:
+    settings.JUDGE_MODEL = "offline:lexical-1"
+    varied, copied = make_agent("varied"), make_agent("copied")
+    talk(varied, VARIED, channel=make_channel("one"))
+    talk(copied, COPIED, channel=make_channel("two"))
+
+    high, low = fluency(varied), fluency(copied)
+
+    assert high.score is not None
+    assert low.score is not None
+    assert high.score >= 8
+    assert low.score <= 2
+    assert (high.scored, high.unscored) == (2, 2), "naturalness needs an LLM judge"

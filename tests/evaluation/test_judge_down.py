@@ -1,0 +1,123 @@
+"""A judge that does not answer: the run fails, the rest stays pending, the same capture again finishes it."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from pytest_django import Settings
+
+from agents.models import Agent
+from evaluation.capture import capture
+from evaluation.execution import GIVE_UP_AFTER
+from evaluation.models import Baseline, EvaluationRun, EvaluationScore
+from tests.evaluation.conftest import PropositionFolder
+from tests.evaluation.judging import answers, entry, tail_of
+from tests.evaluation.measuring import measured, spec, statuses
+from tests.llm_server import LLMServer
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def _two_at_once(settings: Settings) -> None:
+    settings.LLM_MAX_CONCURRENCY, settings.LLM_GATE_SLOTS = 2, 0
+
+
+# -- a judge that is down
+def test_a_judge_that_is_down_fails_the_run_and_leaves_the_rest_pending(llm_server: LLMServer, chatty: Agent) -> None:
+    llm_server.always(status=401)
+
+    run = measured(chatty, samples=30).summary.run
+
+    assert run.status == "failed"
+    assert run.error.startswith(f"the judge answered none of {GIVE_UP_AFTER} calls; the last: rejected: HTTP 401")
+    assert statuses() == Counter({"unscored": GIVE_UP_AFTER, "pending": 30 - GIVE_UP_AFTER})
+    assert llm_server.calls <= GIVE_UP_AFTER + 2 * 2, "given up, but for what was in flight"
+    assert run.overall_score is None
+    assert not Baseline.objects.exists()
+
+
+def test_the_same_capture_again_finishes_it_and_asks_nothing_twice(llm_server: LLMServer, chatty: Agent) -> None:
+    llm_server.always(status=401)
+    failed = measured(chatty, samples=30).summary.run
+    before = llm_server.calls
+    llm_server.always(json=entry(5))
+
+    found = measured(chatty, samples=30)
+
+    assert found.resumed
+    assert found.summary.run == failed
+    assert (found.summary.run.status, found.summary.overall_score, found.summary.run.attempt) == ("completed", 5.0, 2)
+    assert llm_server.calls - before == 30, "nothing had been stored, so all thirty are asked"
+    assert Baseline.objects.get().evaluation_run == failed
+
+
+def test_what_was_stored_is_not_asked_again(llm_server: LLMServer, settings: Settings, chatty: Agent) -> None:
+    """Five answers, then the power goes: the second attempt asks the other twenty-five."""
+    settings.LLM_MAX_CONCURRENCY = 1
+    stored: list[int] = []
+
+    def until_five(run: EvaluationRun, done: int) -> None:
+        stored.append(done)
+        if sum(stored) == 5:
+            raise KeyboardInterrupt
+
+    llm_server.always(json=entry(5))
+    with pytest.raises(KeyboardInterrupt):
+        capture([spec(chatty, samples=30)], progress=until_five)
+    run = EvaluationRun.objects.get()
+    assert (run.status, run.claimed_by) == ("pending", ""), "handed back at once"
+    assert statuses() == Counter({"scored": 5, "pending": 25})
+    judged = set(EvaluationScore.objects.filter(status="scored").values_list("pk", "judged_at"))
+    before = llm_server.calls
+
+    found = measured(chatty, samples=30)
+
+    assert found.resumed
+    assert statuses() == Counter({"scored": 30})
+    assert llm_server.calls - before == 25
+    assert judged < set(EvaluationScore.objects.values_list("pk", "judged_at")), "what was stored was not touched"
+
+
+def test_a_few_calls_that_all_fail_are_a_failed_run_too(llm_server: LLMServer, ada: Agent) -> None:
+    llm_server.always(status=401)
+
+    run = measured(ada).summary.run
+
+    assert run.status == "failed"
+    assert run.error.startswith("the judge scored nothing; for example rejected: HTTP 401")
+
+
+def test_rules_alone_do_not_make_a_baseline_when_the_judge_is_down(
+    llm_server: LLMServer, propositions: PropositionFolder, ada: Agent
+) -> None:
+    propositions.claims("adherence/ada.yaml", "brief", extra="rule: {max_words: 1}")
+    llm_server.always(json={"p1": entry(4), "p2": entry(4)})
+    first = measured(ada).summary.run
+    llm_server.always(status=401)
+
+    second = measured(ada).summary.run
+
+    assert second.status == "failed"
+    assert "rejected: HTTP 401" in second.error
+    assert Baseline.objects.get().evaluation_run == first
+    llm_server.always(json={"p1": entry(1), "p2": entry(1)})
+    third = measured(ada)
+    assert (third.summary.run, third.summary.run.status) == (second, "completed")
+    assert Baseline.objects.get().evaluation_run == second
+
+
+def test_calls_that_failed_in_a_completed_run_stay_failed(
+    llm_server: LLMServer, settings: Settings, ada: Agent
+) -> None:
+    """A completed run is over: the same capture again is a new run."""
+    good = answers(lambda claim: 5)
+    llm_server.respond = lambda body: {"status": 401} if "Never." in tail_of(body) else good(body)
+    first = measured(ada)
+
+    second = measured(ada)
+
+    assert first.summary.run.status == "completed"
+    assert not second.resumed
+    assert second.summary.run != first.summary.run

@@ -1,0 +1,160 @@
+"""Several claims in one call: groups of ten, bad entries, and what is tried a second time (AC-6.0.4, AC-6.0.6)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pytest_django import Settings
+
+from evaluation.judge import Question, ask_all, score_proposition, score_propositions
+from tests.evaluation.judging import CONTEXT, LABEL, answers, claim, claims_of, entry, prompt_of
+from tests.llm_server import LLMServer
+
+pytestmark = pytest.mark.django_db
+
+
+# -- several claims (AC-6.0.4, AC-6.0.6)
+def numbered(count: int, **fields: Any) -> list[Any]:
+    return [claim(f"c{i}", f"claim {i}", **fields) for i in range(count)]
+
+
+def by_number(text: str) -> int:
+    return int(text.rpartition(" ")[2]) % 10
+
+
+def test_claims_are_grouped_by_ten_and_answered_in_order_ac_6_0_4(llm_server: LLMServer) -> None:
+    llm_server.respond = answers(by_number)
+
+    verdicts = score_propositions(propositions=numbered(23), context=CONTEXT, label=LABEL)
+
+    assert [v.value for v in verdicts] == [i % 10 for i in range(23)]
+    assert sorted(len(claims_of(body)) for body in llm_server.bodies) == [3, 10, 10]
+
+
+def test_claims_with_different_windows_or_personas_go_into_different_calls(llm_server: LLMServer) -> None:
+    llm_server.respond = answers(by_number)
+    mixed = [
+        claim("a", "claim 1"),
+        claim("b", "claim 2", include_personas=False),
+        claim("c", "claim 3"),
+        claim("d", "claim 4", first_n=1),
+        claim("e", "claim 5", include_personas=False),
+    ]
+
+    verdicts = score_propositions(propositions=mixed, context=CONTEXT, label=LABEL)
+
+    assert [v.value for v in verdicts] == [1, 2, 3, 4, 5]
+    by_claims = {tuple(claims_of(body).values()): body for body in llm_server.bodies}
+    assert set(by_claims) == {("claim 1", "claim 3"), ("claim 2", "claim 5"), ("claim 4",)}
+    assert "dry and careful clerk" in prompt_of(by_claims["claim 1", "claim 3"])
+    assert "dry and careful clerk" not in prompt_of(by_claims["claim 2", "claim 5"])
+
+
+def test_nothing_to_score_asks_nothing(llm_server: LLMServer) -> None:
+    assert score_propositions(propositions=[], context=CONTEXT, label=LABEL) == []
+    assert llm_server.calls == 0
+
+
+@pytest.mark.parametrize("bad", [97, "7", 7.5, None, True], ids=repr)
+def test_one_bad_entry_costs_neither_its_neighbours_nor_itself(llm_server: LLMServer, bad: Any) -> None:
+    llm_server.reply(json={"p1": entry(1), "p2": entry(bad), "p3": entry(3)})
+    llm_server.reply(json=entry(2))
+
+    verdicts = score_propositions(propositions=numbered(3), context=CONTEXT, label=LABEL)
+
+    assert [v.value for v in verdicts] == [1, 2, 3]
+    assert llm_server.calls == 2
+    assert claims_of(llm_server.bodies[1]) == {"p1": "claim 1"}
+
+
+def test_a_missing_entry_is_asked_again_on_its_own(llm_server: LLMServer) -> None:
+    llm_server.reply(json={"p1": entry(1), "p4": entry(9)})
+    llm_server.reply(json={"p1": entry(2), "p2": entry(3)})
+
+    verdicts = score_propositions(propositions=numbered(3), context=CONTEXT, label=LABEL)
+
+    assert [v.value for v in verdicts] == [1, 2, 3]
+    assert list(claims_of(llm_server.bodies[1]).values()) == ["claim 1", "claim 2"]
+
+
+def test_an_entry_that_stays_bad_is_unscored_after_a_bounded_number_of_calls(llm_server: LLMServer) -> None:
+    llm_server.respond = answers(lambda text: 97 if text == "claim 1" else 5)
+
+    verdicts = score_propositions(propositions=numbered(3), context=CONTEXT, label=LABEL)
+
+    assert [v.value for v in verdicts] == [5, None, 5]
+    assert verdicts[1].reason.startswith("malformed: ")
+    assert llm_server.calls == 3, "the group, the entry alone, and alone with a worked example"
+
+
+def test_neighbours_of_a_bad_entry_are_handed_over_before_it_is_asked_again(llm_server: LLMServer) -> None:
+    """What was answered can be stored at once: nothing is lost when the process ends before the second answer."""
+    llm_server.reply(json={"p1": entry(1), "p2": entry("7")})
+    llm_server.always(json=entry(2))
+    question = Question(propositions=tuple(numbered(2)), context=CONTEXT, label=LABEL)
+
+    found = ask_all([question], deadline=5)
+
+    first = next(found)
+    assert (first.positions, [v.value for v in first.verdicts], first.final) == ((0,), [1], False)
+    assert llm_server.calls == 1
+    second = next(found)
+    assert (second.question, second.positions, [v.value for v in second.verdicts], second.final) == (
+        *(question, (1,), [2], True),
+    )
+
+
+def test_a_group_that_fails_as_a_whole_is_unscored_as_a_whole(llm_server: LLMServer) -> None:
+    llm_server.always(status=401)
+
+    verdicts = score_propositions(propositions=numbered(3), context=CONTEXT, label=LABEL)
+
+    assert [v.status for v in verdicts] == ["unscored"] * 3
+    assert {v.reason.partition(":")[0] for v in verdicts} == {"rejected"}
+    assert llm_server.calls == 1, "what a server rejects it rejects again"
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [{"status": 429}, {"status": 529}, {"drop": True}, {"stop_reason": "refusal"}, {"stop_reason": "max_tokens"}],
+    ids=str,
+)
+def test_what_fails_in_passing_is_tried_once_more_after_everything_else(
+    llm_server: LLMServer, settings: Settings, failure: dict[str, Any]
+) -> None:
+    settings.LLM_MAX_CONCURRENCY = 1
+    llm_server.reply(**failure)
+    llm_server.respond = answers(by_number)
+
+    verdicts = score_propositions(propositions=numbered(23), context=CONTEXT, label=LABEL)
+
+    assert [v.value for v in verdicts] == [i % 10 for i in range(23)]
+    assert [len(claims_of(body)) for body in llm_server.bodies] == [10, 10, 3, 10]
+    assert llm_server.bodies[3]["max_tokens"] == 2 * llm_server.bodies[0]["max_tokens"]
+
+
+def test_a_judge_that_is_down_is_not_asked_everything_twice(llm_server: LLMServer, settings: Settings) -> None:
+    settings.LLM_MAX_CONCURRENCY = 1
+    llm_server.always(status=503)
+
+    verdicts = score_propositions(propositions=numbered(200), context=CONTEXT, label=LABEL)
+
+    assert {v.status for v in verdicts} == {"unscored"}
+    assert llm_server.calls == 20 + 6
+
+
+def test_hard_mode_end_to_end_ac_6_0_16(llm_server: LLMServer) -> None:
+    llm_server.reply(json=entry(9, flaws=["too long", "too kind"]))
+
+    verdict = score_proposition(proposition=claim(hard=True), context=CONTEXT, label=LABEL)
+
+    assert (verdict.value, verdict.raw_value, verdict.flaws) == (5, 9, ("too long", "too kind"))
+
+
+def test_inverted_end_to_end_ac_6_0_3a(llm_server: LLMServer) -> None:
+    llm_server.reply(json=entry(8))
+
+    verdict = score_proposition(proposition=claim(inverted=True), context=CONTEXT, label=LABEL)
+
+    assert (verdict.value, verdict.raw_value) == (1, 8)

@@ -1,0 +1,226 @@
+"""The schema of propositions, what they inherit, their variables and their digest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from evaluation.preconditions import PRECONDITIONS, Target
+from evaluation.propositions import Proposition, PropositionFile, fill, propositions_digest, resolve
+
+
+def file_of(*specs: dict[str, Any], **fields: Any) -> PropositionFile:
+    return PropositionFile.model_validate({"dimension": "adherence", **fields, "propositions": list(specs)})
+
+
+def spec(**fields: Any) -> dict[str, Any]:
+    return {"id": "terse", "claim": "{{agent_name}} is terse", **fields}
+
+
+def resolved(file_fields: dict[str, Any] | None = None, **fields: Any) -> Proposition:
+    file = file_of(spec(**fields), **(file_fields or {}))
+    return resolve(file.propositions[0], file, "x.yaml:3")
+
+
+def complaint(*specs: dict[str, Any], **fields: Any) -> str:
+    with pytest.raises(ValidationError) as caught:
+        file_of(*specs, **fields)
+    return str(caught.value)
+
+
+# -- what is left out
+def test_defaults_are_those_of_the_specification_ac_6_0_9_and_6_0_12() -> None:
+    found = resolved()
+
+    assert (found.first_n, found.last_n) == (10, 100)
+    assert (found.include_personas, found.target_type, found.weight) == (True, "agent", 1.0)
+    assert not found.inverted
+    assert not found.hard
+
+
+def test_at_action_level_the_window_is_narrow_ac_6_0_12() -> None:
+    found = resolved({"level": "action"})
+
+    assert (found.first_n, found.last_n) == (5, 10)
+
+
+def test_a_proposition_overrides_its_file_which_overrides_the_defaults_ac_6_0_12() -> None:
+    file = {"first_n": 3, "last_n": 7, "include_personas": False}
+
+    assert (resolved(file).first_n, resolved(file).last_n, resolved(file).include_personas) == (3, 7, False)
+    own = resolved(file, first_n=0, last_n=1, include_personas=True)
+    assert (own.first_n, own.last_n, own.include_personas) == (0, 1, True)
+
+
+def test_advice_belongs_to_the_proposition_ac_6_0_14() -> None:
+    assert resolved(recommendations_for_improvement=" Say less. ").recommendations == "Say less."
+    assert resolved().recommendations == ""
+
+
+def test_an_environment_is_targeted_only_where_the_file_says_so_ac_6_0_10() -> None:
+    assert resolved({"target_type": "environment"}).target_type == "environment"
+
+
+# -- what is refused, and how
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"wieght": 1}, "Extra inputs are not permitted"),
+        ({"weight": 0}, "greater than 0"),
+        ({"weight": 6}, "less than or equal to 5"),
+        ({"weight": "heavy"}, "valid number"),
+        ({"inverted": "yes"}, "valid boolean"),
+        ({"inverted": 1}, "valid boolean"),
+        ({"first_n": -1}, "greater than or equal to 0"),
+        ({"first_n": 2.5}, "valid integer"),
+        ({"last_n": True}, "valid integer"),
+        ({"id": "Not Kebab"}, "should match pattern"),
+        ({"id": ""}, "should match pattern"),
+        ({"claim": ""}, "at least 1 character"),
+        (
+            {"claim": "{{mood}} is bad"},
+            "unknown variable {{mood}}; allowed: {{agent_name}}, {{channel_name}}, {{action}}",
+        ),
+        ({"claim": "{{ }} is bad"}, "unknown variable {{}}"),
+        ({"precondition": "full_moon"}, "unknown precondition 'full_moon'; allowed: asks_something, has_ten_words,"),
+        ({"measure": "luck"}, "Input should be 'repetition'"),
+        ({"hard": True, "inverted": True}, "hard and inverted exclude each other"),
+        ({"rule": {"max_words": 2}, "cues": {"supports": ["x"]}}, "rule stands alone"),
+        ({"rule": {"max_words": 2}, "hard": True}, "rule stands alone"),
+        ({"rule": {"max_words": 2}, "measure": "repetition"}, "rule stands alone"),
+        ({"rule": {}}, "a rule needs at least one check; allowed: max_sentences,"),
+        ({"rule": {"lowercase": False}}, "a rule needs at least one check"),
+        ({"rule": {"max_words": "2"}}, "valid integer"),
+        ({"rule": {"max_words": True}}, "valid integer"),
+        ({"rule": {"matches": "("}}, "not a valid regular expression"),
+        ({"rule": {"contains_any": []}}, "at least 1 item"),
+        ({"rule": {"contains_none": ["/(/"]}}, "not a valid regular expression"),
+        ({"cues": {}}, "cues need at least one entry"),
+        ({"cues": {"supports": ["  "]}}, "an empty phrase"),
+        ({"cues": {"supports": "beets"}}, "valid list"),
+    ],
+)
+def test_a_wrong_field_is_refused_with_what_is_allowed(fields: dict[str, Any], words: str) -> None:
+    assert words in complaint(spec(**fields))
+
+
+def test_a_wrong_dimension_is_refused_with_those_there_are() -> None:
+    words = complaint(spec(), dimension="vibes")
+
+    for name in ("adherence", "consistency", "fluency", "convergence", "ideas_quantity"):
+        assert name in words
+
+
+def test_an_id_stands_once_in_a_file() -> None:
+    assert "the id 'terse' stands twice in this file" in complaint(spec(), spec(claim="again"))
+
+
+def test_a_file_without_propositions_is_refused() -> None:
+    assert "at least 1 item" in complaint()
+
+
+def test_the_action_has_no_value_when_sent_messages_are_judged() -> None:
+    words = complaint(spec(claim="{{action}} is kind"))
+
+    assert "terse: {{action}} has no value in adherence at evaluation level; usable: agent_name, channel_name" in words
+    assert file_of(spec(claim="{{action}} is kind"), level="action")
+
+
+def test_a_window_has_no_one_channel() -> None:
+    words = complaint(spec(claim="{{agent_name}} rambles in {{channel_name}}"), dimension="fluency")
+
+    assert "{{channel_name}} has no value in fluency" in words
+
+
+def test_a_rule_checks_one_message_never_a_window() -> None:
+    assert "a rule checks one message" in complaint(spec(rule={"max_words": 5}), dimension="fluency")
+
+
+# -- variables (AC-6.0.3)
+def test_variables_are_filled_in_ac_6_0_3() -> None:
+    text = fill("{{agent_name}} in {{ channel_name }}", {"agent_name": "Ada", "channel_name": "#office"})
+
+    assert text == "Ada in #office"
+
+
+def test_a_value_that_looks_like_a_variable_stays_as_it_is() -> None:
+    values = {"agent_name": "{{channel_name}}", "channel_name": "\\1 \\g<0>"}
+
+    assert fill("{{agent_name}}/{{channel_name}}", values) == "{{channel_name}}/\\1 \\g<0>"
+
+
+def test_a_variable_without_a_value_is_named() -> None:
+    with pytest.raises(ValueError, match=r"uses \{\{action\}\}, which has no value here; given: agent_name"):
+        fill("{{action}}", {"agent_name": "Ada"})
+    with pytest.raises(ValueError, match="given: none"):
+        fill("{{action}}", {})
+
+
+@given(st.text(), st.text())
+def test_filling_touches_nothing_but_variables(name: str, around: str) -> None:
+    around = around.replace("{", "(").replace("}", ")")
+
+    assert fill(around + "{{agent_name}}" + around, {"agent_name": name}) == around + name + around
+
+
+# -- preconditions (AC-6.0.15)
+@pytest.mark.parametrize(
+    ("name", "target", "holds"),
+    [
+        ("is_reply", Target("yes", is_reply=True), True),
+        ("is_reply", Target("yes"), False),
+        ("in_direct_message", Target("yes", "dm"), True),
+        ("in_direct_message", Target("yes", "public"), False),
+        ("in_group", Target("yes", "private"), True),
+        ("in_group", Target("yes", "dm"), False),
+        ("asks_something", Target("why？"), True),
+        ("asks_something", Target("why."), False),
+        ("has_ten_words", Target("one two three four five six seven eight nine ten"), True),
+        ("has_ten_words", Target("one two three four five six seven eight nine"), False),
+    ],
+)
+def test_preconditions_look_at_the_message_and_where_it_was_said_ac_6_0_15(
+    name: str, target: Target, holds: bool
+) -> None:
+    assert PRECONDITIONS[name](target, {}, {}) is holds
+
+
+def test_every_precondition_says_what_it_asks() -> None:
+    assert all(function.__doc__ for function in PRECONDITIONS.values())
+
+
+# -- digest
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"claim": "{{agent_name}} is long-winded"},
+        {"weight": 2.0},
+        {"inverted": True},
+        {"hard": True},
+        {"include_personas": False},
+        {"first_n": 1},
+        {"last_n": 1},
+        {"precondition": "is_reply"},
+        {"rule": {"max_words": 3}},
+        {"cues": {"supports": ["no"]}},
+        {"measure": "repetition"},
+    ],
+)
+def test_whatever_can_change_a_score_changes_the_digest(change: dict[str, Any]) -> None:
+    assert propositions_digest([resolved()]) != propositions_digest([resolved(**change)])
+
+
+def test_what_changes_no_score_leaves_the_digest() -> None:
+    advice = resolved(recommendations_for_improvement="Say less.")
+
+    assert propositions_digest([resolved()]) == propositions_digest([advice])
+
+
+def test_the_digest_does_not_depend_on_the_order() -> None:
+    one, two = resolved(), resolved(id="other")
+
+    assert propositions_digest([one, two]) == propositions_digest([two, one])

@@ -1,0 +1,238 @@
+"""A process that ends in the middle of a baseline loses nothing: real processes, a real server, one database file.
+
+The server answers the first calls at once and holds the others, so that each test stops a process at the very same place.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.evaluation.judging import answers
+from tests.llm_server import LLMServer
+
+ROOT = Path(__file__).resolve().parents[2]
+MESSAGES, SLOTS, ANSWERED = 12, 3, 5
+CAPTURE = ("manage.py", "capture_baseline", "--agents", "ada", "--dimensions", "adherence", "--json")
+SETUP = f"""
+from django.core.management import call_command
+call_command("migrate", verbosity=0)
+from tests.factories import make_agent, talk
+talk(make_agent("ada"), [f"line {{n}}" for n in range({MESSAGES})])
+"""
+QUEUE_AND_WORK = """
+from agents.models import Agent
+from django.core.management import call_command
+from evaluation.planning import RunSpec
+from evaluation.runs import queue_baseline
+ada = Agent.objects.get()
+queue_baseline(agents=[ada], spec=RunSpec(agent=ada, dimensions=("adherence",)))
+call_command("work")
+"""
+CAPTURE_ON_COMMAND = """
+from django.core.management import call_command
+print("ready", flush=True)
+input()
+call_command("capture_baseline", agents="ada", dimensions="adherence")
+"""
+
+
+def environment(database: Path, server: LLMServer | None) -> dict[str, str]:
+    compiled = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(database.parents[1] / "compiled")}
+    return {
+        **os.environ,
+        **(compiled if os.environ.get("PYTHONDONTWRITEBYTECODE") else {}),  # else every process compiles the SDK anew
+        "DJANGO_SETTINGS_MODULE": "project.settings",
+        "DATABASE_URL": f"sqlite:///{database}",
+        "PYTHONPATH": str(ROOT),
+        "JUDGE_BASE_URL": server.url if server else "",
+        "JUDGE_MODEL": "test-model" if server else "offline:lexical-1",
+        "LLM_MAX_CONCURRENCY": str(SLOTS),
+        "LLM_GATE_SLOTS": "0",
+        "LLM_EVALUATION_RETRIES": "0",
+        "PROPOSITION_DIRS": "",
+        "SENTRY_DSN": "",
+    }
+
+
+def script(code: str) -> tuple[str, ...]:
+    return ("-c", "import django\ndjango.setup()\n" + code)
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database file with one agent that said twelve things."""
+    path = tmp_path_factory.mktemp("resume") / "template.sqlite3"
+    done = subprocess.run(
+        [sys.executable, *script(SETUP)],
+        cwd=ROOT,
+        env=environment(path, None),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return path
+
+
+@pytest.fixture
+def database(template: Path, tmp_path: Path) -> Path:
+    path = tmp_path / "db.sqlite3"
+    shutil.copy(template, path)
+    return path
+
+
+@pytest.fixture
+def server() -> Iterator[LLMServer]:
+    """A judge that gives 5, to the first calls at once; the others wait for `release`."""
+    with LLMServer() as running:
+        five = answers(lambda claim: 5)
+        running.respond = lambda body: {**five(body), "hold": running.calls > ANSWERED}
+        yield running
+
+
+@contextmanager
+def started(command: tuple[str, ...], database: Path, server: LLMServer) -> Iterator[subprocess.Popen[str]]:
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(
+        [sys.executable, *command],
+        cwd=ROOT,
+        env=environment(database, server),
+        stdin=pipe,
+        stdout=pipe,
+        stderr=pipe,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def rows(database: Path, query: str) -> list[Any]:
+    with sqlite3.connect(database, timeout=20) as connection:
+        return connection.execute(query).fetchall()
+
+
+def eventually(condition: Callable[[], bool], what: str, within: float = 60.0) -> None:
+    end = time.monotonic() + within
+    while not condition():
+        assert time.monotonic() < end, f"{what} did not happen within {within:g} s"
+        time.sleep(0.02)
+
+
+def scored(database: Path) -> int:
+    return int(rows(database, "select count(distinct message_id) from evaluation_scores where status = 'scored'")[0][0])
+
+
+def run_in_the_middle(server: LLMServer, database: Path) -> None:
+    """Wait until the first answers are stored and all slots wait for the server."""
+    eventually(lambda: server.inflight == SLOTS and scored(database) == ANSWERED, "the middle of the run")
+
+
+def finish(database: Path, server: LLMServer) -> subprocess.CompletedProcess[str]:
+    """The same command again, with a server that answers everything."""
+    server.release()
+    return subprocess.run(
+        [sys.executable, *CAPTURE],
+        cwd=ROOT,
+        env=environment(database, server),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+def check_whole(database: Path) -> None:
+    """One run, completed, every message judged once by every proposition."""
+    assert rows(database, "select status, claimed_by from evaluation_runs") == [("completed", "")]
+    counted = rows(database, "select message_id, proposition_id, count(*), status from evaluation_scores group by 1, 2")
+    assert len(counted) == MESSAGES * 3
+    assert {(count, status) for _, _, count, status in counted} == {(1, "scored")}
+    assert len(rows(database, "select 1 from baselines")) == 1
+
+
+def test_killed_in_the_middle_the_same_command_finishes_and_judges_nothing_twice(
+    database: Path, server: LLMServer
+) -> None:
+    with started(CAPTURE, database, server) as process:
+        run_in_the_middle(server, database)
+        process.send_signal(signal.SIGKILL)
+        process.wait(20)
+    stored = rows(database, "select id, judged_at, call_id from evaluation_scores where status = 'scored' order by id")
+    assert rows(database, "select status from evaluation_runs") == [("running",)]
+    assert server.calls == ANSWERED + SLOTS
+
+    again = finish(database, server)
+
+    assert again.returncode == 0, again.stderr
+    check_whole(database)
+    assert server.calls == MESSAGES + SLOTS, "what is needed, and what was in flight at the kill"
+    kept = rows(database, "select id, judged_at, call_id from evaluation_scores order by id")
+    assert set(stored) < set(kept), "what was stored before the kill was not touched"
+    assert rows(database, "select attempt from evaluation_runs") == [(2,)]
+    assert len(rows(database, "select 1 from llm_calls where status = 'ok'")) == MESSAGES
+
+
+def test_ctrl_c_hands_the_run_back(database: Path, server: LLMServer) -> None:
+    with started(CAPTURE, database, server) as process:
+        run_in_the_middle(server, database)
+        process.send_signal(signal.SIGINT)
+        process.wait(20)
+
+    assert process.returncode != 0
+    assert rows(database, "select status, claimed_by from evaluation_runs") == [("pending", "")]
+    assert scored(database) == ANSWERED
+
+
+def test_a_worker_told_to_stop_hands_the_run_back(database: Path, server: LLMServer) -> None:
+    with started(script(QUEUE_AND_WORK), database, server) as process:
+        run_in_the_middle(server, database)
+        process.send_signal(signal.SIGTERM)
+        out, _ = process.communicate(timeout=20)
+
+    assert process.returncode == 0
+    assert "Stopped; unfinished work was handed back." in out
+    assert rows(database, "select status, claimed_by from evaluation_runs") == [("pending", "")]
+    assert scored(database) == ANSWERED
+
+
+def test_two_processes_at_once_make_and_judge_one_run(database: Path, server: LLMServer) -> None:
+    """Both start at the same moment; nothing is answered before the one that came second has said so and ended."""
+    server.respond = lambda body: {**answers(lambda claim: 5)(body), "hold": True}
+    command = script(CAPTURE_ON_COMMAND)
+    with started(command, database, server) as one, started(command, database, server) as two:
+        both = (one, two)
+        for process in both:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+        for process in both:
+            assert process.stdin is not None
+            process.stdin.write("go\n")
+            process.stdin.flush()
+        eventually(lambda: any(process.poll() is not None for process in both), "giving way to the other")
+        server.release()
+        codes, complaints = [], []
+        for process in both:
+            _, complaint = process.communicate(timeout=60)
+            codes.append(process.returncode)
+            complaints.append(complaint)
+
+    assert len(rows(database, "select 1 from evaluation_runs")) == 1
+    assert any("is being judged by another process" in complaint for complaint in complaints), complaints
+    assert sorted(codes)[0] == 0
+    check_whole(database)
+    assert server.calls == MESSAGES

@@ -1,0 +1,171 @@
+"""Running evaluations: what is stored, and how a run that goes well ends."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from django.db import IntegrityError, connection, transaction
+from django.test.utils import CaptureQueriesContext
+from pytest_django import Settings
+
+from agents.models import Agent, LLMCall
+from evaluation.capture import capture
+from evaluation.models import EvaluationRun, EvaluationScore
+from tests.evaluation.conftest import PropositionFolder
+from tests.evaluation.judging import entry
+from tests.evaluation.measuring import measured, spec
+from tests.factories import make_agent, make_channel, talk
+from tests.llm_server import LLMServer
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def _two_at_once(settings: Settings) -> None:
+    settings.LLM_MAX_CONCURRENCY, settings.LLM_GATE_SLOTS = 2, 0
+
+
+# -- the tables (AC-6.0.1, AC-6.0.8)
+@pytest.mark.parametrize(
+    ("table", "columns"),
+    [
+        (
+            "evaluation_runs",
+            "id agent_id status dimensions window_start window_end sample_size overall_score token_usage created_at "
+            "started_at finished_at is_baseline seed judge persona_digest proposition_digest",
+        ),
+        (
+            "evaluation_scores",
+            "id evaluation_run_id dimension proposition_id score reasoning context_snippet raw_score flaws status judge",
+        ),
+    ],
+)
+def test_the_tables_have_the_columns_of_the_specification_ac_6_0_1(table: str, columns: str) -> None:
+    with connection.cursor() as cursor:
+        found = {column.name for column in connection.introspection.get_table_description(cursor, table)}
+
+    assert set(columns.split()) <= found
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"status": "scored", "score": 10},
+        {"status": "scored", "score": None},
+        {"status": "unscored", "score": 5},
+        {"status": "pending", "score": 0},
+        {"status": "trivial", "score": 3},
+        {"status": "scored", "score": 3, "raw_score": 11},
+    ],
+)
+def test_the_database_itself_refuses_a_number_that_is_none(ada: Agent, fields: dict[str, Any]) -> None:
+    run = EvaluationRun.objects.create(agent=ada, dimensions=["adherence"], judge="x")
+
+    with pytest.raises(IntegrityError), transaction.atomic():
+        EvaluationScore.objects.create(
+            evaluation_run=run, dimension="adherence", proposition_id="a", claim="x", **fields
+        )
+
+
+def test_a_run_targets_an_agent_or_a_channel_never_both(ada: Agent) -> None:
+    for fields in ({}, {"agent": ada, "channel": make_channel("x")}):
+        with pytest.raises(IntegrityError), transaction.atomic():
+            EvaluationRun.objects.create(dimensions=["adherence"], judge="x", **fields)
+
+
+# -- a run that goes well
+def test_a_run_ends_completed_with_its_numbers(llm_server: LLMServer, ada: Agent) -> None:
+    llm_server.always(json={"p1": entry(4), "p2": entry(8)})
+
+    run = measured(ada, seed=3, samples=2).summary.run
+
+    assert (run.status, run.overall_score, run.error) == ("completed", 6.0, "")
+    assert (run.sample_size, run.samples, run.seed, run.window, run.judge) == (2, 2, 3, "all", "test-model")
+    assert run.token_usage == 2 * 110
+    assert run.is_baseline
+    assert run.started_at
+    assert run.finished_at
+    assert (run.claimed_by, run.lease_expires_at, run.attempt) == ("", None, 1)
+    assert len(run.persona_digest) == len(run.proposition_digest) == 64
+    assert set(LLMCall.objects.values_list("work_id", "agent", "purpose", "dimension")) == {
+        (f"evaluation_run:{run.pk}", ada.pk, "evaluation", "adherence")
+    }
+
+
+def test_several_agents_are_judged_together(llm_server: LLMServer, ada: Agent) -> None:
+    """Calls of all runs are in flight at once: two agents with one message each fill two slots."""
+    bob = make_agent("bob")
+    talk(bob, ["YES."])
+    llm_server.always(latency=0.05)
+
+    found = capture([spec(ada, samples=1), spec(bob)])
+
+    assert [f.summary.run.status for f in found] == ["completed", "completed"]
+    assert llm_server.peak_inflight == 2
+
+
+def test_progress_counts_every_judgement_once(llm_server: LLMServer, ada: Agent) -> None:
+    seen: list[int] = []
+    prepared: list[int] = []
+
+    capture(
+        [spec(ada)],
+        prepared=lambda runs: prepared.extend(run.scores.count() for run in runs),
+        progress=lambda run, done: seen.append(done),
+    )
+
+    assert prepared == [6]
+    assert sum(seen) == 6
+
+
+@pytest.mark.parametrize(("per_call", "calls_per_message"), [(10, 1), (1, 5)])
+def test_queries_grow_by_two_per_call_and_by_none_per_judgement(
+    llm_server: LLMServer, propositions: PropositionFolder, per_call: int, calls_per_message: int
+) -> None:
+    """Each call costs one INSERT into the ledger and one upsert of its scores; rules cost one statement for all."""
+    propositions.claims("adherence/_default.yaml", *[f"c{i}" for i in range(5)])
+    propositions.claims("adherence/bob.yaml", *[f"r{i}" for i in range(5)], extra="rule: {max_words: 3}")
+    few, many = make_agent("ada"), make_agent("bob")
+    talk(few, map(str, range(2)), channel=make_channel("one"))
+    talk(many, map(str, range(8)), channel=make_channel("two"))
+
+    def queries(agent: Agent) -> int:
+        with CaptureQueriesContext(connection) as captured:
+            measured(agent, per_call=per_call)
+        return len([query for query in captured if "SAVEPOINT" not in query["sql"]])  # a test is one transaction
+
+    queries(few)  # what is asked once per process: prices
+    for_two, for_eight = queries(few), queries(many)
+
+    assert llm_server.calls == (2 + 2 + 8) * calls_per_message
+    assert for_eight - for_two <= 2 * 6 * calls_per_message + 2
+
+
+# -- what may be asked for
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"dimensions": ("vibes",)}, "dimensions vibes: allowed: adherence, fluency"),
+        ({"dimensions": ()}, "dimensions none: allowed"),
+        ({"samples": 0}, "samples 0: at least 1"),
+        ({"per_call": 11}, "per_call 11: 1 to 10"),
+        ({"per_call": 0}, "per_call 0: 1 to 10"),
+    ],
+)
+def test_a_wrong_request_is_refused_with_what_is_allowed(ada: Agent, fields: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        spec(ada, **fields)
+
+
+def test_nothing_of_a_run_is_sent_but_what_the_judge_needs(llm_server: LLMServer, ada: Agent) -> None:
+    ada.description, ada.sample_lines = "for people only", ["a sample line"]
+    ada.save()
+
+    measured(ada)
+
+    sent = json.dumps(llm_server.bodies)
+    assert "for people only" not in sent
+    assert "a sample line" not in sent
+    assert "sk-test-secret" not in sent

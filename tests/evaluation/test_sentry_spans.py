@@ -1,0 +1,158 @@
+"""Traces of evaluations: caught by a transport where Sentry's would send them (AC-6.0.18, AC-6.1.9, AC-6.3.9, AC-6.5.9)."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import sentry_sdk
+from pytest_django import Settings
+from sentry_sdk.envelope import Envelope
+from sentry_sdk.transport import Transport
+
+from agents.models import Agent
+from evaluation.capture import capture
+from evaluation.models import EvaluationRun
+from evaluation.planning import RunSpec
+from evaluation.runs import queue_baseline, work_one
+from tests.evaluation.conftest import PropositionFolder
+from tests.factories import make_agent, talk
+from tests.llm_server import LLMServer
+
+pytestmark = pytest.mark.django_db
+
+SECRETS = ("the raccoon is in the annex", "keeper of the stamp drawer", "claim voice", "sk-test-secret")
+
+
+class Caught(Transport):
+    """Keeps what would be sent."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.envelopes: list[Envelope] = []
+
+    def capture_envelope(self, envelope: Envelope) -> None:
+        self.envelopes.append(envelope)
+
+    def of_type(self, kind: str) -> list[dict[str, Any]]:
+        return [item.payload.json or {} for envelope in self.envelopes for item in envelope.items if item.type == kind]
+
+    @property
+    def text(self) -> str:
+        return json.dumps([item.payload.json for envelope in self.envelopes for item in envelope.items])
+
+
+@pytest.fixture
+def sentry() -> Iterator[Caught]:
+    """Sentry as the settings start it, but for the transport; put back as it was afterwards."""
+    before, caught = sentry_sdk.get_client(), Caught()
+    sentry_sdk.init(
+        dsn="http://key@127.0.0.1:9/1",
+        transport=caught,
+        traces_sample_rate=1.0,
+        include_local_variables=False,
+        default_integrations=False,  # they patch other libraries for good
+        auto_enabling_integrations=False,
+    )
+    yield caught
+    sentry_sdk.get_client().close()
+    sentry_sdk.get_global_scope().set_client(before if before.is_active() else None)
+
+
+@pytest.fixture
+def ada(settings: Settings, propositions: PropositionFolder) -> Agent:
+    settings.LLM_EVALUATION_RETRIES = 0
+    propositions.claims("adherence/_default.yaml", "voice")
+    propositions.claims("fluency/_default.yaml", "varied", extra="include_personas: false")
+    agent = make_agent("ada", system_prompt="You are Ada, keeper of the stamp drawer.")
+    talk(agent, ["the raccoon is in the annex", "Never."])
+    return agent
+
+
+def tree(transaction: dict[str, Any]) -> Counter[tuple[str, str]]:
+    """(operation, operation of its parent) for every span of a transaction."""
+    root = transaction["contexts"]["trace"]
+    ops = {span["span_id"]: span["op"] for span in transaction["spans"]} | {root["span_id"]: root["op"]}
+    return Counter((span["op"], ops[span["parent_span_id"]]) for span in transaction["spans"])
+
+
+def test_a_baseline_is_one_trace_with_a_span_per_dimension_and_call(
+    sentry: Caught, llm_server: LLMServer, ada: Agent
+) -> None:
+    """The run and its calls (AC-6.0.18), adherence (AC-6.1.9), fluency (AC-6.3.9), the whole capture (AC-6.5.9)."""
+    capture([RunSpec(agent=ada, is_baseline=True)])
+
+    (transaction,) = sentry.of_type("transaction")
+    assert (transaction["transaction"], transaction["contexts"]["trace"]["op"]) == (
+        "capture baselines",
+        "evaluation.baseline",
+    )
+    assert tree(transaction) == Counter(
+        {
+            ("evaluation.run", "evaluation.baseline"): 1,
+            ("evaluation.adherence", "evaluation.run"): 1,
+            ("evaluation.fluency", "evaluation.run"): 1,
+            ("llm.call", "evaluation.adherence"): 2,
+            ("llm.call", "evaluation.fluency"): 1,
+        }
+    )
+    assert transaction["contexts"]["trace"]["data"]["agents"] == ["ada"]
+
+
+def test_spans_say_which_run_which_model_and_how_it_went(sentry: Caught, llm_server: LLMServer, ada: Agent) -> None:
+    llm_server.reply(status=500)
+
+    capture([RunSpec(agent=ada, dimensions=("adherence",))])
+
+    spans = {span["op"]: span for span in sentry.of_type("transaction")[0]["spans"]}
+    calls = [span for span in sentry.of_type("transaction")[0]["spans"] if span["op"] == "llm.call"]
+    assert spans["evaluation.run"]["data"]["evaluation_runs"] == [EvaluationRun.objects.get().pk]
+    assert (spans["evaluation.adherence"]["data"]["answered_calls"], len(calls)) == (2, 3)
+    assert sorted(call["status"] for call in calls) == ["internal_error", "ok", "ok"]
+    assert {call["data"]["llm.model"] for call in calls} == {"test-model"}
+    assert {call["data"]["llm.dimension"] for call in calls} == {"adherence"}
+    assert all(call["start_timestamp"] <= call["timestamp"] for call in calls)
+
+
+def test_a_worker_traces_its_runs_too(sentry: Caught, llm_server: LLMServer, ada: Agent) -> None:
+    queue_baseline(agents=[ada])
+
+    assert work_one(owner="me:1:x")
+
+    (transaction,) = sentry.of_type("transaction")
+    assert transaction["contexts"]["trace"]["op"] == "evaluation.work"
+    assert {op for op, _ in tree(transaction)} == {
+        "evaluation.run",
+        "evaluation.adherence",
+        "evaluation.fluency",
+        "llm.call",
+    }
+
+
+def test_a_crash_is_reported_with_its_run_marked(sentry: Caught, llm_server: LLMServer, ada: Agent) -> None:
+    def crash(run: EvaluationRun, done: int) -> None:
+        raise RuntimeError("the terminal is gone")
+
+    with pytest.raises(RuntimeError):
+        capture([RunSpec(agent=ada)], progress=crash)
+
+    (event,) = sentry.of_type("event")
+    assert event["exception"]["values"][-1]["value"] == "the terminal is gone"
+    assert EvaluationRun.objects.get().status == "errored"
+    assert not any(secret in sentry.text for secret in SECRETS)
+
+
+def test_no_text_of_messages_personas_or_claims_is_sent(sentry: Caught, llm_server: LLMServer, ada: Agent) -> None:
+    capture([RunSpec(agent=ada)])
+
+    assert "evaluation.adherence" in sentry.text
+    assert not any(secret in sentry.text for secret in SECRETS)
+
+
+def test_without_a_dsn_nothing_is_traced_and_all_goes_on(llm_server: LLMServer, ada: Agent) -> None:
+    assert not sentry_sdk.get_client().is_active()
+
+    assert capture([RunSpec(agent=ada)])[0].summary.run.status == "completed"

@@ -1,0 +1,63 @@
+"""The proposition files that are shipped."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from django.conf import settings as configured
+
+from evaluation.proposition_files import DEFAULT, load_file, propositions_for
+from evaluation.propositions import PropositionFile
+
+
+# -- what is shipped
+def shipped() -> list[Path]:
+    return sorted(Path(configured.PROPOSITIONS_DIR).rglob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", shipped(), ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_a_shipped_file_loads(path: Path) -> None:
+    found = load_file(path)
+
+    assert found.dimension == path.parent.name
+    assert found.agent_id == path.stem
+    assert all(p.recommendations or p.rule for p in found.propositions)
+
+
+def test_every_shipped_id_is_unique() -> None:
+    counts = Counter(p.id for path in shipped() for p in load_file(path).propositions)
+
+    assert [name for name, count in counts.items() if count > 1] == []
+
+
+def test_fluency_is_shipped_without_personas_and_adherence_with_ac_6_3_5() -> None:
+    personas = {(p.dimension, p.include_personas) for path in shipped() for p in load_file(path).propositions}
+
+    assert personas == {("adherence", True), ("fluency", False)}
+
+
+AGENTS = [path.stem for path in shipped() if path.parent.name == "adherence" and path.stem != DEFAULT]
+
+
+def test_each_of_the_sixteen_agents_has_propositions_of_its_own() -> None:
+    assert len(AGENTS) == 16
+
+
+@pytest.mark.parametrize("slug", AGENTS)
+def test_an_agents_own_file_holds_six_to_ten_with_an_anti_pattern_among_them(slug: str) -> None:
+    own = [p for p in propositions_for(agent_slug=slug, dimension="adherence") if p.source.startswith(slug)]
+
+    assert 6 <= len(own) <= 10
+    assert any(p.inverted for p in own)
+    assert all(p.rule or p.cues for p in own), "the offline judge needs something to go by"
+
+
+def test_the_json_schema_for_editors_is_the_current_one() -> None:
+    stored = json.loads((Path(configured.PROPOSITIONS_DIR) / "schema.json").read_text(encoding="utf-8"))
+
+    assert stored == PropositionFile.model_json_schema(), (
+        "manage.py check_propositions --schema > propositions/schema.json"
+    )

@@ -1,0 +1,195 @@
+"""What a run found: weighted means over scored judgements only, checked against counting by hand."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis
+from hypothesis import strategies as st
+from hypothesis.extra.django import TestCase
+
+from agents.models import LLMCall
+from evaluation.models import EvaluationRun, EvaluationScore
+from evaluation.summary import by_tag, dimension_summaries, overall, summarize, worst_judgement
+from tests.factories import make_agent, talk
+
+Row = tuple[str, str, str, int | None]
+WEIGHTS = {"a": 1.0, "b": 2.5, "c": 0.2}
+
+
+def run_with(rows: Sequence[Row]) -> EvaluationRun:
+    run: EvaluationRun = EvaluationRun.objects.create(
+        agent=make_agent("ada"), dimensions=["adherence", "fluency"], judge="test-model"
+    )
+    EvaluationScore.objects.bulk_create(
+        EvaluationScore(
+            evaluation_run=run,
+            dimension=dimension,
+            proposition_id=name,
+            claim="x",
+            weight=WEIGHTS[name],
+            inverted=name == "c",
+            status=status,
+            score=score,
+        )
+        for dimension, name, status, score in rows
+    )
+    return run
+
+
+rows_strategy = st.lists(
+    st.tuples(
+        st.sampled_from(["adherence", "fluency", "ideas_quantity"]),
+        st.sampled_from("abc"),
+        st.sampled_from(["scored", "trivial", "unscored", "pending"]),
+        st.integers(0, 9),
+    ).map(lambda r: (r[0], r[1], r[2], {"scored": r[3], "trivial": 9}.get(r[2]))),
+    max_size=25,
+)
+
+
+class SummaryByHand(TestCase):
+    @hypothesis(max_examples=60, deadline=None)
+    @given(rows_strategy)
+    def test_it_agrees_with_counting_by_hand(self, rows: list[Row]) -> None:
+        found = summarize(run_with(rows))
+
+        by_dimension: dict[str, list[Row]] = defaultdict(list)
+        for row in rows:
+            by_dimension[row[0]].append(row)
+        assert set(found.dimensions) == set(by_dimension)
+        means = []
+        for name, some in by_dimension.items():
+            dimension = found.dimensions[name]
+            pairs = [(WEIGHTS[r[1]], r[3]) for r in some if r[2] == "scored" and r[3] is not None]
+            mean = sum(w * s for w, s in pairs) / sum(w for w, _ in pairs) if pairs else None
+            assert dimension.score == (None if mean is None else pytest.approx(mean, abs=1e-4))
+            for status in ("scored", "trivial", "unscored", "pending"):
+                assert getattr(dimension, status) == sum(r[2] == status for r in some)
+            for part in dimension.propositions:
+                own = [r[3] for r in some if r[1] == part.id and r[2] == "scored" and r[3] is not None]
+                assert part.score == (pytest.approx(sum(own) / len(own), abs=1e-4) if own else None)
+                assert (part.weight, part.inverted) == (WEIGHTS[part.id], part.id == "c")
+            if mean is not None and name != "ideas_quantity":
+                means.append(mean)
+        assert found.overall_score == (pytest.approx(sum(means) / len(means), abs=1e-3) if means else None)
+
+
+def test_a_count_is_never_averaged_with_scores() -> None:
+    rows = [
+        {"dimension": d, "proposition_id": "a", "weight": 1, "inverted": 0, "total": t, "scored": 1, "trivial": 0}
+        | {"unscored": 0, "pending": 0}
+        for d, t in (("adherence", 6), ("ideas_quantity", 9))
+    ]
+
+    assert overall(dimension_summaries(rows).values()) == 6.0
+
+
+@pytest.mark.django_db
+def test_nothing_scored_is_no_score_not_zero_and_not_nine() -> None:
+    found = summarize(run_with([("adherence", "a", "trivial", 9), ("adherence", "b", "unscored", None)]))
+
+    assert found.overall_score is None
+    assert found.dimensions["adherence"].score is None
+    assert found.dimensions["adherence"].weakest is None
+
+
+@pytest.mark.django_db
+def test_a_run_without_items_has_nothing_to_show() -> None:
+    found = summarize(run_with([]))
+
+    assert (found.dimensions, found.overall_score) == ({}, None)
+
+
+@pytest.mark.django_db
+def test_a_zero_is_a_score() -> None:
+    found = summarize(run_with([("adherence", "a", "scored", 0)]))
+
+    assert found.overall_score == 0.0
+    assert found.dimensions["adherence"].propositions[0].score == 0.0
+
+
+@pytest.mark.django_db
+def test_the_weakest_proposition_and_its_worst_judgement_are_named() -> None:
+    run = run_with([("adherence", "a", "scored", 7), ("adherence", "b", "scored", 5), ("adherence", "b", "scored", 1)])
+    weakest = summarize(run).dimensions["adherence"].weakest
+
+    assert weakest is not None
+    assert (weakest.id, weakest.score) == ("b", 3.0)
+    worst = worst_judgement(run, "adherence", "b")
+    assert worst is not None
+    assert worst.score == 1
+    assert worst_judgement(run, "fluency", "b") is None
+
+
+@pytest.mark.django_db
+def test_tokens_and_cost_are_sums_over_the_ledger_and_unpriced_calls_are_not_free() -> None:
+    run = run_with([("adherence", "a", "scored", 7)])
+
+    def call(cost: str | None, work_id: str = run.work_id) -> None:
+        LLMCall.objects.create(
+            role="judge",
+            purpose="evaluation",
+            work_id=work_id,
+            provider="anthropic",
+            model="m",
+            status="ok",
+            input_tokens=100,
+            output_tokens=10,
+            cache_read_tokens=5,
+            cost_usd=None if cost is None else Decimal(cost),
+        )
+
+    assert summarize(run).cost_usd == 0
+    call("0.01")
+    call("0.02")
+    call("9.99", work_id="evaluation_run:999999")
+    priced = summarize(run)
+    assert (priced.calls, priced.tokens, priced.cost_usd, priced.unpriced_calls) == (2, 230, Decimal("0.03"), 0)
+
+    call(None)
+    mixed = summarize(run)
+    assert (mixed.cost_usd, mixed.unpriced_calls) == (Decimal("0.03"), 1)
+
+    LLMCall.objects.filter(cost_usd__isnull=False).delete()
+    assert summarize(run).cost_usd is None
+
+
+@pytest.mark.django_db
+def test_a_summary_takes_two_queries_however_long_the_run(django_assert_num_queries: Any) -> None:
+    run = run_with([("adherence", name, "scored", 5) for name in "abc"] * 40)
+
+    with django_assert_num_queries(2):
+        summarize(run)
+
+
+@pytest.mark.django_db
+def test_scores_are_told_apart_by_tag() -> None:
+    run = run_with([])
+    assert run.agent is not None
+    old = talk(run.agent, ["a", "b"], tags={"build": "40"})
+    new = talk(run.agent, ["c"], tags={"build": "41", "locale": "en"})
+    plain = talk(run.agent, ["d"])
+    for message, name, score in (
+        *((old[0], "a", 9), (old[0], "b", 1), (old[1], "a", 5)),
+        *((new[0], "a", 2), (plain[0], "a", 0)),
+    ):
+        EvaluationScore.objects.create(
+            evaluation_run=run,
+            dimension="adherence",
+            proposition_id=name,
+            claim="x",
+            weight=WEIGHTS[name],
+            status="scored",
+            score=score,
+            message=message,
+        )
+
+    assert by_tag(run, "build") == {"40": pytest.approx((9 + 2.5 * 1 + 5) / 4.5, abs=1e-4), "41": 2.0}
+    assert by_tag(run, "locale") == {"en": 2.0}
+    assert by_tag(run, "nothing") == {}

@@ -1,0 +1,219 @@
+"""Which run is taken up again, by whom, and what the queue does."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.utils import timezone
+from pytest_django import Settings
+
+from agents.models import Agent
+from agents.persona import TraitValue, save_persona
+from evaluation.capture import capture
+from evaluation.models import Baseline, EvaluationRun
+from evaluation.planning import prepare_run
+from evaluation.runs import execute, queue_baseline, work_one
+from tests.evaluation.conftest import PropositionFolder
+from tests.evaluation.judging import entry
+from tests.evaluation.measuring import measured, spec, statuses
+from tests.factories import make_agent, make_channel, talk
+from tests.llm_server import LLMServer
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def _two_at_once(settings: Settings) -> None:
+    settings.LLM_MAX_CONCURRENCY, settings.LLM_GATE_SLOTS = 2, 0
+
+
+# -- what is taken up again, and what is not
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"seed": 1},
+        {"samples": 2},
+        {"per_call": 1},
+        {"where": {"build": "41"}},
+        {"is_baseline": False},
+        {"judge": "other-model"},
+        {"dimensions": ("fluency",)},
+    ],
+    ids=str,
+)
+def test_another_question_is_another_run(llm_server: LLMServer, ada: Agent, change: dict[str, Any]) -> None:
+    run, resumed = prepare_run(spec(ada))
+    same, again = prepare_run(spec(ada))
+    other, taken_up = prepare_run(spec(ada, **change))
+
+    assert (resumed, again, taken_up) == (False, True, False)
+    assert same == run
+    assert other != run
+
+
+def test_a_run_older_than_a_day_is_not_taken_up(ada: Agent) -> None:
+    run, _ = prepare_run(spec(ada))
+    EvaluationRun.objects.update(created_at=timezone.now() - timedelta(hours=25))
+
+    other, resumed = prepare_run(spec(ada))
+
+    assert (other != run, resumed) == (True, False)
+
+
+def test_changed_propositions_or_persona_make_a_new_run(ada: Agent, propositions: PropositionFolder) -> None:
+    first, _ = prepare_run(spec(ada))
+    save_persona(agent=ada, traits=[TraitValue("loud")], note="edit")
+    second, _ = prepare_run(spec(ada))
+    propositions.claims("adherence/_default.yaml", "voice")
+    third, _ = prepare_run(spec(ada))
+
+    assert len({first.pk, second.pk, third.pk}) == 3
+
+
+def test_a_planned_run_is_cancelled_when_its_propositions_changed(
+    llm_server: LLMServer, ada: Agent, propositions: PropositionFolder
+) -> None:
+    run, _ = prepare_run(spec(ada))
+    propositions.claims("adherence/_default.yaml", "voice", "humour")
+
+    execute([run])
+
+    assert (run.status, llm_server.calls) == ("cancelled", 0)
+    assert run.error == "the proposition files changed after this run was planned; start a new one"
+
+
+def test_a_planned_run_is_cancelled_when_the_persona_changed(llm_server: LLMServer, ada: Agent) -> None:
+    """Or half of it would be judged against another persona than the one its digest names."""
+    run, _ = prepare_run(spec(ada))
+    save_persona(agent=ada, traits=[TraitValue("loud")], note="edit")
+
+    execute([EvaluationRun.objects.get(pk=run.pk)])
+
+    run.refresh_from_db()
+    assert (run.status, llm_server.calls) == ("cancelled", 0)
+    assert run.error == "the persona changed after this run was planned; start a new one"
+
+
+def test_broken_proposition_files_fail_the_run_and_it_can_be_taken_up(
+    llm_server: LLMServer, ada: Agent, propositions: PropositionFolder
+) -> None:
+    run, _ = prepare_run(spec(ada))
+    broken = propositions.write("adherence/zed.yaml", "propositions: 3\n")
+    execute([run])
+    assert run.status == "failed"
+    assert "zed.yaml:1: propositions" in run.error
+    broken.unlink()
+
+    assert measured(ada).summary.run.status == "completed"
+    assert EvaluationRun.objects.count() == 1
+
+
+# -- who holds a run
+def held_by(run: EvaluationRun, owner: str, *, seconds: int) -> None:
+    expires = timezone.now() + timedelta(seconds=seconds)
+    EvaluationRun.objects.filter(pk=run.pk).update(status="running", claimed_by=owner, lease_expires_at=expires)
+
+
+def test_a_run_that_another_process_holds_is_left_alone(llm_server: LLMServer, ada: Agent) -> None:
+    run, _ = prepare_run(spec(ada))
+    held_by(run, "elsewhere:1:abc", seconds=60)
+
+    found = measured(ada)
+
+    assert found.held_elsewhere
+    assert (found.summary.run, found.summary.run.status, llm_server.calls) == (run, "running", 0)
+    assert statuses() == Counter({"pending": 6})
+
+
+def test_a_cancelled_run_stops_and_stays_cancelled(
+    llm_server: LLMServer, settings: Settings, chatty: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether a run was cancelled is looked up with the heartbeat, here before every call."""
+    settings.LLM_MAX_CONCURRENCY, settings.LLM_GATE_SLOTS = 1, 0
+    monkeypatch.setattr("evaluation.execution.HEARTBEAT", 0)
+    llm_server.always(json=entry(5))
+
+    def cancel(run: EvaluationRun, done: int) -> None:
+        EvaluationRun.objects.filter(pk=run.pk).update(status="cancelled")
+
+    found = capture([spec(chatty, samples=30)], progress=cancel)[0]
+
+    assert found.summary.run.status == "cancelled"
+    assert statuses() == Counter({"scored": 1, "pending": 29})
+    assert llm_server.calls <= 3, "the one that was answered, and those already handed over"
+    assert not Baseline.objects.exists()
+
+
+def test_a_crash_is_an_error_that_can_be_taken_up(llm_server: LLMServer, ada: Agent) -> None:
+    def crash(run: EvaluationRun, done: int) -> None:
+        raise RuntimeError("the terminal is gone")
+
+    with pytest.raises(RuntimeError):
+        capture([spec(ada)], progress=crash)
+    run = EvaluationRun.objects.get()
+    assert (run.status, run.error, run.claimed_by) == ("errored", "RuntimeError: the terminal is gone", "")
+
+    assert measured(ada).summary.run.status == "completed"
+    assert EvaluationRun.objects.get().attempt == 2
+
+
+# -- the queue
+def test_a_queued_baseline_is_done_by_a_worker(llm_server: LLMServer, ada: Agent) -> None:
+    llm_server.always(json={"p1": entry(4), "p2": entry(8)})
+    bob = make_agent("bob")
+    talk(bob, ["YES."])
+    runs = queue_baseline(agents=[ada, bob], spec=spec(ada))
+    assert {run.status for run in runs} == {"pending"}
+
+    assert work_one(owner="me:1:x")
+    assert work_one(owner="me:1:x")
+    assert not work_one(owner="me:1:x")
+
+    assert set(EvaluationRun.objects.values_list("status", flat=True)) == {"completed"}
+    assert Baseline.objects.count() == 2
+
+
+def test_queueing_the_same_twice_queues_it_once(ada: Agent) -> None:
+    queue_baseline(agents=[ada])
+    queue_baseline(agents=[ada])
+
+    assert EvaluationRun.objects.count() == 1
+
+
+def test_a_worker_takes_up_a_lost_run_and_no_other(llm_server: LLMServer, ada: Agent) -> None:
+    run, _ = prepare_run(spec(ada))
+    held_by(run, "elsewhere:1:abc", seconds=60)
+    assert not work_one(owner="me:1:x")
+    held_by(run, "elsewhere:1:abc", seconds=-1)
+
+    assert work_one(owner="me:1:x")
+
+    run.refresh_from_db()
+    assert (run.status, run.attempt) == ("completed", 1)
+
+
+def test_a_failed_baseline_queued_again_asks_again_what_failed(llm_server: LLMServer, ada: Agent) -> None:
+    llm_server.always(status=401)
+    (run,) = queue_baseline(agents=[ada], spec=spec(ada))
+    work_one(owner="me:1:x")
+    run.refresh_from_db()
+    assert run.status == "failed"
+    llm_server.always(json={"p1": entry(4), "p2": entry(8)})
+
+    queue_baseline(agents=[ada], spec=spec(ada))
+    assert work_one(owner="me:1:x")
+
+    run.refresh_from_db()
+    assert (run.status, run.overall_score) == ("completed", 6.0)
+
+
+def test_a_run_of_a_channel_cannot_be_judged_yet_and_says_so(ada: Agent) -> None:
+    run = EvaluationRun.objects.create(channel=make_channel("x"), dimensions=["adherence"], judge="test-model")
+
+    assert work_one(owner="me:1:x")
+
+    run.refresh_from_db()
+    assert (run.status, run.error) == ("failed", f"evaluation run {run.pk} targets a channel, not an agent")

@@ -1,0 +1,220 @@
+"""Which messages are measured: what was really said, in a window, with given tags."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis
+from hypothesis import strategies as st
+from hypothesis.extra.django import TestCase
+
+from agents.models import Agent, Message, Run, RunMessage
+from evaluation.scorers.base import Subject
+from evaluation.trajectory import Event, cut_window
+from evaluation.windows import MessageWindow, parse_window, spoken_by
+from tests.factories import MONDAY, make_agent, make_channel, say, talk
+
+
+def texts(agent: Agent, window: MessageWindow | None = None, where: dict[str, str] | None = None) -> list[str]:
+    return [m.text for m in spoken_by(agent=agent, window=window or MessageWindow(), where=where)]
+
+
+def subject(agent: Agent, **fields: object) -> Subject:
+    values: dict[str, object] = {
+        "agent": agent,
+        "persona": "",
+        "window": MessageWindow(),
+        "where": {},
+        "samples": 20,
+        "seed": 0,
+    }
+    return Subject(**{**values, **fields})  # type: ignore[arg-type]
+
+
+# -- how people write a window
+@pytest.mark.parametrize(("spec", "hours"), [("24h", 24), ("7d", 168), ("4w", 672), (" 7D ", 168)])
+def test_a_duration_reaches_back_from_now(spec: str, hours: int) -> None:
+    window = parse_window(spec, now=MONDAY)
+
+    assert (window.start, window.end, window.last) == (MONDAY - timedelta(hours=hours), MONDAY, None)
+
+
+def test_all_and_last_have_no_times() -> None:
+    assert parse_window("all") == MessageWindow()
+    assert parse_window("last:50") == MessageWindow("last:50", last=50)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    ["", "week", "7", "d", "-7d", "7 d", "7m", "last", "last:", "last:0", "last:-1", "0d", "last:9999999", "1.5d"],
+)
+def test_a_window_that_is_not_understood_is_named_with_what_is_allowed(spec: str) -> None:
+    with pytest.raises(ValueError, match=r"window .*allowed: all, last:N .* or a duration such as 24h, 7d, 4w"):
+        parse_window(spec)
+
+
+# -- what was really said
+@pytest.mark.django_db
+def test_only_committed_messages_of_the_agent_are_its_speech_ac_6_1_1() -> None:
+    ada, bob, channel = make_agent("ada"), make_agent("bob"), make_channel()
+    talk(ada, ["said"], channel=channel)
+    talk(bob, ["by another"], channel=channel)
+    say(channel, "A customer", "by an outsider")
+    run = Run.objects.create(agent=ada, channel=channel)
+    rejected = {"tool": "send_message", "input": {"text": "a draft that was rejected"}}
+    RunMessage.objects.create(run=run, number=1, role="assistant", tool_name="send_message", content=rejected)
+
+    assert texts(ada) == ["said"]
+
+
+@pytest.mark.django_db
+def test_what_was_played_for_an_evaluation_is_never_measured() -> None:
+    ada = make_agent("ada")
+    talk(ada, ["real"])
+    talk(ada, ["played"], synthetic=True)
+
+    assert texts(ada) == ["real"]
+    window = subject(ada).channel_window(Message.objects.latest("pk").channel_id, 10, 10)
+    assert [event.text for event in window.events] == ["real"]
+
+
+@pytest.mark.django_db
+def test_speech_is_in_order_of_time_over_all_channels() -> None:
+    ada, one, two = make_agent("ada"), make_channel("one"), make_channel("two")
+    say(one, ada, "third", sent_at=MONDAY + timedelta(hours=2))
+    say(two, ada, "second", sent_at=MONDAY)
+    say(one, ada, "without a time")
+    say(two, ada, "fourth", sent_at=MONDAY + timedelta(hours=2))
+
+    assert texts(ada) == ["without a time", "second", "third", "fourth"]
+
+
+@pytest.mark.django_db
+def test_a_stretch_of_time_includes_its_ends_and_nothing_without_a_time() -> None:
+    ada = make_agent("ada")
+    talk(ada, [str(minute) for minute in range(6)])
+    talk(ada, ["no time"], sent_at=None)
+    window = MessageWindow("1h", start=MONDAY + timedelta(minutes=1), end=MONDAY + timedelta(minutes=4))
+
+    assert texts(ada, window) == ["1", "2", "3", "4"]
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(("last", "expected"), [(1, ["3"]), (3, ["1", "2", "3"]), (99, ["?", "0", "1", "2", "3"])])
+def test_the_last_messages_are_the_newest_in_order(last: int, expected: list[str]) -> None:
+    ada = make_agent("ada")
+    talk(ada, ["0", "1", "2", "3"])
+    talk(ada, ["?"], sent_at=None)
+
+    assert texts(ada, parse_window(f"last:{last}")) == expected
+
+
+@pytest.mark.django_db
+def test_the_last_messages_are_counted_among_those_with_the_tags() -> None:
+    ada = make_agent("ada")
+    talk(ada, ["a", "b", "c"], tags={"build": "40"})
+    say(Message.objects.latest("pk").channel, ada, "newest", sent_at=MONDAY + timedelta(days=1), tags={"build": "41"})
+
+    assert texts(ada, parse_window("last:2"), {"build": "40"}) == ["b", "c"]
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        ({"build": "41"}, ["b", "c"]),
+        ({"build": "41", "locale": "en"}, ["c"]),
+        ({"build": "4"}, []),
+        ({"my_key__gt": "1"}, ["d"]),
+        ({"a.b": "x", "flag": "true"}, ["d"]),
+        ({"nothing": "x"}, []),
+        ({}, ["a", "b", "c", "d"]),
+    ],
+)
+def test_tags_are_compared_whole_and_keys_taken_as_they_are(where: dict[str, str], expected: list[str]) -> None:
+    ada, channel = make_agent("ada"), make_channel()
+    for text, tags in (
+        ("a", {"build": "40"}),
+        ("b", {"build": "41"}),
+        ("c", {"build": "41", "locale": "en"}),
+        ("d", {"my_key__gt": "1", "a.b": "x", "flag": "true"}),
+    ):
+        say(channel, ada, text, tags=tags)
+
+    assert texts(ada, where=where) == expected
+
+
+# -- the sample (AC-6.1.2)
+@pytest.mark.django_db
+def test_everything_is_sampled_up_to_twenty_messages_ac_6_1_2() -> None:
+    ada = make_agent("ada")
+    said = talk(ada, map(str, range(20)))
+
+    assert subject(ada).sample() == [m.pk for m in said]
+
+
+@pytest.mark.django_db
+def test_more_are_sampled_at_random_repeatably_and_in_order_ac_6_1_2() -> None:
+    ada = make_agent("ada")
+    said = [m.pk for m in talk(ada, map(str, range(60)))]
+
+    drawn = subject(ada, seed=1).sample()
+
+    assert len(drawn) == len(set(drawn)) == 20
+    assert set(drawn) < set(said)
+    assert drawn == sorted(drawn) == subject(ada, seed=1).sample()
+    assert drawn != subject(ada, seed=2).sample()
+    assert drawn != said[:20]
+    assert drawn != said[-20:]
+
+
+@pytest.mark.django_db
+def test_every_message_can_be_drawn() -> None:
+    ada = make_agent("ada")
+    said = {m.pk for m in talk(ada, map(str, range(30)))}
+
+    assert {pk for seed in range(40) for pk in subject(ada, samples=5, seed=seed).sample()} == said
+
+
+# -- windows of events out of the database
+@pytest.mark.django_db
+def test_in_a_channel_the_agent_acts_and_all_others_are_stimuli_ac_6_0_13() -> None:
+    ada, bob, channel = make_agent("ada"), make_agent("bob", display_name="Bob B."), make_channel()
+    say(channel, bob, "Morning.")
+    say(channel, ada, "Hm.")
+    say(channel, "Mr. Customer", "Hello?")
+
+    assert subject(ada).channel_window(channel.pk, 10, 10).events == (
+        Event("stimulus", "Ada", "Morning.", speaker="Bob B."),
+        Event("action", "Ada", "Hm."),
+        Event("stimulus", "Ada", "Hello?", speaker="Mr. Customer"),
+    )
+
+
+@pytest.mark.django_db
+def test_a_long_channel_costs_no_more_than_a_short_one(django_assert_num_queries: object) -> None:
+    ada, channel = make_agent("ada"), make_channel()
+    talk(ada, map(str, range(30)), channel=channel)
+    asked = subject(ada)
+
+    with django_assert_num_queries(3):  # type: ignore[operator]
+        asked.channel_window(channel.pk, 2, 3)
+    with django_assert_num_queries(0):  # type: ignore[operator]
+        asked.channel_window(channel.pk, 2, 3)
+
+
+class WindowsFromTheDatabase(TestCase):
+    """Every window that is read from the database is the one cut from the whole list."""
+
+    @hypothesis(max_examples=25, deadline=None)
+    @given(count=st.integers(0, 12), first_n=st.integers(0, 6), last_n=st.integers(0, 6), timed=st.booleans())
+    def test_they_never_overlap_or_repeat(self, count: int, first_n: int, last_n: int, timed: bool) -> None:
+        ada, channel = make_agent("ada"), make_channel()
+        talk(ada, map(str, range(count)), channel=channel, **({} if timed else {"sent_at": None}))
+        everything = [Event("action", "Ada", str(n)) for n in range(count)]
+        expected = cut_window(everything, first_n=first_n, last_n=last_n)
+
+        assert subject(ada).channel_window(channel.pk, first_n, last_n) == expected
+        assert subject(ada).own_window(first_n, last_n) == expected

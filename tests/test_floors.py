@@ -1,0 +1,94 @@
+"""Four floors, arrows only downwards: agents < evaluation < correction < project. Read from the imports themselves."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+FLOORS = ("agents", "evaluation", "correction", "project")  # lowest first
+HOUSE = {*FLOORS, "tests"}
+
+
+def sources(package: str) -> list[Path]:
+    return sorted((ROOT / package).rglob("*.py"))
+
+
+def imported(source: str, *, package: str = "") -> Iterator[str]:
+    """Every dotted name a module imports, wherever the import stands; relative ones resolved against `package`."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            name = ".".join([*base, *([node.module] if node.module else [])])
+            yield name
+            yield from (f"{name}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in (
+            "import_module",
+            "__import__",
+        ):
+            yield from (a.value for a in node.args[:1] if isinstance(a, ast.Constant) and isinstance(a.value, str))
+
+
+def forbidden_to(floor: str) -> set[str]:
+    """The floors above, `project` (which nobody imports) and the tests."""
+    above = set(FLOORS[FLOORS.index(floor) + 1 :])
+    return above | {"project", "tests"} - ({"project"} if floor == "project" else set())
+
+
+def upward_imports(floor: str) -> list[str]:
+    found = []
+    for path in sources(floor):
+        package = ".".join(path.parent.relative_to(ROOT).parts)
+        for name in imported(path.read_text(encoding="utf-8"), package=package):
+            if name.split(".")[0] in forbidden_to(floor):
+                found.append(f"{path.relative_to(ROOT)} imports {name}")
+    return sorted(set(found))
+
+
+@pytest.mark.parametrize("floor", FLOORS)
+def test_no_floor_imports_one_above_it(floor: str) -> None:
+    assert upward_imports(floor) == []
+
+
+def test_tests_import_project_no_more_than_anybody_else() -> None:
+    found = [
+        f"{path.relative_to(ROOT)} imports {name}"
+        for path in sources("tests")
+        for name in imported(path.read_text(encoding="utf-8"))
+        if name.split(".")[0] == "project"
+    ]
+
+    assert found == []
+
+
+def test_the_lower_floors_are_there_to_be_checked() -> None:
+    assert {floor for floor in FLOORS if sources(floor)} >= {"agents", "evaluation", "project"}
+
+
+def test_there_is_no_other_package_at_the_top() -> None:
+    packages = {path.parent.name for path in ROOT.glob("*/*.py") if not path.parent.name.startswith(".")}
+
+    assert packages <= HOUSE
+    assert {path.name for path in ROOT.glob("*.py")} == {"manage.py"}
+
+
+def test_an_upward_import_would_be_seen_however_it_is_written() -> None:
+    source = """
+import evaluation.judge as j
+from correction import gate
+from . import models
+from ..evaluation import runs
+def later():
+    from evaluation.runs import execute
+    import importlib
+    importlib.import_module("correction.stages")
+"""
+    found = set(imported(source, package="agents.llm"))
+
+    assert {"evaluation.judge", "correction.gate", "evaluation.runs.execute", "correction.stages"} <= found
+    assert {"agents.llm.models", "agents.evaluation.runs"} <= found
