@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
 
 from django.conf import settings
 from django.utils.module_loading import import_string
@@ -13,3 +16,17 @@ WorkQueue = Callable[..., bool]
 def work_queues() -> list[WorkQueue]:
     """The queues, in turn. Each takes ``owner``, claims one piece of work, does it, and returns whether there was one."""
     return [import_string(path) for path in settings.WORK_QUEUES]
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+@contextmanager
+def stopping_on_sigterm() -> Iterator[None]:
+    """Inside, SIGTERM ends like Ctrl-C: out of the wait or the model call, and the work in hand is handed back on the way."""
+    previous = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)

@@ -163,9 +163,9 @@ class Proposition:
     source: str = ""
 
     @property
-    def context_key(self) -> tuple[bool, str, int, int]:
-        """Propositions with the same key about the same message can share one call."""
-        return (self.include_personas, self.target_type, self.first_n, self.last_n)
+    def context_key(self) -> tuple[bool, str, int, int, bool]:
+        """Propositions with the same key about the same message can share one call, and the same rubric."""
+        return (self.include_personas, self.target_type, self.first_n, self.last_n, self.hard)
 
     def fingerprint(self) -> dict[str, object]:
         """Everything that can change a score, for the digest."""

@@ -160,6 +160,26 @@ def test_a_crash_is_an_error_that_can_be_taken_up(llm_server: LLMServer, ada: Ag
     assert EvaluationRun.objects.get().attempt == 2
 
 
+def test_runs_whose_turn_has_not_come_keep_their_claims(
+    llm_server: LLMServer, settings: Settings, chatty: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or another process would take over the last agents of a long capture and judge them a second time."""
+    settings.LLM_MAX_CONCURRENCY = 1
+    monkeypatch.setattr("evaluation.execution.HEARTBEAT", 0)
+    last = make_agent("last")
+    talk(last, ["No."])
+    kept: list[bool] = []
+
+    def look(run: EvaluationRun, done: int) -> None:
+        waiting = EvaluationRun.objects.filter(agent=last)
+        kept.append(waiting.filter(lease_expires_at__gt=timezone.now()).exists())
+        waiting.update(lease_expires_at=timezone.now() - timedelta(seconds=1))
+
+    capture([spec(chatty), spec(last)], progress=look)
+
+    assert kept[:15] == [True] * 15
+
+
 # -- the queue
 def test_a_queued_baseline_is_done_by_a_worker(llm_server: LLMServer, ada: Agent) -> None:
     llm_server.always(json={"p1": entry(4), "p2": entry(8)})

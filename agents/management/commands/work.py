@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import signal
-import threading
+import time
 from argparse import ArgumentParser
-from types import FrameType
+from collections.abc import Sequence
 from typing import Any
 
 from django.conf import settings
@@ -13,12 +12,12 @@ from django.core.management.base import BaseCommand
 from django.db import OperationalError, close_old_connections
 
 from agents.models import owner_name
-from agents.work_queues import work_queues
+from agents.work_queues import WorkQueue, stopping_on_sigterm, work_queues
 
 
 class Command(BaseCommand):
     help = (
-        "Claim queued work (evaluations, …) and do it, until stopped. Start as many as you like: a row is claimed by one. "
+        "Claim queued work (evaluations) and do it, until stopped. Start as many as you like: a row is claimed by one. "
         "SIGTERM or Ctrl-C hands unfinished work back."
     )
 
@@ -29,26 +28,20 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        stop = threading.Event()
-
-        def asked_to_stop(number: int, frame: FrameType | None) -> None:
-            stop.set()
-            raise KeyboardInterrupt  # out of the wait or of the model call; the work in hand is handed back on the way
-
-        previous = signal.signal(signal.SIGTERM, asked_to_stop)
-        owner = owner_name()
-        queues = work_queues()
+        owner, queues = owner_name(), work_queues()
         self.stdout.write(f"Working as {owner} on {', '.join(settings.WORK_QUEUES)}. Stop with Ctrl-C.")
         try:
-            while not stop.is_set():
-                if not self._round(queues, owner) and (options["once"] or stop.wait(options["poll"])):
-                    break
+            with stopping_on_sigterm():
+                while True:
+                    if self._round(queues, owner):
+                        continue
+                    if options["once"]:
+                        break
+                    time.sleep(options["poll"])
         except KeyboardInterrupt:
             self.stdout.write("Stopped; unfinished work was handed back.")
-        finally:
-            signal.signal(signal.SIGTERM, previous)
 
-    def _round(self, queues: list[Any], owner: str) -> bool:
+    def _round(self, queues: Sequence[WorkQueue], owner: str) -> bool:
         """One look at every queue; whether any had work. A crash of one item is reported and stays with that item."""
         close_old_connections()
         busy = False

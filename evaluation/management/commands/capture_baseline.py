@@ -12,6 +12,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
+from agents.work_queues import stopping_on_sigterm
 from evaluation.capture import Captured, UnknownAgents, as_json, capture, choose_agents
 from evaluation.estimate import estimate
 from evaluation.planning import RunSpec
@@ -77,13 +78,23 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         specs = self._specs(options)
+        if options["out"]:
+            self._check_writable(options["out"])
         try:
             if options["dry_run"]:
                 self._dry_run(specs, options)
             else:
-                self._capture(specs, options)
+                with stopping_on_sigterm():
+                    self._capture(specs, options)
         except PropositionError as error:
             raise CommandError(f"proposition files cannot be used:\n{error}", returncode=3) from None
+
+    def _check_writable(self, path: Path) -> None:
+        """Find out before the judging that the result cannot be kept."""
+        try:
+            path.open("a", encoding="utf-8").close()
+        except OSError as error:
+            raise CommandError(f"--out {path}: {error.strerror}", returncode=3) from None
 
     def _specs(self, options: dict[str, Any]) -> list[RunSpec]:
         where = tag_pairs(options["where"])
