@@ -9,11 +9,17 @@ from django.apps import AppConfig
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Info, Warning, register
 
-from agents.llm.endpoints import base_url_of, model_of, problem_of, provider_of, replay_file
+from agents.llm.endpoints import base_url_of, model_of, problem_of, provider_of, replay_file, without_credentials
 from agents.llm.ledger import STORE_CHOICES
 from agents.llm.prices import has_seed_price
 from agents.llm.requests import Role
 
+NUMBERS = {
+    "LLM_MAX_CONCURRENCY": "the number of calls that may be in flight",
+    "LLM_GATE_SLOTS": "the number of further calls kept for the gate",
+    "LLM_EVALUATION_DEADLINE": "seconds for one judging call",
+    "LLM_EVALUATION_RETRIES": "how often a call is tried again",
+}
 ROLES: tuple[Role, ...] = ("judge", "actor")
 
 
@@ -46,7 +52,7 @@ def _check_role(role: Role) -> list[CheckMessage]:
         hint = "Write one with `manage.py export_payloads --out FILE`, or correct the path after `replay:`."
         return [Error(f"{setting} is {model!r}, but there is no such file.", hint=hint, id="agents.E002")]
     if not has_seed_price(model):
-        where = f" (served by {base_url_of(role)})" if base_url_of(role) else ""
+        where = f" (served by {without_credentials(base_url_of(role))})" if base_url_of(role) else ""
         hint = (
             f"Its calls are shown as unpriced. Add a model price for {model!r} in the console, 0 if it costs nothing, and "
             "put 'agents.W002' into SILENCED_SYSTEM_CHECKS: this check knows only agents/llm/prices.yaml."
@@ -62,9 +68,15 @@ def check_llm_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -
     if settings.LLM_STORE_PAYLOADS not in STORE_CHOICES:
         hint = f"Set it to one of: {', '.join(STORE_CHOICES)}."
         found.append(Error(f"LLM_STORE_PAYLOADS is {settings.LLM_STORE_PAYLOADS!r}.", hint=hint, id="agents.E003"))
-    for name, least in (("LLM_MAX_CONCURRENCY", 1), ("LLM_GATE_SLOTS", 0)):
+    least_of = {
+        "LLM_MAX_CONCURRENCY": 1,
+        "LLM_GATE_SLOTS": 0,
+        "LLM_EVALUATION_DEADLINE": 1,
+        "LLM_EVALUATION_RETRIES": 0,
+    }
+    for name, least in least_of.items():
         if getattr(settings, name) < least:
-            hint = f"Set it to {least} or more: it is the number of calls that may be in flight."
+            hint = f"Set it to {least} or more ({NUMBERS[name]})."
             found.append(Error(f"{name} is {getattr(settings, name)}.", hint=hint, id="agents.E004"))
     return found
 

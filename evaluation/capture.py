@@ -36,7 +36,9 @@ def choose_agents(names: str) -> list[Agent]:
         UnknownAgents: A name fits no agent.
     """
     wanted = [name.strip() for name in names.split(",") if name.strip()]
-    if not wanted or [name.lower() for name in wanted] == ["all"]:
+    if not wanted:
+        raise UnknownAgents("no agent named; write slugs separated by commas, or all")
+    if [name.lower() for name in wanted] == ["all"]:
         return list(Agent.objects.filter(is_active=True).order_by("slug"))
     found: list[Agent] = []
     missing = []
@@ -80,8 +82,9 @@ def capture(
         held = {run.pk for run in execute([run for run, _ in made], progress=progress)}
         results = []
         for run, resumed in made:
-            run.refresh_from_db()
-            results.append(Captured(summarize(run), resumed, run.pk not in held))
+            ended = EvaluationRun.objects.select_related("agent").filter(pk=run.pk).first()
+            if ended is not None:  # else it was deleted meanwhile
+                results.append(Captured(summarize(ended), resumed, run.pk not in held))
     return results
 
 
@@ -99,7 +102,11 @@ def existing(specs: Sequence[RunSpec]) -> list[Captured] | None:
 
 
 def as_json(judge: str, results: Sequence[Captured]) -> dict[str, Any]:
-    """The object ``--json`` prints. Scores are 0 to 9 or null; cost is US dollars or null when a call is unpriced."""
+    """The object ``--json`` prints.
+
+    Scores are 0 to 9 or null. `cost_usd` is the sum over the priced calls in US dollars, null when none has a price;
+    `unpriced_calls` says how many it leaves out.
+    """
     return {"judge": judge, "runs": [_run_json(result) for result in results]}
 
 
@@ -125,4 +132,5 @@ def _run_json(result: Captured) -> dict[str, Any]:
         "calls": summary.calls,
         "tokens": summary.tokens,
         "cost_usd": None if summary.cost_usd is None else float(summary.cost_usd),
+        "unpriced_calls": summary.unpriced_calls,
     }

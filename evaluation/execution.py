@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import sentry_sdk
 from django.conf import settings
+from django.db import IntegrityError
 from django.utils import timezone
 
 from agents.llm import Label
@@ -106,7 +107,13 @@ def judge_dimension(sessions: Sequence[Session], dimension: str, progress: Progr
                 waiting.keep()
             if session.lost:
                 continue
-            _save([rows[i] for i in answer.positions], answer.verdicts, answer.question)
+            try:
+                _save([rows[i] for i in answer.positions], answer.verdicts, answer.question)
+            except IntegrityError:
+                if EvaluationRun.objects.filter(pk=session.run.pk).exists():
+                    raise
+                session.lost = True  # the run was deleted meanwhile; the others go on
+                continue
             progress(session.run, len(answer.positions))
             if all(v.reason.startswith(FAILURES) for v in answer.verdicts):
                 failed += 1
@@ -159,6 +166,10 @@ def _session_questions(session: Session, dimension: str, rows_of: _Waiting, prog
             if not session.keep():
                 return
             context = scorer.context(session.subject, chunk[0][1], chunk[0][2])
+            if not any(text.strip() for text in context.judged_texts()):
+                _save([row for row, _, _ in chunk], [unscored("there is no text to judge")] * len(chunk), None)
+                progress(run, len(chunk))
+                continue
             question = Question(
                 propositions=tuple(p for _, p, _ in chunk),
                 context=context,

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import islice
 
 from django.conf import settings
@@ -15,6 +15,7 @@ from django.utils import timezone
 
 from agents.models import Agent
 from agents.persona import current_digest, render_persona
+from evaluation.failures import reopen_failed
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.proposition_files import propositions_for
 from evaluation.propositions import Proposition, fill, propositions_digest
@@ -22,6 +23,7 @@ from evaluation.scorers import SCORERS
 from evaluation.scorers.base import Item, Subject
 from evaluation.windows import MessageWindow, parse_window
 
+MOST_SAMPLES = 100_000
 RESUMABLE_FOR = timedelta(hours=24)
 UNFINISHED = ("pending", "running", "failed", "errored", "paused_budget")
 
@@ -58,6 +60,10 @@ class RunSpec:
             raise ValueError(f"dimensions {', '.join(unknown) or 'none'}: allowed: {', '.join(SCORERS)}")
         if self.samples < 1:
             raise ValueError(f"samples {self.samples}: at least 1")
+        if self.samples > MOST_SAMPLES:
+            raise ValueError(f"samples {self.samples}: at most {MOST_SAMPLES}")
+        if not -(2**63) <= self.seed < 2**63:
+            raise ValueError(f"seed {self.seed}: a whole number of at most 63 bits")
         if not 1 <= self.per_call <= 10:
             raise ValueError(f"per_call {self.per_call}: 1 to 10")
 
@@ -127,8 +133,22 @@ def prepare_run(spec: RunSpec) -> tuple[EvaluationRun, bool]:
         # Two processes that start at once must find each other's run: SQLite lets one writer in, PostgreSQL locks the agent.
         Agent.objects.select_for_update().get(pk=spec.agent.pk)
         unfinished = EvaluationRun.objects.filter(spec_digest=plan.spec_digest, status__in=UNFINISHED).order_by("-pk")
-        fresh = unfinished.filter(created_at__gte=timezone.now() - RESUMABLE_FOR).first()
-        return (fresh, True) if fresh is not None else (create_run(plan), False)
+        since = timezone.now() - RESUMABLE_FOR
+        found = unfinished.filter(created_at__gte=since).first() or _with_failed_calls(plan.spec_digest, since)
+        return (found, True) if found is not None else (create_run(plan), False)
+
+
+def _with_failed_calls(spec_digest: str, since: datetime) -> EvaluationRun | None:
+    """The newest run, when it ended with judgements whose call failed; made pending again, so that only these are asked."""
+    runs = EvaluationRun.objects.filter(spec_digest=spec_digest, created_at__gte=since).exclude(
+        status=EvaluationRun.Status.CANCELLED
+    )
+    run: EvaluationRun | None = runs.order_by("-pk").first()
+    if run is None or run.status != EvaluationRun.Status.COMPLETED or not reopen_failed(run):
+        return None
+    run.status = EvaluationRun.Status.PENDING
+    run.save(update_fields=["status"])
+    return run
 
 
 def create_run(plan: Plan) -> EvaluationRun:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -119,15 +120,12 @@ def user_turn(context: Context, claims: Sequence[tuple[str, str]], nonce: str) -
             one_line(context.agent_name), context.window, nonce, statistics, context.environment, context.own_messages
         )
         blocks.append(Block(text, cache=True))
-    message = fence("MESSAGE", one_event(context.message, 1)[0].removeprefix("1. "), nonce) if context.message else ""
-    action = ""
-    if context.action is not None:
-        draft = Event("action", context.agent_name, context.action)
-        action = fence("MESSAGE", one_event(draft, 1)[0].removeprefix("1. "), nonce)
+    message = _judged(context.message, context, nonce) if context.message else ""
+    draft = Event("action", context.agent_name, context.action) if context.action is not None else None
+    action = _judged(draft, context, nonce) if draft else ""
     tail = render(
         "claims",
         name=one_line(context.agent_name),
-        channel=one_line(context.channel_name),
         message=message,
         action=action,
         single=len(claims) == 1,
@@ -137,6 +135,24 @@ def user_turn(context: Context, claims: Sequence[tuple[str, str]], nonce: str) -
     return Turn("user", tuple(blocks))
 
 
+def _judged(event: Event, context: Context, nonce: str) -> str:
+    """The one message judged, in its fence, with where it was sent."""
+    where = f"(in {neutral(' '.join(context.channel_name.split()), 200)[0]})\n" if context.channel_name else ""
+    return fence("MESSAGE", where + one_event(event, 1)[0].removeprefix("1. "), nonce)
+
+
+PLAIN_NAME = re.compile(r"[#@]?[^\W_][\w'\u2019&-]*(?:\.? [^\W_][\w'\u2019&-]*){0,3}\.?")
+LONGEST_NAME = 60
+
+
 def one_line(name: str) -> str:
-    """A name as it may stand outside a fence: on one line, at most 200 characters, without anything like a marker."""
-    return neutral(" ".join(name.split()), 200)[0]
+    """A name as it may stand outside a fence.
+
+    Names come from imported files, so they are data like everything else: one line, at most 60 characters, nothing like a marker,
+    and in quotation marks when it is more than a few plain words.
+    """
+    text = neutral(" ".join(name.split()), 10_000)[0]
+    if len(text) <= LONGEST_NAME and PLAIN_NAME.fullmatch(text):
+        return text
+    text = text.translate({ord(mark): "'" for mark in '"\u201c\u201d\u201e'})
+    return f"\u201c{text if len(text) <= LONGEST_NAME else text[:LONGEST_NAME] + '…'}\u201d"

@@ -17,6 +17,7 @@ from evaluation.rules import Phrase, Rule
 DimensionId = Literal["adherence", "consistency", "fluency", "convergence", "ideas_quantity"]
 # Judged over a whole window or conversation, never on one message.
 WINDOW_DIMENSIONS = ("consistency", "fluency", "convergence", "ideas_quantity")
+ENVIRONMENT_DIMENSIONS = ("convergence", "ideas_quantity")  # measured of a whole channel
 WINDOW_DEFAULTS: dict[str, tuple[int, int]] = {"evaluation": (10, 100), "action": (5, 10)}  # AC-6.0.12
 VARIABLES = ("agent_name", "channel_name", "action")
 
@@ -117,6 +118,10 @@ class PropositionFile(BaseModel):
 
     @model_validator(mode="after")
     def _consistent(self) -> PropositionFile:
+        if self.target_type == "environment" and self.dimension not in ENVIRONMENT_DIMENSIONS:
+            raise ValueError(
+                f"target_type environment: {self.dimension} is measured of one agent; allowed for {', '.join(ENVIRONMENT_DIMENSIONS)}"
+            )
         seen: set[str] = set()
         for spec in self.propositions:
             if spec.id in seen:
@@ -126,6 +131,16 @@ class PropositionFile(BaseModel):
             if wrong := [name for name in _VARIABLE.findall(spec.claim) if name not in usable]:
                 raise ValueError(
                     f"{spec.id}: {{{{{wrong[0]}}}}} has no value in {self.dimension} at {self.level} level; usable: {', '.join(usable)}"
+                )
+            if spec.precondition and self.dimension in WINDOW_DIMENSIONS:
+                raise ValueError(
+                    f"{spec.id}: a precondition looks at one message; {self.dimension} is judged over a window"
+                )
+            default_first, default_last = WINDOW_DEFAULTS[self.level]
+            shown = _first(spec.first_n, self.first_n, default_first) + _first(spec.last_n, self.last_n, default_last)
+            if self.dimension in WINDOW_DIMENSIONS and shown < 2:
+                raise ValueError(
+                    f"{spec.id}: first_n + last_n is {shown}; {self.dimension} needs at least 2 events to judge"
                 )
             if spec.rule and self.dimension in WINDOW_DIMENSIONS:
                 raise ValueError(

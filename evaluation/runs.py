@@ -42,37 +42,42 @@ def execute(
         The runs this call held, as they ended.
     """
     owner = owner or owner_name()
+    held: list[EvaluationRun] = []
     sessions: list[Session] = []
-    for run in runs:
-        if not run.claim(owner=owner, lease=lease(), resumable=RESUMABLE):
-            continue
-        if run.attempt > 1:
-            reopen_failed(run)
-        try:
-            sessions.append(open_session(run, owner))
-        except (Superseded, PropositionError, ValueError) as error:
-            run.finish(
-                owner=owner,
-                status=Status.CANCELLED if isinstance(error, Superseded) else Status.FAILED,
-                error=str(error),
-            )
     try:
+        for run in runs:
+            if run.claim(owner=owner, lease=lease(), resumable=RESUMABLE):
+                held.append(run)
+                if (session := _open(run, owner)) is not None:
+                    sessions.append(session)
         _judge(sessions, progress)
     except JudgeDown as error:
         for session in sessions:
             _end(session, failure=str(error))
     except Exception as error:
         sentry_sdk.capture_exception(error)
-        for session in sessions:
-            session.run.finish(owner=owner, status=Status.ERRORED, error=f"{type(error).__name__}: {error}"[:1000])
+        for run in held:
+            run.finish(owner=owner, status=Status.ERRORED, error=f"{type(error).__name__}: {error}"[:1000])
         raise
-    except (
-        BaseException
-    ):  # interrupted or told to stop: hand the work back at once instead of letting the lease run out
-        for session in sessions:
-            session.run.finish(owner=owner, status=Status.PENDING)
+    except BaseException:
+        # Interrupted or told to stop: the work is handed back at once instead of waiting for the lease to run out.
+        for run in held:
+            run.finish(owner=owner, status=Status.PENDING)
         raise
-    return [session.run for session in sessions]
+    return held
+
+
+def _open(run: EvaluationRun, owner: str) -> Session | None:
+    """A session for a run just claimed; None when it cannot be judged, which is then its outcome."""
+    if run.attempt > 1:
+        reopen_failed(run)
+    try:
+        return open_session(run, owner)
+    except Superseded as error:
+        run.finish(owner=owner, status=Status.CANCELLED, error=str(error))
+    except (PropositionError, ValueError) as error:
+        run.finish(owner=owner, status=Status.FAILED, error=str(error))
+    return None
 
 
 def _judge(sessions: Sequence[Session], progress: Progress) -> None:
@@ -102,11 +107,13 @@ def _end(session: Session, failure: str = "") -> None:
             reasons = "; ".join(filter(None, (SCORERS[d].not_evaluable(session.subject) for d in run.dimensions)))
             first = scores.filter(status="unscored").values_list("reason", flat=True).first()
             error = f"nothing scored: {reasons or first or 'no proposition applies'}"
-    ended = run.finish(
-        owner=session.owner, status=status, error=error, overall_score=summary.overall_score, token_usage=summary.tokens
-    )
-    if ended and status == Status.COMPLETED and run.is_baseline:
-        baselines.promote(run, summary)
+    score = summary.overall_score if status == Status.COMPLETED else None
+    with transaction.atomic():  # a run is not completed without its baselines
+        ended = run.finish(
+            owner=session.owner, status=status, error=error, overall_score=score, token_usage=summary.tokens
+        )
+        if ended and status == Status.COMPLETED and run.is_baseline:
+            baselines.promote(run, summary)
 
 
 def queue_baseline(*, agents: Iterable[Agent], spec: RunSpec | None = None) -> list[EvaluationRun]:

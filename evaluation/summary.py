@@ -13,6 +13,11 @@ from django.db.models.functions import Coalesce
 from agents.llm import ledger
 from evaluation.models import Dimension, EvaluationRun, EvaluationScore
 
+WITHOUT_SCORE = (
+    EvaluationRun.Status.FAILED,
+    EvaluationRun.Status.ERRORED,
+    EvaluationRun.Status.CANCELLED,
+)  # what they have is partial
 COUNTED = (Dimension.IDEAS_QUANTITY.value,)  # a count, never averaged with scores of 0 to 9
 
 
@@ -136,7 +141,7 @@ def summarize(run: EvaluationRun) -> RunSummary:
     used = ledger.totals(work_id=run.work_id)
     return RunSummary(
         run=run,
-        overall_score=overall(dimensions.values()),
+        overall_score=None if run.status in WITHOUT_SCORE else overall(dimensions.values()),
         dimensions=dimensions,
         calls=used.calls,
         tokens=used.input_tokens + used.output_tokens + used.cache_read_tokens + used.cache_write_tokens,

@@ -74,11 +74,11 @@ def in_window(messages: QuerySet[Message], window: MessageWindow) -> QuerySet[Me
 
 
 def spoken_by(*, agent: Agent, window: MessageWindow, where: Mapping[str, str] | None = None) -> QuerySet[Message]:
-    """What an agent really said: committed messages, never drafts, never synthetic ones, oldest first.
+    """What an agent really said: committed messages with a text, never drafts, never synthetic ones, oldest first.
 
     Messages without a time stand before those with one, in the order they were stored.
     """
-    messages = with_tags(Message.objects.filter(agent=agent, synthetic=False), where or {})
+    messages = with_tags(Message.objects.filter(agent=agent, synthetic=False, text__regex=r"\S"), where or {})
     messages = in_window(messages, window).order_by(F("sent_at").asc(nulls_first=True), "pk")
     if window.last is None:
         return messages

@@ -113,9 +113,9 @@ AUTH_PASSWORD_VALIDATORS = [
 
 # --- Database -----------------------------------------------------------------------------------------------------------
 # No ATOMIC_REQUESTS: a model call inside an open transaction would block every other writer for its whole length.
-DATABASE_URL = env.str("DATABASE_URL", default="") or f"sqlite:///{LOCAL_DIR / 'plumbline.sqlite3'}"
-DATABASES = {"default": environ.Env.db_url_config(DATABASE_URL)}
-if "ENGINE" not in DATABASES["default"]:
+_database_url = env.str("DATABASE_URL", default="") or f"sqlite:///{LOCAL_DIR / 'plumbline.sqlite3'}"
+DATABASES = {"default": environ.Env.db_url_config(_database_url)}
+if not DATABASES["default"].get("ENGINE", "").endswith((".sqlite3", ".postgresql")):
     raise ImproperlyConfigured(
         "DATABASE_URL is not understood; allowed: sqlite:///FILE or postgres://USER:PASSWORD@HOST:PORT/NAME"
     )

@@ -68,14 +68,30 @@ def problem_of(role: Role, model: str) -> str:
         return ""
     if key and not (key.isascii() and key.isprintable() and " " not in key):
         return "ANTHROPIC_API_KEY holds a blank or a character that no key has: copy it again"
+    name = role.upper()
+    if base_url_of(role) and (fault := _url_fault(base_url_of(role))):
+        return f"{name}_BASE_URL (or ANTHROPIC_BASE_URL) {fault}"
     if key or base_url_of(role):
         return ""
-    name = role.upper()
     offline = "offline:lexical-1" if role == "judge" else "offline:scripted-1"
     return (
         f"{name}_MODEL is {model!r} but no key is set: set ANTHROPIC_API_KEY, or {name}_BASE_URL to a server that "
         f"speaks the same API, or {name}_MODEL={offline} to work without a model"
     )
+
+
+def _url_fault(url: str) -> str:
+    """What is wrong with a base URL, without showing it: it may hold a password."""
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        return "is not a URL: write http:// or https://, a host, and a port from 1 to 65535"
+    if parts.scheme not in ("http", "https") or not host:
+        return "must start with http:// or https:// and name a host"
+    if "@" in url:
+        return "holds a user name or password: leave it out and set ANTHROPIC_API_KEY"
+    return ""
 
 
 def route(request: LLMRequest) -> Route:
@@ -99,8 +115,13 @@ def route(request: LLMRequest) -> Route:
 
 
 def without_credentials(url: str) -> str:
-    """`url` without user, password, query and fragment."""
-    parts = urlsplit(url)
+    """`url` without user, password, query and fragment; empty when it is none."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return ""
+    if not parts.netloc:
+        return ""
     host = parts.netloc.rpartition("@")[2]
     return urlunsplit((parts.scheme, host, parts.path, "", ""))
 

@@ -17,7 +17,7 @@ from django.utils import timezone
 from agents.llm import prices
 from agents.llm.answers import one_line
 from agents.llm.extraction import storable
-from agents.llm.requests import LLMRequest, Reply, Usage
+from agents.llm.requests import LLMRequest, Reply, Status, Usage
 from agents.models import LLMCall, LLMPayload
 
 logger = logging.getLogger(__name__)
@@ -76,7 +76,8 @@ def _columns(request: LLMRequest, reply: Reply) -> dict[str, Any]:
 
 
 def _cost(reply: Reply) -> Decimal | None:
-    if reply.attempts == 0:  # nothing was sent
+    turned_away = reply.status in (Status.RATE_LIMITED, Status.REJECTED) or reply.error.startswith("HTTP 5")
+    if reply.attempts == 0 or turned_away:  # nothing was sent, or an HTTP error came back, which nobody bills
         return Decimal(0)
     return prices.cost(reply.model, reply.usage, day=timezone.now().date(), served_model=reply.served_model)
 

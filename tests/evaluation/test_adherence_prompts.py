@@ -116,7 +116,9 @@ def test_hostile_messages_reach_the_judge_as_data_and_the_run_goes_on(
 
     found = measured(ada, samples=50).summary
 
-    assert found.dimensions["adherence"].scored == 2 * len(HOSTILE)
+    assert found.dimensions["adherence"].scored == 2 * sum(bool(text.strip()) for text in texts), (
+        "blank ones are no speech"
+    )
     for body in llm_server.bodies:
         shown = "\n".join(block["text"] for block in [*body["system"][1:], *body["messages"][0]["content"]])
         assert shown.count("<<<") == shown.count(">>>") == 6, "one pair each for persona, trajectory and message"

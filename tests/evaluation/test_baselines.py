@@ -149,9 +149,17 @@ def test_agents_are_chosen_by_slug_or_name_ac_6_5_6() -> None:
     ada, bob = make_agent("ada"), make_agent("bob", display_name="Bob Vance")
     make_agent("gone", is_active=False)
 
-    assert choose_agents("all") == choose_agents("") == [ada, bob]
+    assert choose_agents("all") == [ada, bob]
     assert choose_agents(" bob vance , ADA, ada") == [bob, ada]
     assert [a.slug for a in choose_agents("gone")] == ["gone"], "an inactive agent is measured when it is named"
+
+
+def test_no_agent_is_not_all_agents() -> None:
+    """An empty variable in a script must not measure, and pay for, everybody."""
+    make_agent("ada")
+
+    with pytest.raises(UnknownAgents, match="no agent named"):
+        choose_agents(" , ")
 
 
 def test_an_unknown_agent_is_named_with_those_there_are() -> None:

@@ -75,6 +75,7 @@ def test_json_is_one_object_with_the_documented_keys(llm_server: LLMServer, capf
                 "calls",
                 "tokens",
                 "cost_usd",
+                "unpriced_calls",
             ),
         ]
         assert list(run["dimensions"]) == ["adherence", "fluency"]

@@ -108,16 +108,22 @@ def test_rules_alone_do_not_make_a_baseline_when_the_judge_is_down(
     assert Baseline.objects.get().evaluation_run == second
 
 
-def test_calls_that_failed_in_a_completed_run_stay_failed(
-    llm_server: LLMServer, settings: Settings, ada: Agent
-) -> None:
-    """A completed run is over: the same capture again is a new run."""
+def test_the_same_capture_again_asks_only_what_failed(llm_server: LLMServer, settings: Settings, ada: Agent) -> None:
+    """Also when most was answered and the run was completed; once nothing is missing, the next capture is a new run."""
     good = answers(lambda claim: 5)
     llm_server.respond = lambda body: {"status": 401} if "Never." in tail_of(body) else good(body)
     first = measured(ada)
 
+    assert first.summary.run.status == "completed"
+    missing = first.summary.dimensions["adherence"].unscored
+    assert missing
+    llm_server.respond = good
+    asked = llm_server.calls
+
     second = measured(ada)
 
-    assert first.summary.run.status == "completed"
-    assert not second.resumed
-    assert second.summary.run != first.summary.run
+    assert second.resumed
+    assert second.summary.run == first.summary.run
+    assert second.summary.dimensions["adherence"].unscored == 0
+    assert llm_server.calls - asked == 1, "the one call that had failed"
+    assert not measured(ada).resumed

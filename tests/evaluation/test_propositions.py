@@ -62,7 +62,13 @@ def test_advice_belongs_to_the_proposition_ac_6_0_14() -> None:
 
 
 def test_an_environment_is_targeted_only_where_the_file_says_so_ac_6_0_10() -> None:
-    assert resolved({"target_type": "environment"}).target_type == "environment"
+    assert resolved({"dimension": "convergence", "target_type": "environment"}).target_type == "environment"
+    assert "fluency is measured of one agent" in complaint(spec(), dimension="fluency", target_type="environment")
+
+
+def test_a_claim_that_nobody_could_judge_is_refused() -> None:
+    assert "needs at least 2 events" in complaint(spec(first_n=0, last_n=1), dimension="fluency")
+    assert "a precondition looks at one message" in complaint(spec(precondition="is_reply"), dimension="fluency")
 
 
 # -- what is refused, and how

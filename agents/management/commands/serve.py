@@ -21,7 +21,7 @@ from django.core.management.base import BaseCommand, CommandError
 class Command(BaseCommand):
     help = (
         "Start web and worker on this machine, for local use: migrates, creates the user `admin` once and prints its password. "
-        "For production see docs/deploy notes in the README: gunicorn project.wsgi and `manage.py work`."
+        "For production see the end of the README: gunicorn project.wsgi and `manage.py work`."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:

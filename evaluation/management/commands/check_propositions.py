@@ -9,10 +9,19 @@ from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
+from django.db import DatabaseError
 
 from agents.models import Agent
 from evaluation.proposition_files import DEFAULT, FileProblem, LoadedFile, PropositionError, load_all, load_file
 from evaluation.propositions import PropositionFile
+
+
+def known_slugs() -> set[str] | None:
+    """The agents there are; None where the database was not set up yet."""
+    try:
+        return set(Agent.objects.values_list("slug", flat=True))
+    except DatabaseError:
+        return None
 
 
 class Command(BaseCommand):
@@ -44,12 +53,12 @@ class Command(BaseCommand):
             raise CommandError(f"{len(problems)} problem{'s'[: len(problems) > 1]}:\n" + "\n".join(map(str, problems)))
 
     def _report(self, files: list[LoadedFile]) -> None:
-        slugs = set(Agent.objects.values_list("slug", flat=True))
+        slugs = known_slugs()
         for file in files:
             kinds = Counter(
                 "rule" if p.rule else "cues" if p.cues or p.measure else "judge only" for p in file.propositions
             )
-            known = "" if file.agent_id in slugs | {DEFAULT} else "   (no agent of that slug here)"
+            known = "" if slugs is None or file.agent_id in slugs | {DEFAULT} else "   (no agent of that slug here)"
             detail = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
             self.stdout.write(
                 f"{file.dimension}/{file.agent_id}: {len(file.propositions)} propositions ({detail}){known}"

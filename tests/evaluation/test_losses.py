@@ -1,0 +1,112 @@
+"""What is lost in the middle costs nothing else: a deleted run, an interruption at the last moment, an unforeseen error."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from agents.models import Message
+from evaluation import baselines, runs
+from evaluation.capture import capture
+from evaluation.models import Baseline, EvaluationRun
+from evaluation.planning import prepare_run
+from evaluation.runs import execute
+from tests.evaluation.conftest import PropositionFolder
+from tests.evaluation.judging import answers
+from tests.evaluation.measuring import measured, spec
+from tests.factories import make_agent, make_channel, talk
+from tests.llm_server import LLMServer
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def _claims(propositions: PropositionFolder) -> None:
+    propositions.claims("adherence/_default.yaml", "voice")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_run_deleted_while_it_is_judged_does_not_harm_the_others(llm_server: LLMServer) -> None:
+    ada, bob = make_agent("ada"), make_agent("bob")
+    talk(ada, ["one", "two"], channel=make_channel("a"))
+    talk(bob, ["three", "four"], channel=make_channel("b"))
+    llm_server.respond = answers(lambda claim: 5)
+
+    def delete_ada(run: EvaluationRun, done: int) -> None:
+        EvaluationRun.objects.filter(agent=ada).delete()
+
+    results = capture([spec(ada), spec(bob)], progress=delete_ada)
+
+    assert [(r.summary.run.agent, r.summary.run.status) for r in results] == [(bob, "completed")]
+
+
+def test_an_interruption_before_the_baseline_is_stored_leaves_the_run_to_be_taken_up(
+    llm_server: LLMServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ada = make_agent("ada")
+    talk(ada, ["one"])
+    llm_server.respond = answers(lambda claim: 5)
+    promote = baselines.promote
+
+    def interrupted(*args: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(runs.baselines, "promote", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        measured(ada)
+    asked = llm_server.calls
+    monkeypatch.setattr(runs.baselines, "promote", promote)
+
+    again = measured(ada)
+
+    assert again.resumed
+    assert llm_server.calls == asked
+    assert Baseline.objects.get().evaluation_run == again.summary.run
+
+
+def test_an_unforeseen_error_at_the_start_leaves_no_run_claimed(
+    llm_server: LLMServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ada, bob = make_agent("ada"), make_agent("bob")
+    talk(ada, ["one"], channel=make_channel("a"))
+    talk(bob, ["two"], channel=make_channel("b"))
+    planned = [prepare_run(spec(agent))[0] for agent in (ada, bob)]
+    opened = runs.open_session
+
+    def second_fails(run: EvaluationRun, owner: str) -> Any:
+        if run.agent == bob:
+            raise RuntimeError("disk full")
+        return opened(run, owner)
+
+    monkeypatch.setattr(runs, "open_session", second_fails)
+    with pytest.raises(RuntimeError, match="disk full"):
+        execute(planned)
+
+    assert set(EvaluationRun.objects.values_list("status", flat=True)) == {"errored"}
+
+
+def test_a_message_without_text_is_no_speech(llm_server: LLMServer) -> None:
+    ada = make_agent("ada")
+    talk(ada, ["", "   \n", "hello"])
+    llm_server.respond = answers(lambda claim: 5)
+
+    found = measured(ada).summary
+
+    assert Message.objects.count() == 3
+    assert found.dimensions["adherence"].scored == 1
+    assert llm_server.calls == 1
+
+
+def test_a_failed_run_has_no_overall_score(llm_server: LLMServer, propositions: PropositionFolder) -> None:
+    propositions.write("adherence/ada.yaml", "propositions:\n  - {id: short, claim: short, rule: {max_words: 1}}\n")
+    ada = make_agent("ada")
+    talk(ada, ["two words"])
+    llm_server.always(status=401)
+
+    found = measured(ada).summary
+
+    assert found.run.status == "failed"
+    assert found.dimensions["adherence"].score == 0.0, "what the rule said stays visible"
+    assert found.overall_score is None
+    assert found.run.overall_score is None
