@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from agents.models import Message
-from evaluation import baselines, runs
+from evaluation import baselines
 from evaluation.capture import capture
+from evaluation.execution import open_session
 from evaluation.models import Baseline, EvaluationRun
 from evaluation.planning import prepare_run
 from evaluation.runs import execute
@@ -52,11 +53,11 @@ def test_an_interruption_before_the_baseline_is_stored_leaves_the_run_to_be_take
     def interrupted(*args: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(runs.baselines, "promote", interrupted)
+    monkeypatch.setattr("evaluation.baselines.promote", interrupted)
     with pytest.raises(KeyboardInterrupt):
         measured(ada)
     asked = llm_server.calls
-    monkeypatch.setattr(runs.baselines, "promote", promote)
+    monkeypatch.setattr("evaluation.baselines.promote", promote)
 
     again = measured(ada)
 
@@ -72,14 +73,13 @@ def test_an_unforeseen_error_at_the_start_leaves_no_run_claimed(
     talk(ada, ["one"], channel=make_channel("a"))
     talk(bob, ["two"], channel=make_channel("b"))
     planned = [prepare_run(spec(agent))[0] for agent in (ada, bob)]
-    opened = runs.open_session
 
     def second_fails(run: EvaluationRun, owner: str) -> Any:
         if run.agent == bob:
             raise RuntimeError("disk full")
-        return opened(run, owner)
+        return open_session(run, owner)
 
-    monkeypatch.setattr(runs, "open_session", second_fails)
+    monkeypatch.setattr("evaluation.runs.open_session", second_fails)
     with pytest.raises(RuntimeError, match="disk full"):
         execute(planned)
 
