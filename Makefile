@@ -15,7 +15,7 @@ demo: $(VENV)/.runtime ## set everything up and measure the 16 example agents
 	@$(MANAGE) demo
 
 run: $(VENV)/.runtime ## start console and worker on this machine, print address and login
-	@DEBUG=1 $(MANAGE) serve
+	@DEBUG=1 exec $(MANAGE) serve
 
 test: $(VENV)/.dev ## set everything up and run the tests
 	@$(BIN)/python -m pytest -n auto --dist loadfile -q $(ARGS)

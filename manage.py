@@ -8,13 +8,31 @@ import sys
 def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "project.settings")
     try:
+        from django.core.exceptions import ImproperlyConfigured
         from django.core.management import execute_from_command_line
+        from django.db import DatabaseError
     except ImportError as error:
         raise SystemExit(
             "Django is not installed for this Python. Run `make demo`, or: python3 -m venv .venv && "
             ".venv/bin/pip install --require-hashes -r requirements.lock, then use .venv/bin/python manage.py …"
         ) from error
-    execute_from_command_line(sys.argv)
+    try:
+        execute_from_command_line(sys.argv)
+    except ImproperlyConfigured as error:
+        raise SystemExit(f"Settings: {error}") from None
+    except BrokenPipeError:  # the reader, e.g. `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(141) from None
+    except DatabaseError as error:
+        if "no such table" in str(error) or "does not exist" in str(error):
+            raise SystemExit(
+                f"The database is not set up: run `manage.py migrate`. ({str(error).splitlines()[0]})"
+            ) from None
+        if "unable to open database file" in str(error) or "connection" in str(error).lower():
+            raise SystemExit(
+                f"The database cannot be reached; check DATABASE_URL. ({str(error).splitlines()[0]})"
+            ) from None
+        raise
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ NUMBERS = {
     "LLM_EVALUATION_DEADLINE": "seconds for one judging call",
     "LLM_EVALUATION_RETRIES": "how often a call is tried again",
 }
+OFFLINE_MODELS = {"judge": ("offline:lexical-1",), "actor": ("offline:scripted-1",)}
 ROLES: tuple[Role, ...] = ("judge", "actor")
 
 
@@ -51,6 +52,9 @@ def _check_role(role: Role) -> list[CheckMessage]:
     if provider_of(model) == "replay" and not replay_file(model).is_file():
         hint = "Write one with `manage.py export_payloads --out FILE`, or correct the path after `replay:`."
         return [Error(f"{setting} is {model!r}, but there is no such file.", hint=hint, id="agents.E002")]
+    if provider_of(model) == "offline" and model not in OFFLINE_MODELS[role]:
+        hint = f"Allowed: {', '.join(OFFLINE_MODELS[role])}, the name of a model, or replay:FILE."
+        return [Error(f"{setting} is {model!r}: there is no such offline model.", hint=hint, id="agents.E005")]
     if not has_seed_price(model):
         where = f" (served by {without_credentials(base_url_of(role))})" if base_url_of(role) else ""
         hint = (

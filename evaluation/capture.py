@@ -10,7 +10,7 @@ import sentry_sdk
 from django.db.models import Q
 
 from agents.models import Agent
-from evaluation.models import EvaluationRun, EvaluationScore
+from evaluation.models import Baseline, EvaluationRun, EvaluationScore
 from evaluation.planning import RunSpec, make_plan, prepare_run
 from evaluation.runs import execute
 from evaluation.summary import RunSummary, empty_dimension, summarize
@@ -18,11 +18,19 @@ from evaluation.summary import RunSummary, empty_dimension, summarize
 
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """The outcome for one agent: its run in numbers, whether it was taken up again, and whether another process holds it."""
+    """The outcome for one agent.
+
+    Attributes:
+        summary: Its run in numbers.
+        resumed: Whether the run was taken up again.
+        held_elsewhere: Whether another process holds it.
+        before: Overall score of the baseline that was current before, by the same judge; None when there was none.
+    """
 
     summary: RunSummary
     resumed: bool
     held_elsewhere: bool
+    before: float | None = None
 
 
 class UnknownAgents(ValueError):
@@ -77,15 +85,23 @@ def capture(
     """
     with sentry_sdk.start_transaction(op="evaluation.baseline", name="capture baselines") as trace:
         trace.set_data("agents", [spec.agent.slug for spec in specs])
+        before = {spec.agent.pk: overall_before(spec) for spec in specs}
         made = [prepare_run(spec) for spec in specs]
         prepared([run for run, _ in made])
-        held = {run.pk for run in execute([run for run, _ in made], progress=progress)}
+        held = {run.pk for run in execute([run for run, _ in made], progress=progress, hand_back=False)}
         results = []
         for run, resumed in made:
             ended = EvaluationRun.objects.select_related("agent").filter(pk=run.pk).first()
             if ended is not None:  # else it was deleted meanwhile
-                results.append(Captured(summarize(ended), resumed, run.pk not in held))
+                results.append(Captured(summarize(ended), resumed, run.pk not in held, before[ended.agent_id]))
     return results
+
+
+def overall_before(spec: RunSpec) -> float | None:
+    """The overall score of the newest run that is a current baseline of this agent by this judge."""
+    current = Baseline.objects.filter(agent=spec.agent, judge=spec.judge_model).order_by("-captured_at")
+    score: float | None = current.values_list("evaluation_run__overall_score", flat=True).first()
+    return score
 
 
 def existing(specs: Sequence[RunSpec]) -> list[Captured] | None:

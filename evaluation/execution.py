@@ -120,7 +120,7 @@ def judge_dimension(sessions: Sequence[Session], dimension: str, progress: Progr
             else:
                 answered += 1
             if failed >= GIVE_UP_AFTER and not answered:
-                raise JudgeDown(f"the judge answered none of {failed} calls; the last: {answer.verdicts[0].reason}")
+                raise JudgeDown(f"the judge answered none of the first calls; the last: {answer.verdicts[0].reason}")
         span.set_data("answered_calls", answered)
         span.set_data("failed_calls", failed)
 

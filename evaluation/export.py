@@ -16,7 +16,7 @@ COLUMNS = (
     *("evaluation_run", "agent", "dimension", "proposition_id", "claim", "inverted", "weight"),
     *("channel", "message", "sent_at", "text", "status", "score", "raw_score", "flaws", "evidence"),
     *("confidence", "reason", "reasoning", "justification", "judge", "served_model", "is_baseline"),
-    *("persona_digest", "proposition_digest", "window", "seed", "judged_at"),
+    *("persona_digest", "proposition_digest", "window", "where", "seed", "tags", "judged_at"),
 )
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
@@ -55,7 +55,9 @@ def score_rows(scores: QuerySet[EvaluationScore]) -> Iterator[dict[str, Any]]:
             "persona_digest": run.persona_digest,
             "proposition_digest": run.proposition_digest,
             "window": run.window,
+            "where": run.where,
             "seed": run.seed,
+            "tags": message.tags if message else {},
             "judged_at": _iso(score.judged_at),
         }
 
@@ -87,7 +89,7 @@ def write_csv(scores: QuerySet[EvaluationScore], out: IO[str], columns: Sequence
     count = 0
     for row in score_rows(scores):
         cells = [
-            json.dumps(value, ensure_ascii=False) if isinstance(value, list) else value
+            json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else value
             for value in (row[c] for c in columns)
         ]
         writer.writerow([spreadsheet_safe(cell) for cell in cells])

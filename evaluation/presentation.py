@@ -84,25 +84,31 @@ def outcome_table(judge: str, results: Sequence[Captured], out: Any, *, by_tag: 
     dimensions = list(dict.fromkeys(d for r in results for d in r.summary.run.dimensions))
     values = [tag_means(result.summary.run, by_tag) if by_tag else {} for result in results]
     columns = sorted({value for means in values for value in means})
-    title = f"Baseline by {escape(judge_label(judge))}, 0 to 9, higher is better"
-    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left")
-    table.add_column("Agent", no_wrap=True)
-    for heading in (
-        "Overall",
-        *(name.capitalize() for name in dimensions),
-        *(f"{by_tag} {value}" for value in columns),
-    ):
-        table.add_column(escape(heading), justify="right")
-    for heading in ("Scored", "Trivial", "Unscored", "Calls", "Cost"):
-        table.add_column(heading, justify="right")
-    for result, means in zip(results, values, strict=True):
-        table.add_row(*_outcome_row(result, dimensions, means, columns))
     console = _console(out)
+    narrow = console.width < 110
+    before = any(result.before is not None for result in results)
+    table = Table(title=f"Baseline by {escape(judge_label(judge))}, 0 to 9, higher is better", box=box.SIMPLE_HEAD)
+    table.title_justify, table.padding = "left", (0, 0 if narrow else 1)
+    table.add_column("Agent", no_wrap=True)
+    headings = [
+        "Overall",
+        *(["Before"] if before else []),
+        *(short(name) if narrow else name.capitalize() for name in dimensions),
+    ]
+    counted = ["Scored", "Unsc."] if narrow else ["Scored", "Trivial", "Unscored", "Calls"]
+    for heading in (*headings, *(f"{by_tag} {value}" for value in columns), *counted, "Cost"):
+        table.add_column(escape(heading), justify="right", overflow="fold")
+    for result, means in zip(results, values, strict=True):
+        table.add_row(*_outcome_row(result, dimensions, means, columns, before=before, narrow=narrow))
     console.print(table)
-    if by_tag:
+    if before:
+        console.print("Before: the overall score of the baseline that this one replaces.\n")
+    if columns:
         console.print(
             f"Columns “{escape(by_tag)} …”: the same adherence judgements, told apart by the message's tag {escape(by_tag)}.\n"
         )
+    elif by_tag:
+        console.print(f"No judged message has the tag {escape(by_tag)}.\n")
     console.print(_weakest_table(results))
     if is_heuristic(judge):
         console.print(
@@ -111,18 +117,31 @@ def outcome_table(judge: str, results: Sequence[Captured], out: Any, *, by_tag: 
         )
 
 
+def short(name: str) -> str:
+    """A dimension's name as a narrow heading."""
+    return name.capitalize() if len(name) < 9 else f"{name[:5].capitalize()}."
+
+
 def _outcome_row(
-    result: Captured, dimensions: Sequence[str], means: dict[str, float], columns: Sequence[str]
+    result: Captured,
+    dimensions: Sequence[str],
+    means: dict[str, float],
+    columns: Sequence[str],
+    *,
+    before: bool,
+    narrow: bool,
 ) -> list[str]:
     summary = result.summary
     found = summary.dimensions
+    counts = {name: str(sum(getattr(d, name) for d in found.values())) for name in ("scored", "trivial", "unscored")}
+    counted = [counts["scored"], counts["unscored"]] if narrow else [*counts.values(), str(summary.calls)]
     return [
         escape(summary.run.agent.slug if summary.run.agent else str(summary.run.channel)),
-        number(summary.overall_score),
+        number(summary.overall_score) if summary.overall_score is not None else summary.run.status,
+        *([number(result.before)] if before else []),
         *(number(found[name].score if name in found else None) for name in dimensions),
         *(number(means.get(value)) for value in columns),
-        *(str(sum(getattr(d, name) for d in found.values())) for name in ("scored", "trivial", "unscored")),
-        str(summary.calls),
+        *counted,
         money(summary.cost_usd, summary.unpriced_calls),
     ]
 

@@ -27,7 +27,11 @@ def _no_progress(run: EvaluationRun, done: int) -> None:
 
 
 def execute(
-    runs: Sequence[EvaluationRun], *, owner: str = "", progress: Progress = _no_progress
+    runs: Sequence[EvaluationRun],
+    *,
+    owner: str = "",
+    progress: Progress = _no_progress,
+    hand_back: bool = True,
 ) -> list[EvaluationRun]:
     """Judge several runs together; calls of all of them are in flight at once.
 
@@ -37,6 +41,7 @@ def execute(
         runs: What to execute; pending, lost, failed and errored ones are taken up.
         owner: The claim's name; default this process.
         progress: Called with a run and the number of items just settled.
+        hand_back: When interrupted, leave the work to any worker; else only to whoever asks for the same again.
 
     Returns:
         The runs this call held, as they ended.
@@ -62,7 +67,10 @@ def execute(
     except BaseException:
         # Interrupted or told to stop: the work is handed back at once instead of waiting for the lease to run out.
         for run in held:
-            run.finish(owner=owner, status=Status.PENDING)
+            if hand_back:
+                run.finish(owner=owner, status=Status.PENDING)
+            else:
+                run.finish(owner=owner, status=Status.ERRORED, error="interrupted; the same command goes on with it")
         raise
     return held
 

@@ -6,6 +6,7 @@ secure and HSTS, TLS redirect and CSP are on unless ``DEBUG`` is set.
 
 import os
 import secrets
+import zoneinfo
 from pathlib import Path
 
 import environ
@@ -19,6 +20,15 @@ env = environ.Env()
 env.smart_cast = False
 if (BASE_DIR / ".env").is_file():
     env.read_env(str(BASE_DIR / ".env"))
+
+
+def _number(name: str, default: float) -> float:
+    """A number from the environment, or a sentence that names it."""
+    raw = env.str(name, default="")
+    try:
+        return float(raw) if raw else default
+    except ValueError:
+        raise ImproperlyConfigured(f"{name} is {raw!r}; allowed: a number (default {default:g})") from None
 
 
 def _local_secret_key() -> str:
@@ -99,6 +109,8 @@ LOGIN_URL = "admin:login"
 LOGIN_REDIRECT_URL = "admin:index"
 LANGUAGE_CODE = "en"
 TIME_ZONE = env.str("TIME_ZONE", default="UTC")
+if TIME_ZONE not in zoneinfo.available_timezones():
+    raise ImproperlyConfigured(f"TIME_ZONE is {TIME_ZONE!r}; allowed: names such as UTC or Europe/Berlin")
 USE_TZ = True
 USE_I18N = False
 AUTH_PASSWORD_VALIDATORS = [
@@ -114,7 +126,10 @@ AUTH_PASSWORD_VALIDATORS = [
 # --- Database -----------------------------------------------------------------------------------------------------------
 # No ATOMIC_REQUESTS: a model call inside an open transaction would block every other writer for its whole length.
 _database_url = env.str("DATABASE_URL", default="") or f"sqlite:///{LOCAL_DIR / 'plumbline.sqlite3'}"
-DATABASES = {"default": environ.Env.db_url_config(_database_url)}
+try:
+    DATABASES = {"default": environ.Env.db_url_config(_database_url)}
+except (ValueError, KeyError, ImproperlyConfigured):
+    DATABASES = {"default": {}}
 if not DATABASES["default"].get("ENGINE", "").endswith((".sqlite3", ".postgresql")):
     raise ImproperlyConfigured(
         "DATABASE_URL is not understood; allowed: sqlite:///FILE or postgres://USER:PASSWORD@HOST:PORT/NAME"
@@ -127,7 +142,7 @@ if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
         init_command="PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
     )
 else:
-    DATABASES["default"]["CONN_MAX_AGE"] = env.int("CONN_MAX_AGE", default=60)
+    DATABASES["default"]["CONN_MAX_AGE"] = int(_number("CONN_MAX_AGE", 60))
     DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
 
 # --- Static files -------------------------------------------------------------------------------------------------------
@@ -179,11 +194,11 @@ JUDGE_MODEL = env.str("JUDGE_MODEL", default="") or (
 ACTOR_MODEL = env.str("ACTOR_MODEL", default="") or (
     DEFAULT_LLM_MODEL if ANTHROPIC_API_KEY or ACTOR_BASE_URL else "offline:scripted-1"
 )
-LLM_MAX_CONCURRENCY = env.int("LLM_MAX_CONCURRENCY", default=20)
-LLM_GATE_SLOTS = env.int("LLM_GATE_SLOTS", default=4)
+LLM_MAX_CONCURRENCY = int(_number("LLM_MAX_CONCURRENCY", 20))
+LLM_GATE_SLOTS = int(_number("LLM_GATE_SLOTS", 4))
 LLM_STORE_PAYLOADS = env.str("LLM_STORE_PAYLOADS", default="none")
-LLM_EVALUATION_DEADLINE = env.float("LLM_EVALUATION_DEADLINE", default=60.0)
-LLM_EVALUATION_RETRIES = env.int("LLM_EVALUATION_RETRIES", default=2)
+LLM_EVALUATION_DEADLINE = _number("LLM_EVALUATION_DEADLINE", 60)
+LLM_EVALUATION_RETRIES = int(_number("LLM_EVALUATION_RETRIES", 2))
 OFFLINE_RESPONDERS = {"score": "evaluation.offline.score", "check": "evaluation.offline.check"}
 
 # --- Measuring ----------------------------------------------------------------------------------------------------------
@@ -228,6 +243,7 @@ LOGGING = {
     "disable_existing_loggers": False,
     "formatters": {"plain": {"format": "{asctime} {levelname} {name} {message}", "style": "{"}},
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "plain"}},
+    "loggers": {"django.server": {"handlers": ["console"], "level": "WARNING", "propagate": False}},
     "root": {"handlers": ["console"], "level": env.str("LOG_LEVEL", default="WARNING")},
 }
 

@@ -50,7 +50,7 @@ def describe(problem: Exception, route: Route, trace: Trace) -> tuple[Status, st
     else:
         logger.error("a call of %s failed in an unforeseen way", route.model, exc_info=problem)
         status, error = Status.REJECTED, f"the call failed: {type(problem).__name__}: {problem}"
-    return status, one_line(error.replace(route.key, "***"))
+    return status, one_line(error.replace(route.key, "***") if len(route.key) > 7 else error)
 
 
 def _status_error(problem: object) -> str:

@@ -76,7 +76,11 @@ def _columns(request: LLMRequest, reply: Reply) -> dict[str, Any]:
 
 
 def _cost(reply: Reply) -> Decimal | None:
-    turned_away = reply.status in (Status.RATE_LIMITED, Status.REJECTED) or reply.error.startswith("HTTP 5")
+    turned_away = (
+        reply.status in (Status.RATE_LIMITED, Status.REJECTED)
+        or reply.error.startswith("HTTP 5")
+        or "ConnectError" in reply.error
+    )
     if reply.attempts == 0 or turned_away:  # nothing was sent, or an HTTP error came back, which nobody bills
         return Decimal(0)
     return prices.cost(reply.model, reply.usage, day=timezone.now().date(), served_model=reply.served_model)

@@ -35,7 +35,7 @@ def test_sound_settings_give_no_message() -> None:
 
 
 def test_an_offline_judge_is_told_but_no_fault(settings: Settings) -> None:
-    settings.JUDGE_MODEL = settings.ACTOR_MODEL = "offline:lexical-1"
+    settings.JUDGE_MODEL, settings.ACTOR_MODEL = "offline:lexical-1", "offline:scripted-1"
 
     message = found(deploy=True)["agents.I001"]
 
@@ -128,3 +128,9 @@ def test_production_without_a_broker_is_warned_about(
     assert (message is not None) is warned
     if message:
         assert "manage.py work" in str(message.hint)
+
+
+def test_an_offline_model_that_does_not_exist_is_an_error(settings: Settings) -> None:
+    settings.JUDGE_MODEL = "offline:bogus"
+
+    assert "offline:lexical-1" in str(found()["agents.E005"].hint)

@@ -193,8 +193,10 @@ def test_ctrl_c_hands_the_run_back(database: Path, server: LLMServer) -> None:
         process.send_signal(signal.SIGINT)
         process.wait(20)
 
-    assert process.returncode != 0
-    assert rows(database, "select status, claimed_by from evaluation_runs") == [("pending", "")]
+    assert rows(database, "select status, claimed_by from evaluation_runs") == [("errored", "")], (
+        "no worker takes it up unasked"
+    )
+    assert process.returncode == 130
     assert scored(database) == ANSWERED
 
 

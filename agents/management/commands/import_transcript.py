@@ -107,6 +107,10 @@ class Command(BaseCommand):
         for what, count in notes.items():
             if count:
                 console.print(f"{count} {what}")
+        if report.duplicates:
+            console.print(
+                "Messages that were there keep their tags. For another build's conversation use another --channel."
+            )
 
 
 def pair(text: str, option: str, *, last: bool = False) -> tuple[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -30,6 +31,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         if settings.PRODUCTION:
             raise CommandError("serve is for local use; in production run gunicorn project.wsgi and `manage.py work`.")
+        self._check_port(options["port"])
         call_command("migrate", verbosity=0)
         self._ensure_admin()
         url = f"http://127.0.0.1:{options['port']}/admin/"
@@ -43,7 +45,8 @@ class Command(BaseCommand):
 
         previous = signal.signal(signal.SIGTERM, asked_to_stop)
         try:
-            while all(child.poll() is None for child in children):
+            parent = os.getppid()
+            while all(child.poll() is None for child in children) and os.getppid() == parent:
                 time.sleep(0.5)
         except KeyboardInterrupt:
             self.stdout.write("Stopping.")
@@ -54,6 +57,17 @@ class Command(BaseCommand):
             codes = [child.wait(timeout=20) for child in children]
         if any(code > 0 for code in codes):
             raise CommandError("web or worker ended by itself; see its message above")
+
+    def _check_port(self, port: int) -> None:
+        """Say that the port is taken before anything is printed that is shown only once."""
+        if not 1 <= port <= 65535:
+            raise CommandError(f"--port {port}: allowed 1 to 65535")
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError as error:
+                raise CommandError(f"--port {port}: {error.strerror}; choose another with --port") from None
 
     def _ensure_admin(self) -> None:
         users = get_user_model().objects

@@ -7,10 +7,10 @@ import sys
 from argparse import ArgumentParser
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from agents.work_queues import stopping_on_sigterm
 from evaluation.capture import Captured, UnknownAgents, as_json, capture, choose_agents
@@ -46,6 +46,13 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
+        def wrong_usage(message: str) -> NoReturn:
+            if isinstance(parser, CommandParser) and not parser.called_from_command_line:
+                raise CommandError(f"Error: {message}", returncode=3)
+            parser.print_usage(sys.stderr)
+            parser.exit(3, f"{parser.prog}: error: {message}\n")
+
+        parser.error = wrong_usage  # type: ignore[method-assign]  # 2 has a meaning of its own here
         parser.add_argument(
             "--agents", default="all", help="slugs separated by commas, or all (default: all active agents)"
         )
@@ -86,6 +93,9 @@ class Command(BaseCommand):
             else:
                 with stopping_on_sigterm():
                     self._capture(specs, options)
+        except KeyboardInterrupt:
+            message = "Stopped. What was judged is stored; run the same command again to go on with the rest."
+            raise CommandError(message, returncode=130) from None
         except PropositionError as error:
             raise CommandError(f"proposition files cannot be used:\n{error}", returncode=3) from None
 

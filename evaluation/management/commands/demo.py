@@ -48,7 +48,7 @@ class Command(BaseCommand):
         self.stdout.write(f"{DRIFT}\nWhere it was planted: docs/seed-data.md")
         self._heading("Next")
         self.stdout.write("  make run                          the console, with its address and login")
-        self.stdout.write("  manage.py capture_baseline --help   measure again, other windows, --json")
+        self.stdout.write("  manage.py capture_baseline --help  measure again, other windows, --json")
         self.stdout.write("  docs/real-conversation.md          your own personas and conversations")
         if any(result.summary.overall_score is None for result in results):
             problems = sorted({result.summary.run.error for result in results if result.summary.run.error})
