@@ -76,7 +76,7 @@ def test_one_bad_entry_costs_neither_its_neighbours_nor_itself(llm_server: LLMSe
 def test_a_reply_that_fails_leaves_its_items_unscored_with_the_reason(
     llm_server: LLMServer, settings: Settings, ada: Agent, reply: dict[str, Any], reason: str
 ) -> None:
-    settings.LLM_EVALUATION_DEADLINE = 0.5
+    settings.LLM_EVALUATION_DEADLINE = 2.0
     good = answers(lambda claim: 5)
     llm_server.respond = lambda body: reply if "Never." in tail_of(body) else good(body)
 

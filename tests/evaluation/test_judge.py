@@ -110,7 +110,7 @@ def test_a_call_that_fails_is_a_reason_never_a_number(
 ) -> None:
     llm_server.always(**reply)
 
-    verdict = score_proposition(proposition=claim(), context=CONTEXT, label=LABEL, deadline=0.5)
+    verdict = score_proposition(proposition=claim(), context=CONTEXT, label=LABEL, deadline=1.5)
 
     assert (verdict.status, verdict.value, verdict.raw_value, verdict.confidence) == ("unscored", None, None, None)
     assert verdict.reason.startswith(reason)

@@ -84,10 +84,12 @@ def test_requests_are_pulled_only_as_far_ahead_as_slots_need(llm_server: LLMServ
 def test_gate_requests_count_their_waiting(llm_server: LLMServer) -> None:
     llm_server.always(hang=True)
 
-    replies = [reply for _, reply in complete_many((numbered(n, gate=True) for n in range(4)), deadline=0.3)]
+    replies = [reply for _, reply in complete_many((numbered(n, gate=True) for n in range(4)), deadline=1.0)]
 
     assert [reply.status for reply in replies] == [Status.TIMEOUT] * 4
-    assert max(reply.waited_ms + reply.latency_ms for reply in replies) < 590  # one after the other it would be 600
+    assert (
+        max(reply.waited_ms + reply.latency_ms for reply in replies) < 1900
+    )  # one after the other it would be 2000 or more
 
 
 def arrived(number: int) -> tuple[LLMRequest, Callable[[], None]]:
