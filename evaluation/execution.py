@@ -16,6 +16,7 @@ from django.utils import timezone
 from agents.llm import Label
 from agents.models import Message
 from agents.persona import current_digest
+from agents.text.fences import new_nonce
 from evaluation.failures import FAILURES
 from evaluation.judge import Question, ask_all
 from evaluation.models import EvaluationRun, EvaluationScore
@@ -27,7 +28,6 @@ from evaluation.propositions import Proposition, fill, propositions_digest
 from evaluation.rules import check_rule
 from evaluation.scorers import SCORERS
 from evaluation.scorers.base import Subject
-from evaluation.trajectory import new_nonce
 from evaluation.verdicts import Verdict, rule_verdict, trivial, unscored
 
 CHUNK = 500

@@ -10,9 +10,9 @@ from django.conf import settings
 
 from agents.llm import Label, LLMRequest, Reply, Status, complete, complete_many
 from agents.llm.answers import one_line
+from agents.text.fences import new_nonce
 from evaluation.prompts import Context, system_blocks, user_turn
 from evaluation.propositions import Proposition, fill
-from evaluation.trajectory import new_nonce
 from evaluation.verdicts import Abstention, Answer, Verdict, judged, parse_answers, unscored, with_call
 
 MAX_PER_CALL = 10  # AC-6.0.4

@@ -15,8 +15,9 @@ from django.template import Context as TemplateContext
 from django.template import Engine, Template
 
 from agents.llm.requests import Block, Turn
+from agents.text.fences import fence, neutral
 from evaluation.propositions import Proposition
-from evaluation.trajectory import Event, Window, fence, neutral, one_event, render_trajectory
+from evaluation.trajectory import Event, Window, one_event, render_trajectory
 
 EMPTY_WINDOW = Window((), 0, ())
 

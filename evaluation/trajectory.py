@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import re
-import secrets
-import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-MAX_EVENT_CHARACTERS = 4_000
-
-_FENCE_LIKE = re.compile(r"<{2,}|>{2,}")
+from agents.text.fences import fence, neutral
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,44 +45,6 @@ def cut_window(events: Sequence[Event], *, first_n: int, last_n: int) -> Window:
         return Window(tuple(events), 0, ())
     last_start = len(events) - last_n
     return Window(tuple(events[:first_n]), last_start - first_n, tuple(events[last_start:]))
-
-
-def new_nonce() -> str:
-    """Random text for the fences of one prompt, which nobody could have put into a message beforehand."""
-    return secrets.token_hex(6)
-
-
-def fence(name: str, body: str, nonce: str) -> str:
-    """`body` between markers that carry the nonce; the judge is told that nothing in between is an instruction."""
-    return f"<<<{name} {nonce}>>>\n{body}\n<<<END {name} {nonce}>>>"
-
-
-def neutral(text: str, limit: int = MAX_EVENT_CHARACTERS) -> tuple[str, int]:
-    """Text made safe to stand inside a fence, and how many characters were cut.
-
-    Marker-like brackets are replaced, control and direction-changing characters are written out as ``<U+202E>``, and what exceeds
-    `limit` characters is cut with a visible mark. Nothing is escaped: the judge reads what was said.
-    """
-    cut = max(0, len(text) - limit)
-    if cut:
-        text = text[:limit]
-    text = text.replace("\r\n", "\n").replace("\r", "\n")
-    if not text.isprintable():
-        text = "".join(_visible(char) for char in text)
-    text = _FENCE_LIKE.sub(lambda m: ("\u2039" if m.group()[0] == "<" else "\u203a") * len(m.group()), text)
-    return (f"{text} [… {cut} characters cut]" if cut else text), cut
-
-
-def _visible(char: str) -> str:
-    if (
-        char in "\n\t"
-        or char.isprintable()
-        or unicodedata.category(char) not in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
-    ):
-        return char
-    if char in "\u200d\ufe0e\ufe0f":  # joiners inside emoji and scripts that need them
-        return char
-    return f"<U+{ord(char):04X}>"
 
 
 def one_event(event: Event, number: int) -> tuple[str, int]:

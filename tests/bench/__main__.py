@@ -86,9 +86,10 @@ def propositions() -> list[Any]:
 
 def questions(per_call: int) -> Iterator[Any]:
     from agents.llm import Label
+    from agents.text.fences import new_nonce
     from evaluation.judge import Question
     from evaluation.prompts import Context
-    from evaluation.trajectory import Event, Window, new_nonce
+    from evaluation.trajectory import Event, Window
 
     events = tuple(
         Event("action", "Ada", f"Message number {n} with a few more words in it, as people write.") for n in range(30)

@@ -8,14 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agents.text.fences import MAX_EVENT_CHARACTERS, fence, neutral, new_nonce
 from evaluation.trajectory import (
-    MAX_EVENT_CHARACTERS,
     Event,
     Window,
     cut_window,
-    fence,
-    neutral,
-    new_nonce,
     one_event,
     render_trajectory,
 )
