@@ -73,8 +73,12 @@ INSTALLED_APPS = [
     "django.contrib.messages",
     "django.contrib.staticfiles",
     "csp",
+    "rest_framework",
+    "rest_framework.authtoken",
+    "simple_history",
     "agents",
     "evaluation",
+    "correction",
 ]
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
@@ -87,6 +91,7 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.LoginRequiredMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "simple_history.middleware.HistoryRequestMiddleware",  # who made a change of configuration
 ]
 ROOT_URLCONF = "project.urls"
 WSGI_APPLICATION = "project.wsgi.application"
@@ -199,15 +204,39 @@ LLM_GATE_SLOTS = int(_number("LLM_GATE_SLOTS", 4))
 LLM_STORE_PAYLOADS = env.str("LLM_STORE_PAYLOADS", default="none")
 LLM_EVALUATION_DEADLINE = _number("LLM_EVALUATION_DEADLINE", 60)
 LLM_EVALUATION_RETRIES = int(_number("LLM_EVALUATION_RETRIES", 2))
-OFFLINE_RESPONDERS = {"score": "evaluation.offline.score", "check": "evaluation.offline.check"}
+OFFLINE_RESPONDERS = {
+    "score": "evaluation.offline.score",
+    "check": "evaluation.offline.check",
+    "turn": "agents.turn.scripted.answer",
+}
 
 # --- Measuring ----------------------------------------------------------------------------------------------------------
 PROPOSITIONS_DIR = BASE_DIR / "propositions"
 PROPOSITION_DIRS = [Path(path).expanduser() for path in env.list("PROPOSITION_DIRS", default=[])]
 
+# --- Turns (agents/turn) ------------------------------------------------------------------------------------------------
+# The stages a turn passes; order is meaning. Dotted paths, so that no floor imports one above it.
+TURN_PIPELINE = [
+    "correction.stages.RepetitionSuppression",  # prepare
+    "correction.stages.Interventions",  # prepare
+    "correction.stages.ActionGate",  # review: sees what would really be said
+]
+TURN_MAX_REVISIONS = int(
+    _number("TURN_MAX_REVISIONS", 12)
+)  # most times one message is sent back, whatever the stages say
+TURN_STEP_DEADLINE = _number("TURN_STEP_DEADLINE", 60)  # seconds for one model call of an agent
+TURN_MAX_REPLY_DEPTH = int(
+    _number("TURN_MAX_REPLY_DEPTH", 3)
+)  # replies of agents to agents in a direct message, in a row
+TURN_HISTORY_MESSAGES = int(_number("TURN_HISTORY_MESSAGES", 20))  # recent messages an agent is shown
+
 # --- Workers ------------------------------------------------------------------------------------------------------------
 # What `manage.py work` and the Celery workers claim, in turn: callables that take ``owner`` and return whether they did something.
-WORK_QUEUES = ["evaluation.runs.work_one"]
+WORK_QUEUES = [
+    "agents.turn.orchestrator.work_one",
+    "correction.observe.work_one",
+    "evaluation.runs.work_one",
+]
 CELERY_BROKER_URL = env.str("CELERY_BROKER_URL", default="")
 if CELERY_BROKER_URL:
     import project.celery  # noqa: F401 (binds shared tasks to our app; half a second that nobody without a broker should pay)

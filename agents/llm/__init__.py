@@ -1,7 +1,20 @@
 """Calling a model: `complete` and `complete_many`, and the values that go in and come out."""
 
 from agents.llm.digest import estimate_tokens, request_digest
-from agents.llm.requests import Block, InvalidAnswer, Label, LLMRequest, Reply, Role, Status, Turn, Usage
+from agents.llm.requests import (
+    Block,
+    InvalidAnswer,
+    Label,
+    LLMRequest,
+    Reply,
+    Role,
+    Status,
+    Tool,
+    ToolCall,
+    ToolResult,
+    Turn,
+    Usage,
+)
 from agents.llm.runtime import complete, complete_many
 
 __all__ = [
@@ -12,6 +25,9 @@ __all__ = [
     "Reply",
     "Role",
     "Status",
+    "Tool",
+    "ToolCall",
+    "ToolResult",
     "Turn",
     "Usage",
     "complete",

@@ -35,12 +35,44 @@ class Block:
     cache: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tool:
+    """A function the model may ask for. `input_schema` is the JSON schema (type object) of its input."""
+
+    name: str
+    description: str
+    input_schema: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A model's wish to use a tool. `input` is what it wrote, not yet validated; `id` is unique within a conversation."""
+
+    id: str
+    name: str
+    input: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What a tool answered, as the model reads it."""
+
+    call_id: str
+    text: str
+    is_error: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One turn of the conversation sent to the model."""
+    """One turn of the conversation sent to the model.
+
+    `tool_results` stand first in a user turn, before its blocks; `tool_calls` last in an assistant turn.
+    """
 
     role: Literal["user", "assistant"]
-    blocks: tuple[Block, ...]
+    blocks: tuple[Block, ...] = ()
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_results: tuple[ToolResult, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +105,7 @@ class LLMRequest:
         gate: Whether the call may use the slots reserved for the gate.
         model: Overrides the role's model.
         nonce: Random text used in this prompt's fences; replaced by a constant in the request's digest, so that a replay finds it.
+        tools: What the model may use; with tools an answer may be text, tool calls or both, and `schema` stays None.
         facts: Structured input for the offline provider; never sent over the network.
         label: Columns of the ledger row.
     """
@@ -91,6 +124,7 @@ class LLMRequest:
     gate: bool = False
     model: str = ""
     nonce: str = ""
+    tools: tuple[Tool, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -112,6 +146,7 @@ class Reply:
         status: `Status.OK` exactly when `value` (structured) or `text` (free) can be used.
         value: What `parse` returned, or the decoded object.
         text: The raw text of the answer.
+        tool_calls: The tools the model wants to use, in its order.
         error: One line for people when the status is not ``ok``.
         provider: ``anthropic``, ``offline`` or ``replay``.
         endpoint: Base URL without credentials; empty for offline and replay.
@@ -125,6 +160,7 @@ class Reply:
     status: Status
     value: Any = None
     text: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
     error: str = ""
     stop_reason: str = ""
     provider: str = ""

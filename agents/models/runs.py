@@ -32,6 +32,17 @@ class Run(Claimable):
         related_name="triggered_runs",
         help_text="the message it answers",
     )
+    prompt = models.TextField(
+        blank=True,
+        default="",
+        help_text="what an operator asks of this turn; shown to the agent, not said in the channel",
+    )
+    depth = models.PositiveSmallIntegerField(
+        default=0,
+        help_text="how many agents' replies led to this one without a person; limited by TURN_MAX_REPLY_DEPTH",
+    )
+    cancel_requested = models.BooleanField(default=False, help_text="stop before the next step")
+    idempotency_key = models.CharField(max_length=200, null=True, blank=True, unique=True)
     stop_reason = models.CharField(max_length=16, choices=StopReason.choices, blank=True, default="")
     overrides = models.JSONField(
         default=dict, blank=True, help_text="settings for this run only, read by the stages above"

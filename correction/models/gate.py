@@ -1,0 +1,175 @@
+"""What the gate did: one row per attempt at a message, one per dimension judged in it; messages waiting to be observed."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from django.conf import settings
+from django.db import models
+from django.db.models import Q
+
+from agents.models import Agent, Channel, Claimable, LLMCall, Message, PersonaVersion, Run
+
+
+class Outcome(models.TextChoices):
+    """How an attempt ended (AC-7.0.10, DESIGN §4)."""
+
+    PASSED = "passed", "passed"
+    CORRECTED = "corrected", "sent back with feedback"
+    PASSED_AFTER_RETRY = "passed_after_retry", "passed after retry"
+    FORCED_THROUGH = "forced_through", "forced through (best attempt sent)"
+    TIMEOUT_PASSED = "timeout_passed", "passed: judged too late"
+    OVERLOAD_PASSED = "overload_passed", "passed: no free slot"
+    ERROR_PASSED = "error_passed", "passed: judge failed"
+    UNSCORED_PASSED = "unscored_passed", "passed: could not be judged"
+    BUDGET_PASSED = "budget_passed", "passed: budget used up"
+    OBSERVED = "observed", "observed (sent before it was judged)"
+    ABANDONED = "abandoned", "abandoned by the agent"
+
+
+class CorrectionLog(models.Model):
+    """One attempt at a message as the gate saw it. A session groups the attempts; its state is these rows. Never edited."""
+
+    class Source(models.TextChoices):
+        GATE = "gate", "gate"
+        OBSERVE = "observe", "observed"
+        EXTERNAL = "external", "external"
+
+    session = models.UUIDField(help_text="groups the attempts at one message")
+    attempt = models.PositiveSmallIntegerField(help_text="1 = the first draft")
+    source = models.CharField(max_length=8, choices=Source.choices, default=Source.GATE)
+    agent = models.ForeignKey(
+        Agent, null=True, blank=True, on_delete=models.SET_NULL, related_name="correction_logs",
+        help_text="empty for an external check with a persona of its own",
+    )  # fmt: skip
+    channel = models.ForeignKey(
+        Channel, null=True, blank=True, on_delete=models.SET_NULL, related_name="correction_logs"
+    )
+    run = models.ForeignKey(Run, null=True, blank=True, on_delete=models.SET_NULL, related_name="correction_logs")
+    message = models.ForeignKey(
+        Message, null=True, blank=True, on_delete=models.SET_NULL, related_name="correction_logs",
+        help_text="what was said in the end; the same for every attempt of a session",
+    )  # fmt: skip
+    committed = models.BooleanField(default=False, help_text="this attempt's text is the one that was said")
+    draft_key = models.CharField(
+        max_length=200, null=True, blank=True, unique=True,
+        help_text="idempotency key of the send: the same draft is not judged twice",
+    )  # fmt: skip
+    original_text = models.TextField(help_text="the draft as the agent wrote it")
+    judged_text = models.TextField(help_text="the draft as it was judged and would be said")
+    outcome = models.CharField(max_length=20, choices=Outcome.choices)
+    feedback = models.TextField(blank=True, default="", help_text="what the agent was told")
+    score_sum = models.FloatField(null=True, blank=True, help_text="sum of the dimensions' scores; empty = none scored")
+    judge = models.CharField(
+        max_length=200, blank=True, default="", help_text="model asked; offline ones are heuristic"
+    )
+    persona_version = models.ForeignKey(
+        PersonaVersion, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    duration_ms = models.PositiveIntegerField(default=0, help_text="milliseconds of judging")
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        db_table = "correction_logs"
+        ordering: ClassVar = ["-pk"]
+        indexes: ClassVar = [
+            models.Index(fields=["agent", "created_at"], name="correction_agent_created"),
+            models.Index(fields=["created_at"], name="correction_created"),
+        ]
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["session", "attempt"], name="correction_attempt_once"),
+            models.UniqueConstraint(fields=["session"], condition=Q(committed=True), name="correction_one_committed"),
+            models.CheckConstraint(condition=Q(attempt__gte=1), name="correction_attempt_positive"),
+        ]
+
+    def __str__(self) -> str:
+        return f"attempt {self.attempt} of {self.session} ({self.outcome})"
+
+    @property
+    def work_id(self) -> str:
+        """The ledger's name for the session: every call made for it carries it."""
+        return f"gate_session:{self.session}"
+
+
+class GateDimensionResult(models.Model):
+    """One dimension of one attempt: score, threshold, and whether people found the verdict right."""
+
+    class Status(models.TextChoices):
+        SCORED = "scored", "scored"
+        TRIVIAL = "trivial", "trivial"
+        UNSCORED = "unscored", "unscored"
+        TIMEOUT = "timeout", "too late"
+        OVERLOAD = "overload", "no free slot"
+        ERROR = "error", "judge failed"
+        BUDGET = "budget", "budget used up"
+
+    class Mark(models.TextChoices):
+        RIGHT = "right", "right"
+        FALSE_ALARM = "false_alarm", "false alarm"
+
+    log = models.ForeignKey(CorrectionLog, on_delete=models.CASCADE, related_name="dimension_results")
+    dimension = models.CharField(max_length=32)
+    status = models.CharField(max_length=10, choices=Status.choices)
+    score = models.FloatField(
+        null=True, blank=True, help_text="0 to 9, the worst of judge, rules and cues; empty = not judged"
+    )
+    threshold = models.DecimalField(
+        max_digits=3, decimal_places=1, help_text="lowest score that passes, as it was then"
+    )
+    passed = models.BooleanField(help_text="also true when it could not be judged (fail-open)")
+    reasoning = models.TextField(blank=True, default="")
+    recommendations = models.TextField(blank=True, default="")
+    reason = models.CharField(max_length=300, blank=True, default="", help_text="why it was not judged")
+    judge = models.CharField(
+        max_length=200, blank=True, default="", help_text="rule, or the model that decided the score"
+    )
+    proposition_id = models.CharField(
+        max_length=120, blank=True, default="", help_text="the one that decided the score"
+    )
+    parts = models.JSONField(
+        default=list, blank=True, help_text="every rule, cue and claim looked at: id, judge, status, score, reasoning"
+    )
+    call = models.ForeignKey(LLMCall, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
+    duration_ms = models.PositiveIntegerField(default=0)
+    mark = models.CharField(
+        max_length=12, choices=Mark.choices, blank=True, default="", help_text="what a person says of a failed check"
+    )
+    marked_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    marked_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        db_table = "correction_dimension_results"
+        ordering: ClassVar = ["log", "dimension"]
+        indexes: ClassVar = [
+            models.Index(fields=["dimension", "mark"], condition=~Q(mark=""), name="gate_result_marked"),
+        ]
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["log", "dimension"], name="gate_result_once"),
+            models.CheckConstraint(
+                condition=Q(status="scored", score__isnull=False, score__gte=0, score__lte=9)
+                | Q(status="trivial")
+                | (~Q(status__in=["scored", "trivial"]) & Q(score__isnull=True, passed=True)),
+                name="gate_result_score_matches_status",
+            ),
+            models.CheckConstraint(condition=Q(mark="") | Q(passed=False), name="gate_result_marks_failures_only"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.dimension}: {self.score if self.score is not None else self.status}"
+
+
+class ObservedMessage(Claimable):
+    """A message already said that is to be judged afterwards (observe mode). Work: claimed like all work."""
+
+    message = models.OneToOneField(Message, on_delete=models.CASCADE, related_name="observation")
+    session = models.UUIDField(unique=True)
+
+    class Meta:
+        db_table = "observed_messages"
+        ordering: ClassVar = ["pk"]
+        indexes: ClassVar = [models.Index(fields=["status", "created_at"], name="observed_status_created")]
+
+    def __str__(self) -> str:
+        return f"observation of message {self.message_id}"
