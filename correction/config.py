@@ -1,4 +1,4 @@
-"""Resolving the configuration of one agent: override, agent, defaults row, built-in value; the first that says something wins (AC-7.3.3)."""
+"""The configuration of one agent: override, agent, defaults row, built-in value; the first that says something wins (AC-7.3.3)."""
 
 from __future__ import annotations
 
