@@ -11,6 +11,14 @@ class Migration(migrations.Migration):
 
     operations = [
         migrations.AddField(
+            model_name="channel",
+            name="synthetic",
+            field=models.BooleanField(
+                default=False,
+                help_text="played for an evaluation or a demonstration: what is said here is never mixed with real speech",
+            ),
+        ),
+        migrations.AddField(
             model_name='run',
             name='cancel_requested',
             field=models.BooleanField(default=False, help_text='stop before the next step'),
