@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from django.db import transaction
 from django.utils import timezone
 
 from agents.models import Agent
 from agents.persona import current_digest
-from evaluation.models import Baseline, EvaluationRun
+from evaluation.models import Baseline, EvaluationRun, Method
 from evaluation.summary import RunSummary
 
 
-def promote(run: EvaluationRun, summary: RunSummary) -> list[Baseline]:
-    """Make a completed run the baseline of the dimensions it scored; those without a score keep the baseline they have.
+def promote(run: EvaluationRun, summary: RunSummary, *, only: Collection[str] | None = None) -> list[Baseline]:
+    """Make a completed run the baseline of the dimensions it has a number for; the others keep the baseline they have.
+
+    Under each judge and procedure (hard, double check, method) there is a baseline of its own: they do not compare.
+
+    Args:
+        run: A completed run of an agent.
+        summary: Its numbers.
+        only: The dimensions to promote; default all.
 
     Raises:
         ValueError: The run targets a channel.
@@ -22,15 +31,17 @@ def promote(run: EvaluationRun, summary: RunSummary) -> list[Baseline]:
     promoted = []
     with transaction.atomic():
         for name, dimension in summary.dimensions.items():
-            if dimension.score is None:
+            if not dimension.measured or (only is not None and name not in only):
                 continue
             baseline, _ = Baseline.objects.update_or_create(
                 agent=run.agent,
                 judge=run.judge,
+                procedure=run.procedure,
                 dimension=name,
                 defaults={
                     "evaluation_run": run,
-                    "score": dimension.score,
+                    "score": dimension.score if dimension.count is None else None,
+                    "count": dimension.count,
                     "persona_digest": run.persona_digest,
                     "captured_at": timezone.now(),
                 },
@@ -39,9 +50,10 @@ def promote(run: EvaluationRun, summary: RunSummary) -> list[Baseline]:
     return promoted
 
 
-def get_baseline(*, agent: Agent, judge: str) -> dict[str, Baseline]:
-    """The current baselines of an agent under one judge, by dimension."""
-    return {b.dimension: b for b in Baseline.objects.filter(agent=agent, judge=judge).select_related("evaluation_run")}
+def get_baseline(*, agent: Agent, judge: str, procedure: str = Method.PLUMBLINE.value) -> dict[str, Baseline]:
+    """The current baselines of an agent under one judge and procedure (`EvaluationRun.procedure`), by dimension."""
+    found = Baseline.objects.filter(agent=agent, judge=judge, procedure=procedure)
+    return {b.dimension: b for b in found.select_related("evaluation_run")}
 
 
 def is_stale(baseline: Baseline) -> bool:

@@ -9,16 +9,16 @@ from typing import Any
 import sentry_sdk
 from django.db.models import Q
 
-from agents.models import Agent
-from evaluation.models import Baseline, EvaluationRun, EvaluationScore
+from agents.models import Agent, Channel
+from evaluation.models import CHANNEL_DIMENSIONS, Baseline, EvaluationRun, EvaluationScore
 from evaluation.planning import RunSpec, make_plan, prepare_run
-from evaluation.runs import execute
-from evaluation.summary import RunSummary, empty_dimension, summarize
+from evaluation.runs import execute, with_channels
+from evaluation.summary import RunSummary, summarize
 
 
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """The outcome for one agent.
+    """The outcome for one agent (or channel).
 
     Attributes:
         summary: Its run in numbers.
@@ -78,29 +78,69 @@ def capture(
 ) -> list[Captured]:
     """Capture a baseline per spec, taking up what an earlier attempt left unfinished (AC-6.5.7).
 
+    Channel dimensions of agents are measured in their channels, each once for all of them.
+
     Args:
-        specs: One per agent.
+        specs: One per agent (or channel).
         prepared: Called once with the runs, when what is to be judged is known.
         progress: Called as judgements are made.
     """
     with sentry_sdk.start_transaction(op="evaluation.baseline", name="capture baselines") as trace:
-        trace.set_data("agents", [spec.agent.slug for spec in specs])
-        before = {spec.agent.pk: overall_before(spec) for spec in specs}
+        trace.set_data("agents", [spec.target.slug for spec in specs])
+        before = [overall_before(spec) for spec in specs]
         made = [prepare_run(spec) for spec in specs]
-        prepared([run for run, _ in made])
+        prepared(with_channels([run for run, _ in made]))
         held = {run.pk for run in execute([run for run, _ in made], progress=progress, hand_back=False)}
         results = []
-        for run, resumed in made:
-            ended = EvaluationRun.objects.select_related("agent").filter(pk=run.pk).first()
+        for (run, resumed), earlier in zip(made, before, strict=True):
+            ended = EvaluationRun.objects.select_related("agent", "channel").filter(pk=run.pk).first()
             if ended is not None:  # else it was deleted meanwhile
-                results.append(Captured(summarize(ended), resumed, run.pk not in held, before[ended.agent_id]))
+                results.append(Captured(summarize(ended), resumed, run.pk not in held, earlier))
     return results
 
 
+def evaluate_agent(*, agent: Agent, **asked: Any) -> RunSummary:
+    """Measure an agent now and wait for it; the run stays in the database.
+
+    Args:
+        agent: Who is measured.
+        asked: Everything else a `RunSpec` says: `dimensions`, `window`, `history`, `repeats`, `hard` …
+
+    Raises:
+        ValueError: What is asked for makes no sense; says what is allowed.
+        PropositionError: Proposition files cannot be used.
+    """
+    return capture([RunSpec(agent=agent, **asked)])[0].summary
+
+
+def evaluate_channel(*, channel: Channel, **asked: Any) -> RunSummary:
+    """Measure a conversation now and wait for it: voices that stay apart, and distinct ideas (S-6.4, S-6.6).
+
+    Args:
+        channel: What is measured.
+        asked: Everything else a `RunSpec` says; `dimensions` default to both.
+
+    Raises:
+        ValueError: What is asked for makes no sense; says what is allowed.
+        PropositionError: Proposition files cannot be used.
+    """
+    return capture([RunSpec(channel=channel, **{"dimensions": CHANNEL_DIMENSIONS, **asked})])[0].summary
+
+
+def channels_of(results: Sequence[Captured]) -> list[RunSummary]:
+    """The evaluations of channels that stand behind these of agents, each once, by channel."""
+    found = {c.run.pk: c.run for r in results for d in r.summary.dimensions.values() for c in d.channels}
+    return [summarize(run) for run in sorted(found.values(), key=lambda run: str(run.channel))]
+
+
 def overall_before(spec: RunSpec) -> float | None:
-    """The overall score of the newest run that is a current baseline of this agent by this judge."""
-    current = Baseline.objects.filter(agent=spec.agent, judge=spec.judge_model).order_by("-captured_at")
-    score: float | None = current.values_list("evaluation_run__overall_score", flat=True).first()
+    """The overall score of the newest run that is a current baseline of this agent by this judge and procedure."""
+    current = Baseline.objects.filter(agent=spec.agent, judge=spec.judge_model, procedure=spec.procedure)
+    score: float | None = (
+        current.order_by("-captured_at").values_list("evaluation_run__overall_score", flat=True).first()
+        if spec.agent is not None
+        else None
+    )
     return score
 
 
@@ -115,38 +155,3 @@ def existing(specs: Sequence[RunSpec]) -> list[Captured] | None:
             return None
         found.append(Captured(summarize(run), resumed=False, held_elsewhere=False))
     return found
-
-
-def as_json(judge: str, results: Sequence[Captured]) -> dict[str, Any]:
-    """The object ``--json`` prints.
-
-    Scores are 0 to 9 or null. `cost_usd` is the sum over the priced calls in US dollars, null when none has a price;
-    `unpriced_calls` says how many it leaves out.
-    """
-    return {"judge": judge, "runs": [_run_json(result) for result in results]}
-
-
-def _run_json(result: Captured) -> dict[str, Any]:
-    summary = result.summary
-    return {
-        "agent": summary.run.agent.slug if summary.run.agent else None,
-        "evaluation_run": summary.run.pk,
-        "status": summary.run.status,
-        "error": summary.run.error,
-        "overall_score": summary.overall_score,
-        "dimensions": {
-            name: {
-                "score": d.score,
-                "scored": d.scored,
-                "trivial": d.trivial,
-                "unscored": d.unscored,
-                "propositions": {p.id: p.score for p in d.propositions},
-            }
-            for name in summary.run.dimensions
-            if (d := summary.dimensions.get(name, empty_dimension(name)))
-        },
-        "calls": summary.calls,
-        "tokens": summary.tokens,
-        "cost_usd": None if summary.cost_usd is None else float(summary.cost_usd),
-        "unpriced_calls": summary.unpriced_calls,
-    }

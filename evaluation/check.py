@@ -10,7 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 from agents.llm import Block, Label, LLMRequest, complete
 from agents.text.fences import new_nonce
-from evaluation.judge import CONFIDENCES
+from evaluation.answer_schema import CONFIDENCES
 from evaluation.prompts import Context, render, system_blocks, user_turn
 from evaluation.propositions import Proposition, fill
 from evaluation.verdicts import usable_confidence

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TypeVar
 
 import sentry_sdk
 from django.conf import settings
@@ -18,24 +17,35 @@ from agents.models import Message
 from agents.persona import current_digest
 from agents.text.fences import new_nonce
 from evaluation.failures import FAILURES
+from evaluation.items import Open, context_of, groups, settle, variables_in
 from evaluation.judge import Question, ask_all
 from evaluation.models import EvaluationRun, EvaluationScore
-from evaluation.planning import subject_of
-from evaluation.preconditions import PRECONDITIONS, Target
-from evaluation.prompts import one_line
-from evaluation.proposition_files import propositions_for
+from evaluation.planning import claims_for, subject_of
 from evaluation.propositions import Proposition, fill, propositions_digest
-from evaluation.rules import check_rule
 from evaluation.scorers import SCORERS
 from evaluation.scorers.base import Subject
-from evaluation.verdicts import Verdict, rule_verdict, trivial, unscored
+from evaluation.scorers.channel import ChannelSubject
+from evaluation.verdicts import Verdict, counted, unscored
 
 CHUNK = 500
 SNIPPET_CHARACTERS = 240
 HEARTBEAT = 5.0  # seconds between two looks at whether the run is still ours
 GIVE_UP_AFTER = 10  # calls in a row that failed before any succeeded
 _SAVED = (
-    *("status", "score", "raw_score", "flaws", "evidence", "reasoning", "justification", "confidence", "reason"),
+    *(
+        "status",
+        "score",
+        "raw_score",
+        "first_score",
+        "count",
+        "recommendations",
+        "flaws",
+        "evidence",
+        "reasoning",
+        "justification",
+        "confidence",
+        "reason",
+    ),
     *("context_snippet", "claim", "judge", "served_model", "call", "judged_at"),
 )
 
@@ -56,7 +66,7 @@ class Session:
 
     run: EvaluationRun
     owner: str
-    subject: Subject
+    subject: Subject | ChannelSubject
     propositions: dict[tuple[str, str], Proposition]
     nonce: str = field(default_factory=new_nonce)
     lost: bool = False
@@ -82,9 +92,10 @@ def open_session(run: EvaluationRun, owner: str) -> Session:
         Superseded: Persona or propositions are not those the run was planned with.
     """
     subject = subject_of(run)
-    if current_digest(subject.agent) != run.persona_digest:
+    if isinstance(subject, Subject) and current_digest(subject.agent) != run.persona_digest:
         raise Superseded("the persona changed after this run was planned; start a new one")
-    loaded = [p for d in run.dimensions for p in propositions_for(agent_slug=subject.agent.slug, dimension=d)]
+    slug = subject.agent.slug if isinstance(subject, Subject) else subject.channel.slug
+    loaded = [p for d in run.own_dimensions for p in claims_for(slug=slug, dimension=d, hard=run.hard)]
     if propositions_digest(loaded) != run.proposition_digest:
         raise Superseded("the proposition files changed after this run was planned; start a new one")
     return Session(run, owner, subject, {(p.dimension, p.id): p for p in loaded})
@@ -108,7 +119,7 @@ def judge_dimension(sessions: Sequence[Session], dimension: str, progress: Progr
             if session.lost:
                 continue
             try:
-                _save([rows[i] for i in answer.positions], answer.verdicts, answer.question)
+                save_verdicts([rows[i] for i in answer.positions], answer.verdicts, answer.question)
             except IntegrityError:
                 if EvaluationRun.objects.filter(pk=session.run.pk).exists():
                     raise
@@ -125,6 +136,18 @@ def judge_dimension(sessions: Sequence[Session], dimension: str, progress: Progr
         span.set_data("failed_calls", failed)
 
 
+def keep_figures(sessions: Sequence[Session], dimension: str) -> None:
+    """Store with each run what its scorer measured beside the judgements (AC-6.4.8)."""
+    measure = getattr(SCORERS[dimension], "figures", None)
+    if measure is None:
+        return
+    for session in sessions:
+        claims = [p for (name, _), p in session.propositions.items() if name == dimension]
+        if claims and session.keep() and not SCORERS[dimension].not_evaluable(session.subject):
+            session.run.figures = {**session.run.figures, dimension: measure(session.subject, claims[0])}
+            EvaluationRun.objects.filter(pk=session.run.pk).update(figures=session.run.figures)
+
+
 _Waiting = dict[int, tuple[Session, list[EvaluationScore]]]
 
 
@@ -133,7 +156,7 @@ def _questions(
 ) -> Iterator[Question]:
     """The questions still to ask, made one by one while earlier ones are being answered."""
     for session in sessions:
-        if dimension in session.run.dimensions:
+        if dimension in session.run.own_dimensions:
             yield from _session_questions(session, dimension, rows_of, progress)
 
 
@@ -152,32 +175,41 @@ def _session_questions(session: Session, dimension: str, rows_of: _Waiting, prog
         for row in rows:
             proposition = session.propositions[dimension, row.proposition_id]
             row.message = message = messages.get(row.message_id or 0)
-            verdict = unscored(hindrance) if hindrance else settle(proposition, message, session.subject)
+            row.compared_with = earlier = messages.get(row.compared_with_id or 0)
+            verdict = (
+                unscored(hindrance)
+                if hindrance
+                else settle(proposition, message, session.subject, earlier, run.additional_context)
+            )
             if verdict is None:
-                open_rows.append((row, proposition, message))
+                open_rows.append(Open(row, proposition, message, earlier, row.repeat))
                 continue
             if message is not None:
-                row.claim = fill(proposition.claim, _variables(session.subject, message))
-            settled.append((row, verdict))
+                row.claim = fill(proposition.claim, variables_in(session.subject, message))
+            settled.append((row, counted(verdict, run.method)))
         if settled:
-            _save([row for row, _ in settled], [verdict for _, verdict in settled], None)
+            save_verdicts([row for row, _ in settled], [verdict for _, verdict in settled], None)
             progress(run, len(settled))
         for chunk in groups(open_rows, run.per_call):
             if not session.keep():
                 return
-            context = scorer.context(session.subject, chunk[0][1], chunk[0][2])
+            context = context_of(scorer, session.subject, chunk[0], run.additional_context)
+            chunk_rows = [entry.item for entry in chunk]
             if not any(text.strip() for text in context.judged_texts()):
-                _save([row for row, _, _ in chunk], [unscored("there is no text to judge")] * len(chunk), None)
+                save_verdicts(chunk_rows, [unscored("there is no text to judge")] * len(chunk), None)
                 progress(run, len(chunk))
                 continue
             question = Question(
-                propositions=tuple(p for _, p, _ in chunk),
+                propositions=tuple(entry.proposition for entry in chunk),
                 context=context,
                 label=label,
                 model=run.judge,
                 nonce=session.nonce,
+                double_check=run.double_check,
+                advise=True,
+                method=run.method,
             )
-            rows_of[id(question)] = (session, [row for row, _, _ in chunk])
+            rows_of[id(question)] = (session, chunk_rows)
             yield question
 
 
@@ -194,42 +226,11 @@ def _pending(run: EvaluationRun, dimension: str) -> Iterator[tuple[list[Evaluati
             while rows[-1].message_id == tail:
                 rows.pop()
         last = rows[-1].pk
-        ids = {row.message_id for row in rows if row.message_id is not None}
+        ids = {pk for row in rows for pk in (row.message_id, row.compared_with_id) if pk is not None}
         yield rows, Message.objects.select_related("channel").in_bulk(list(ids))
 
 
-T = TypeVar("T")
-Open = tuple[T, Proposition, Message | None]
-
-
-def groups(entries: Iterable[Open[T]], per_call: int) -> Iterator[list[Open[T]]]:
-    """Items that may share a call: the same message and the same window, up to `per_call` of them."""
-    found: dict[tuple[object, ...], list[Open[T]]] = {}
-    for entry in entries:
-        found.setdefault((entry[2].pk if entry[2] else None, *entry[1].context_key), []).append(entry)
-    for group in found.values():
-        for start in range(0, len(group), per_call):
-            yield group[start : start + per_call]
-
-
-def settle(proposition: Proposition, message: Message | None, subject: Subject) -> Verdict | None:
-    """The verdict of what needs no judge: a false precondition, a rule, a message that is gone. None when the judge is needed."""
-    if message is None and proposition.dimension == "adherence":
-        return unscored("the message was deleted before it was judged")
-    if message is not None and proposition.precondition:
-        target = Target(message.text, message.channel.kind, message.parent_id is not None)
-        if not PRECONDITIONS[proposition.precondition](target, {}, _variables(subject, message)):
-            return trivial(f"precondition {proposition.precondition} does not hold")
-    if message is not None and proposition.rule:
-        return rule_verdict(check_rule(proposition.rule, message.text), inverted=proposition.inverted)
-    return None
-
-
-def _variables(subject: Subject, message: Message) -> dict[str, str]:
-    return {"agent_name": one_line(subject.agent.display_name), "channel_name": one_line(str(message.channel))}
-
-
-def _save(rows: Sequence[EvaluationScore], verdicts: Sequence[Verdict], question: Question | None) -> None:
+def save_verdicts(rows: Sequence[EvaluationScore], verdicts: Sequence[Verdict], question: Question | None) -> None:
     """Store verdicts in one short statement."""
     now = timezone.now()
     claims = (
@@ -237,6 +238,8 @@ def _save(rows: Sequence[EvaluationScore], verdicts: Sequence[Verdict], question
     )
     for row, verdict in zip(rows, verdicts, strict=True):
         row.status, row.score, row.raw_score = verdict.status, verdict.value, verdict.raw_value
+        row.first_score = verdict.first_value
+        row.recommendations = row.recommendations or verdict.recommendations
         row.flaws, row.evidence = list(verdict.flaws), verdict.evidence
         row.reasoning, row.justification, row.confidence = verdict.reasoning, verdict.justification, verdict.confidence
         row.reason, row.judge, row.served_model = verdict.reason, verdict.judge, verdict.served_model

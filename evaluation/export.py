@@ -17,17 +17,18 @@ COLUMNS = (
     *("channel", "message", "sent_at", "text", "status", "score", "raw_score", "flaws", "evidence"),
     *("confidence", "reason", "reasoning", "justification", "judge", "served_model", "is_baseline"),
     *("persona_digest", "proposition_digest", "window", "where", "seed", "tags", "judged_at"),
+    *("procedure", "repeat", "first_score", "count", "compared_with", "compared_text", "history", "history_where"),
 )
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
 def score_rows(scores: QuerySet[EvaluationScore]) -> Iterator[dict[str, Any]]:
     """The rows, in order of run, dimension and message; read in portions."""
-    scores = scores.select_related("evaluation_run__agent", "message__channel").order_by(
-        "evaluation_run_id", "dimension", "message_id", "pk"
-    )
+    related = ("evaluation_run__agent", "evaluation_run__channel", "message__channel", "compared_with")
+    scores = scores.select_related(*related).order_by("evaluation_run_id", "dimension", "message_id", "pk")
     for score in scores.iterator(chunk_size=1000):
-        run, message = score.evaluation_run, score.message
+        run, message, earlier = score.evaluation_run, score.message, score.compared_with
+        channel = message.channel if message else run.channel
         yield {
             "evaluation_run": run.pk,
             "agent": run.agent.slug if run.agent else None,
@@ -36,7 +37,7 @@ def score_rows(scores: QuerySet[EvaluationScore]) -> Iterator[dict[str, Any]]:
             "claim": score.claim,
             "inverted": score.inverted,
             "weight": score.weight,
-            "channel": message.channel.slug if message else None,
+            "channel": channel.slug if channel else None,
             "message": message.external_id if message else None,
             "sent_at": _iso(message.sent_at) if message else None,
             "text": message.text if message else None,
@@ -59,6 +60,14 @@ def score_rows(scores: QuerySet[EvaluationScore]) -> Iterator[dict[str, Any]]:
             "seed": run.seed,
             "tags": message.tags if message else {},
             "judged_at": _iso(score.judged_at),
+            "procedure": run.procedure,
+            "repeat": score.repeat,
+            "first_score": score.first_score,
+            "count": score.count,
+            "compared_with": earlier.external_id if earlier else None,
+            "compared_text": earlier.text if earlier else None,
+            "history": run.history,
+            "history_where": run.history_where,
         }
 
 

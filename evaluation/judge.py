@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import json
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import Any
 
 from django.conf import settings
 
-from agents.llm import Label, LLMRequest, Reply, Status, complete, complete_many
+from agents.llm import Block, Label, LLMRequest, Reply, Status, Turn, complete, complete_many
 from agents.llm.answers import one_line
 from agents.text.fences import new_nonce
-from evaluation.prompts import Context, system_blocks, user_turn
+from evaluation.answer_schema import answer_schema, example_answer
+from evaluation.models import Method
+from evaluation.prompts import Context, render, system_blocks, user_turn
 from evaluation.propositions import Proposition, fill
-from evaluation.verdicts import Abstention, Answer, Verdict, judged, parse_answers, unscored, with_call
+from evaluation.verdicts import Abstention, Answer, Verdict, judged, parse_answers, reconsidered, unscored, with_call
 
 MAX_PER_CALL = 10  # AC-6.0.4
-CONFIDENCES = [round(i / 10, 1) for i in range(11)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +28,8 @@ class Question:
     """Propositions that share a context, to be asked in one call.
 
     `nonce` marks the fences of the prompt. An evaluation gives all its questions the same one, or no call could read what another
-    wrote into the prompt cache; it is as unknown to whoever wrote the messages as a fresh one.
+    wrote into the prompt cache; it is as unknown to whoever wrote the messages as a fresh one. `double_check` asks again whether the
+    judge is sure (AC-6.0.11), `advise` for a recommendation where the proposition has none (AC-6.0.14).
 
     Raises:
         ValueError: There are none or more than ten, or they do not share their window and persona flag.
@@ -37,6 +42,9 @@ class Question:
     gate: bool = False
     nonce: str = field(default_factory=new_nonce)
     max_tokens_factor: int = 1
+    double_check: bool = False
+    advise: bool = False
+    method: str = Method.PLUMBLINE.value
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.propositions) <= MAX_PER_CALL:
@@ -45,7 +53,13 @@ class Question:
             raise ValueError("propositions of one call must share persona flag, target and window")
 
     def keyed(self) -> dict[str, Proposition]:
-        return {f"p{i}": proposition for i, proposition in enumerate(self.propositions, 1)}
+        """What the answer is read by. By TinyTroupe's method the judge takes penalties off itself and lists no flaws."""
+        judge_side = self.method == Method.TINYTROUPE
+        return {f"p{i}": replace(p, hard=p.hard and not judge_side) for i, p in enumerate(self.propositions, 1)}
+
+    def advised(self) -> tuple[str, ...]:
+        """Keys of the claims for which the judge is asked what would have been better."""
+        return tuple(key for key, p in self.keyed().items() if self.advise and not p.recommendations)
 
     def claims(self) -> dict[str, str]:
         return {key: fill(p.claim, self.context.variables()) for key, p in self.keyed().items()}
@@ -57,12 +71,12 @@ def build_request(question: Question) -> LLMRequest:
     return LLMRequest(
         role="judge",
         task="score",
-        system=system_blocks(question.context, question.propositions, nonce),
-        turns=(user_turn(question.context, list(claims.items()), nonce),),
+        system=system_blocks(question.context, question.propositions, nonce, method=question.method),
+        turns=(user_turn(question.context, list(claims.items()), nonce, advised=question.advised()),),
         label=question.label,
-        schema=_schema(keyed),
+        schema=answer_schema(keyed, question.advised()),
         parse=lambda data: parse_answers(data, keyed),
-        example=_example(keyed),
+        example=example_answer(keyed),
         reask=not question.gate,
         max_tokens=(600 + 500 * len(keyed)) * question.max_tokens_factor,
         retries=0 if question.gate else settings.LLM_EVALUATION_RETRIES,
@@ -77,46 +91,20 @@ def build_request(question: Question) -> LLMRequest:
                     "measure": p.measure,
                     "hard": p.hard,
                 }
-                for key, p in keyed.items()
+                for key, p in zip(keyed, question.propositions, strict=True)
             },
             "texts": question.context.judged_texts(),
+            "measured": question.context.measured,
         },
     )
 
 
-def _entry_schema(hard: bool) -> dict[str, Any]:
-    properties: dict[str, Any] = {
-        "evidence": {"type": "string", "enum": ["present", "absent"]},
-        "reasoning": {"type": "string"},
-        "justification": {"type": "string"},
-    }
-    if hard:
-        properties["flaws"] = {"type": "array", "items": {"type": "string"}}
-    properties["value"] = {"type": "integer", "enum": list(range(10))}
-    properties["confidence"] = {"type": "number", "enum": CONFIDENCES}
-    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
-
-
-def _schema(keyed: Mapping[str, Proposition]) -> dict[str, Any]:
-    hard = any(p.hard for p in keyed.values())
-    if len(keyed) == 1:
-        return _entry_schema(hard)
-    properties = {key: _entry_schema(hard) for key in keyed}
-    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
-
-
-def _example(keyed: Mapping[str, Proposition]) -> dict[str, Any]:
-    """A valid answer to another question; only its shape is to be followed."""
-    entry: dict[str, Any] = {
-        "evidence": "present",
-        "reasoning": "Two of the three sentences show what the claim says, the last one works against it.",
-        "justification": "The second sentence says it outright.",
-        "value": 6,
-        "confidence": 0.7,
-    }
-    if any(p.hard for p in keyed.values()):
-        entry = {**entry, "flaws": ["the last sentence contradicts the persona"]}
-    return entry if len(keyed) == 1 else dict.fromkeys(keyed, entry)
+def build_recheck(question: Question, reply: Reply) -> LLMRequest:
+    """The follow-up to an answered question: is the judge sure?"""
+    request = build_request(question)
+    answered = Turn("assistant", (Block(reply.text or json.dumps(example_answer(question.keyed()))),))
+    asked = Turn("user", (Block(render("double_check")),))
+    return replace(request, turns=(*request.turns, answered, asked))
 
 
 def judge_name(question: Question) -> str:
@@ -132,7 +120,7 @@ def read_reply(question: Question, reply: Reply) -> list[Verdict]:
         reason = f"{reply.status}: {reply.error}" if reply.error else str(reply.status)
         return [unscored(reason, **who) for _ in question.propositions]
     entries: dict[str, Answer | Abstention] = reply.value
-    verdicts = (judged(entries[key], p) for key, p in question.keyed().items())
+    verdicts = (judged(entries[key], p, question.method) for key, p in question.keyed().items())
     return [with_call(verdict, **who) for verdict in verdicts]
 
 
@@ -155,8 +143,7 @@ def ask_all(questions: Iterable[Question], *, deadline: float) -> Iterator[Answe
     """
     again: list[tuple[Question, tuple[int, ...]]] = []
     served = 0
-    for question, reply in _replies(questions, deadline):
-        verdicts = read_reply(question, reply)
+    for question, reply, verdicts in _judgements(questions, deadline):
         served += reply.ok
         left = _second_try(reply, verdicts) if len(again) <= max(RETRIED_AT_LEAST, served) and not question.gate else ()
         if left:
@@ -175,9 +162,9 @@ def ask_all(questions: Iterable[Question], *, deadline: float) -> Iterator[Answe
             places[id(part)] = (question, positions)
             yield part
 
-    for part, reply in _replies(narrowed(), deadline):
+    for part, _, verdicts in _judgements(narrowed(), deadline):
         question, positions = places.pop(id(part))
-        yield Answered(question, positions, tuple(read_reply(part, reply)), final=True)
+        yield Answered(question, positions, tuple(verdicts), final=True)
 
 
 RETRIED_AT_LEAST = 5
@@ -191,17 +178,43 @@ def _second_try(reply: Reply, verdicts: Sequence[Verdict]) -> tuple[int, ...]:
     return tuple(range(len(verdicts))) if reply.status in _WORTH_ANOTHER_TRY else ()
 
 
-def _replies(questions: Iterable[Question], deadline: float) -> Iterator[tuple[Question, Reply]]:
-    """Questions with their replies, as they finish; a question is let go with its reply, however many there are."""
-    asked: dict[int, Question] = {}
+_First = tuple[Reply, list[Verdict]]
+
+
+def _judgements(questions: Iterable[Question], deadline: float) -> Iterator[tuple[Question, Reply, list[Verdict]]]:
+    """Questions with their verdicts, as they come in; a question is let go with its reply, however many there are.
+
+    What is to be double-checked is asked again as soon as its first answer is there, among the questions that follow.
+    """
+    source = iter(questions)
+    rechecks: deque[tuple[Question, _First]] = deque()
+    asked: dict[int, tuple[Question, _First | None]] = {}
 
     def requests() -> Iterator[LLMRequest]:
-        for index, question in enumerate(questions):
-            asked[index] = question
-            yield build_request(question)
+        for index in count():
+            if rechecks:
+                question, first = rechecks.popleft()
+                asked[index] = question, first
+                yield build_recheck(question, first[0])
+            elif (plain := next(source, None)) is not None:
+                asked[index] = plain, None
+                yield build_request(plain)
+            else:
+                return
 
-    for index, reply in complete_many(requests(), deadline=deadline):
-        yield asked.pop(index), reply
+    while True:
+        for index, reply in complete_many(requests(), deadline=deadline):
+            question, first = asked.pop(index)
+            verdicts = read_reply(question, reply)
+            if first is not None:
+                merged = [reconsidered(a, b) for a, b in zip(first[1], verdicts, strict=True)]
+                yield question, first[0], merged
+            elif question.double_check and reply.ok:
+                rechecks.append((question, (reply, verdicts)))
+            else:
+                yield question, reply, verdicts
+        if not rechecks:
+            return
 
 
 def score_propositions(

@@ -21,6 +21,25 @@ class Dimension(models.TextChoices):
     IDEAS_QUANTITY = "ideas_quantity", "Ideas quantity"
 
 
+CHANNEL_DIMENSIONS = (Dimension.CONVERGENCE.value, Dimension.IDEAS_QUANTITY.value)  # measured of a whole channel
+COUNTED = (Dimension.IDEAS_QUANTITY.value,)  # a count, never averaged with scores of 0 to 9
+
+
+class Method(models.TextChoices):
+    """How the judge is asked and what its numbers mean. Scores by different methods are never compared."""
+
+    PLUMBLINE = "plumbline", "Plumbline"
+    TINYTROUPE = (
+        "tinytroupe",
+        "TinyTroupe (one claim per call, the judge takes penalties off itself, a trivial 9 counts)",
+    )
+
+
+def procedure_name(*, method: str, hard: bool, double_check: bool) -> str:
+    """A name for how something is judged, e.g. ``plumbline+hard``."""
+    return "+".join([method, *(["hard"] if hard else []), *(["double-check"] if double_check else [])])
+
+
 def is_heuristic(judge: str) -> bool:
     """Whether a judge is an offline heuristic: shown as one, never averaged or compared with an LLM's scores."""
     return judge.startswith("offline:")
@@ -46,6 +65,31 @@ class EvaluationRun(Claimable):
     sample_size = models.PositiveIntegerField(default=0, help_text="messages really sampled")
     seed = models.BigIntegerField(default=0, help_text="seed of the sampling")
     per_call = models.PositiveSmallIntegerField(default=10, help_text="most propositions asked in one call, 1 to 10")
+    history = models.CharField(
+        max_length=32, default="before", help_text="what self-consistency compares with: before the window, or a window"
+    )
+    history_start = models.DateTimeField(null=True, blank=True, help_text="earliest time in the history")
+    history_end = models.DateTimeField(null=True, blank=True, help_text="latest time in the history")
+    history_where = models.JSONField(default=dict, blank=True, help_text="tags a message of the history must have")
+    repeats = models.PositiveSmallIntegerField(default=1, help_text="judgements per item, 1 to 20; their mean counts")
+    hard = models.BooleanField(default=False, help_text="every claim that is no anti-pattern is judged in hard mode")
+    double_check = models.BooleanField(default=False, help_text="the judge is asked a second time whether it is sure")
+    method = models.CharField(max_length=16, choices=Method.choices, default=Method.PLUMBLINE)
+    additional_context = models.JSONField(
+        default=dict, blank=True, help_text="what preconditions and the judge are given beside the messages, as data"
+    )
+    figures = models.JSONField(
+        default=dict, blank=True, help_text="what was measured beside the judgements, by dimension"
+    )
+    channel_runs = models.ManyToManyField(
+        "self",
+        symmetrical=False,
+        blank=True,
+        through="ChannelShare",
+        through_fields=("agent_run", "channel_run"),
+        related_name="agent_runs",
+        help_text="evaluations of the channels the agent spoke in, for convergence and ideas",
+    )
     overall_score = models.FloatField(
         null=True, blank=True, help_text="mean of the dimensions' scores, 0 to 9; empty = nothing scored"
     )
@@ -78,6 +122,7 @@ class EvaluationRun(Claimable):
             models.CheckConstraint(
                 condition=Q(per_call__gte=1, per_call__lte=10), name="evaluation_run_per_call_range"
             ),
+            models.CheckConstraint(condition=Q(repeats__gte=1, repeats__lte=20), name="evaluation_run_repeats_range"),
         ]
 
     def __str__(self) -> str:
@@ -91,6 +136,16 @@ class EvaluationRun(Claimable):
     @property
     def is_heuristic(self) -> bool:
         return is_heuristic(self.judge)
+
+    @property
+    def procedure(self) -> str:
+        """How it was judged, e.g. ``plumbline+hard``: scores compare only with scores of the same procedure."""
+        return procedure_name(method=self.method, hard=self.hard, double_check=self.double_check)
+
+    @property
+    def own_dimensions(self) -> list[str]:
+        """The dimensions judged in this run itself; those of channels are judged in the runs it links to."""
+        return [d for d in self.dimensions if self.agent_id is None or d not in CHANNEL_DIMENSIONS]
 
 
 class EvaluationScore(models.Model):
@@ -113,6 +168,15 @@ class EvaluationScore(models.Model):
         related_name="evaluation_scores",
         help_text="empty = the whole window",
     )
+    compared_with = models.ForeignKey(
+        Message,
+        null=True,
+        blank=True,
+        on_delete=models.SET_NULL,
+        related_name="compared_evaluation_scores",
+        help_text="the earlier message of the pair (self-consistency)",
+    )
+    repeat = models.PositiveSmallIntegerField(default=1, help_text="which of the run's repeated judgements, from 1")
     claim = models.TextField(help_text="the claim as the judge read it")
     weight = models.FloatField(default=1.0)
     inverted = models.BooleanField(default=False)
@@ -129,6 +193,12 @@ class EvaluationScore(models.Model):
         help_text="0 to 9, higher is better (inverted claims flipped, penalties applied)",
     )
     raw_score = models.PositiveSmallIntegerField(null=True, blank=True, help_text="0 to 9 as the judge gave it")
+    first_score = models.PositiveSmallIntegerField(
+        null=True, blank=True, help_text="the score before the judge was asked whether it is sure (double check)"
+    )
+    count = models.PositiveIntegerField(
+        null=True, blank=True, help_text="how many distinct ideas; has no upper end and is in no mean"
+    )
     flaws = models.JSONField(default=list, blank=True, help_text="flaws the judge listed (hard mode)")
     evidence = models.CharField(max_length=16, blank=True, default="", help_text="present or absent")
     reasoning = models.TextField(blank=True, default="")
@@ -150,7 +220,7 @@ class EvaluationScore(models.Model):
         indexes: ClassVar = [models.Index(fields=["evaluation_run", "status"], name="score_run_status")]
         constraints: ClassVar = [
             models.UniqueConstraint(
-                fields=["evaluation_run", "dimension", "proposition_id", "message"],
+                fields=["evaluation_run", "dimension", "proposition_id", "message", "repeat"],
                 condition=Q(message__isnull=False),
                 name="score_once_per_message",
             ),
@@ -160,26 +230,32 @@ class EvaluationScore(models.Model):
             ),
             models.CheckConstraint(
                 condition=(
-                    Q(status__in=["pending", "unscored"], score__isnull=True)
-                    | Q(status="scored", score__isnull=False)
-                    | Q(status="trivial", score=9)
+                    Q(status__in=["pending", "unscored"], score__isnull=True, count__isnull=True)
+                    | Q(status="scored", score__isnull=False, count__isnull=True)
+                    | Q(status="scored", score__isnull=True, count__isnull=False)
+                    | Q(status="trivial", score=9, count__isnull=True)
                 ),
                 name="score_matches_status",
             ),
         ]
 
     def __str__(self) -> str:
-        return f"{self.proposition_id}: {self.score if self.score is not None else self.status}"
+        number = self.score if self.count is None else self.count
+        return f"{self.proposition_id}: {self.status if number is None else number}"
 
 
 class Baseline(models.Model):
-    """The current baseline of an agent for one judge and one dimension; replaced only by a capture that succeeded."""
+    """The current baseline of an agent for one judge, procedure and dimension; replaced only by a capture that succeeded."""
 
     agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="baselines")
     judge = models.CharField(max_length=200)
+    procedure = models.CharField(
+        max_length=48, default=Method.PLUMBLINE.value, help_text="how it was judged, e.g. plumbline+hard"
+    )
     dimension = models.CharField(max_length=32, choices=Dimension.choices)
     evaluation_run = models.ForeignKey(EvaluationRun, on_delete=models.CASCADE, related_name="baselines")
-    score = models.FloatField(help_text="0 to 9")
+    score = models.FloatField(null=True, blank=True, help_text="0 to 9; empty for a dimension that is a count")
+    count = models.PositiveIntegerField(null=True, blank=True, help_text="distinct ideas, for ideas quantity")
     persona_digest = models.CharField(max_length=64, blank=True, default="", help_text="persona it was captured under")
     captured_at = models.DateTimeField()
 
@@ -187,9 +263,28 @@ class Baseline(models.Model):
         db_table = "baselines"
         ordering: ClassVar = ["agent", "judge", "dimension"]
         constraints: ClassVar = [
-            models.UniqueConstraint(fields=["agent", "judge", "dimension"], name="baseline_one_current"),
-            models.CheckConstraint(condition=Q(score__gte=0, score__lte=9), name="baseline_score_range"),
+            models.UniqueConstraint(fields=["agent", "judge", "procedure", "dimension"], name="baseline_one_current"),
+            models.CheckConstraint(
+                condition=Q(score__gte=0, score__lte=9, count__isnull=True)
+                | Q(score__isnull=True, count__isnull=False),
+                name="baseline_score_range",
+            ),
         ]
 
     def __str__(self) -> str:
-        return f"{self.agent.slug} {self.dimension}: {self.score:.1f}"
+        return f"{self.agent.slug} {self.dimension}: {self.count if self.score is None else round(self.score, 1)}"
+
+
+from evaluation.channel_models import ChannelShare, Idea, IdeaPart  # noqa: E402 (they refer to the models above)
+
+__all__ = [
+    "Baseline",
+    "ChannelShare",
+    "Dimension",
+    "EvaluationRun",
+    "EvaluationScore",
+    "Idea",
+    "IdeaPart",
+    "Method",
+    "is_heuristic",
+]

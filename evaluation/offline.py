@@ -7,10 +7,12 @@ know. So it answers only from what a proposition lists (`cues`) or names (`measu
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import exp
 from typing import Any
 
 from agents.llm.requests import InvalidAnswer, LLMRequest
 from agents.text.ngrams import RepetitionStatistics, repetition_statistics
+from agents.text.style import StyleProfile, style_deviations
 from agents.text.tokens import find_phrases
 
 NEEDS_JUDGE = "needs an LLM judge: the claim lists no cues for the offline one"
@@ -19,11 +21,16 @@ NO_CUE_FOUND = "needs an LLM judge: none of the claim's cues occurs in the text"
 SUPPORTED, CONTRADICTED, BOTH = 8, 1, 4
 ORDINARY_COMPRESSION_GAIN = 0.45  # what unrelated chat messages gain anyway, see agents.text.ngrams.compression_gain
 
+ORDINARY_DEVIATION = 0.4  # what a message lies from its author's others anyway, see agents.text.style.style_distance
+LEAST_HISTORY = 5  # earlier messages that make a style
+LEAST_LINES = 10  # lines of a conversation that make voices
+DISTINCT = 0.15  # distinctness at which the scale has risen by 1 - 1/e
+
 
 def score(request: LLMRequest) -> dict[str, Any]:
     """Scores for the request's claims, in the shape of a judge's reply (responder for the task ``score``)."""
-    claims, texts = request.facts["claims"], request.facts["texts"]
-    entries = {key: _score_claim(claim, texts) for key, claim in claims.items()}
+    claims, texts, measured = request.facts["claims"], request.facts["texts"], request.facts.get("measured")
+    entries = {key: _measured(claim, texts, measured) or _score_claim(claim, texts) for key, claim in claims.items()}
     return entries if len(entries) > 1 else next(iter(entries.values()))
 
 
@@ -37,6 +44,42 @@ def check(request: LLMRequest) -> dict[str, Any]:
     if "unscored" in entry:
         raise InvalidAnswer(entry["unscored"])
     return {**entry, "value": entry["value"] >= SUPPORTED}
+
+
+def _measured(
+    claim: Mapping[str, Any], texts: Sequence[str], measured: Mapping[str, Any] | None
+) -> dict[str, Any] | None:
+    """The entry for a claim that names a statistic about more than its own text; None for every other claim."""
+    if claim["hard"] or claim["measure"] not in ("style", "voices"):
+        return None
+    figures = (measured or {}).get(claim["measure"])
+    return _score_style(texts, figures) if claim["measure"] == "style" else _score_voices(figures)
+
+
+def _score_style(texts: Sequence[str], profile: Mapping[str, Any] | None) -> dict[str, Any]:
+    """How near the later message is to how its author wrote before: ``round(9 * exp(-1.5 * (d - 0.4)))``, at most 9, d = deviation."""
+    if profile is None or profile["messages"] < LEAST_HISTORY:
+        return {"unscored": f"a style shows across at least {LEAST_HISTORY} earlier messages"}
+    deviations = style_deviations(texts[-1], StyleProfile(**profile))
+    distance = sum(deviations.values()) / len(deviations)
+    odd = ", ".join(f"{name} {value:.1f}" for name, value in list(deviations.items())[:3] if value >= 1)
+    reasoning = (
+        f"Style of the later message against the {profile['messages']} messages before: {distance:.2f} spreads away on average"
+        + (f"; most in {odd}." if odd else "; nothing stands out.")
+    )
+    return _entry(round(9 * exp(-1.5 * max(0.0, distance - ORDINARY_DEVIATION))), reasoning, 0.5)
+
+
+def _score_voices(figures: Mapping[str, Any] | None) -> dict[str, Any]:
+    """How well speakers can be told apart: ``round(9 * (1 - exp(-d / 0.15)))``, d = distinctness of vocabulary + of style."""
+    if figures is None or figures["lines"] < LEAST_LINES:
+        return {"unscored": f"voices show across at least {LEAST_LINES} lines, two or more of each of two agents"}
+    distinct = max(0.0, figures["vocabulary"]) + max(0.0, figures["style"])
+    reasoning = (
+        f"Lines of one agent are more alike than lines of different ones by {figures['vocabulary']:.0%} in their words; "
+        f"{figures['style']:.0%} of the variation of style lies between the {figures['speakers']} agents (0 % = no voices of their own)."
+    )
+    return _entry(round(9 * (1 - exp(-distinct / DISTINCT))), reasoning, 0.4)
 
 
 def _score_claim(claim: Mapping[str, Any], texts: Sequence[str]) -> dict[str, Any]:

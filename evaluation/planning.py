@@ -4,72 +4,31 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import islice
 
-from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
-from agents.models import Agent
 from agents.persona import current_digest, render_persona
+from evaluation.channels import channel_specs
 from evaluation.failures import reopen_failed
-from evaluation.models import EvaluationRun, EvaluationScore
+from evaluation.models import CHANNEL_DIMENSIONS, ChannelShare, EvaluationRun, EvaluationScore
+from evaluation.prompts import one_line
 from evaluation.proposition_files import propositions_for
 from evaluation.propositions import Proposition, fill, propositions_digest
+from evaluation.run_spec import RunSpec
 from evaluation.scorers import SCORERS
 from evaluation.scorers.base import Item, Subject
-from evaluation.windows import MessageWindow, parse_window
+from evaluation.scorers.channel import ChannelSubject
+from evaluation.windows import parse_history, parse_window
 
-MOST_SAMPLES = 100_000
+__all__ = ["Plan", "RunSpec", "create_run", "make_plan", "prepare_run", "subject_of"]
+
 RESUMABLE_FOR = timedelta(hours=24)
 UNFINISHED = ("pending", "running", "failed", "errored", "paused_budget")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunSpec:
-    """What an evaluation of one agent is asked to be.
-
-    Attributes:
-        dimensions: Ids, each with a scorer.
-        window: As `parse_window` reads it.
-        where: Tags a message must have.
-        samples: Most messages sampled for message-by-message dimensions, at least 1.
-        seed: Seed of the sampling.
-        per_call: Most propositions in one call, 1 to 10.
-        judge: Model; default the configured one.
-        is_baseline: Whether the run becomes the agent's baseline when it succeeds.
-    """
-
-    agent: Agent
-    dimensions: tuple[str, ...] = ("adherence", "fluency")
-    window: MessageWindow = field(default_factory=MessageWindow)
-    where: dict[str, str] = field(default_factory=dict)
-    samples: int = 20
-    seed: int = 0
-    per_call: int = 10
-    judge: str = ""
-    is_baseline: bool = False
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "dimensions", tuple(dict.fromkeys(self.dimensions)))  # named twice is meant once
-        unknown = [name for name in self.dimensions if name not in SCORERS]
-        if unknown or not self.dimensions:
-            raise ValueError(f"dimensions {', '.join(unknown) or 'none'}: allowed: {', '.join(SCORERS)}")
-        if self.samples < 1:
-            raise ValueError(f"samples {self.samples}: at least 1")
-        if self.samples > MOST_SAMPLES:
-            raise ValueError(f"samples {self.samples}: at most {MOST_SAMPLES}")
-        if not -(2**63) <= self.seed < 2**63:
-            raise ValueError(f"seed {self.seed}: a whole number of at most 63 bits")
-        if not 1 <= self.per_call <= 10:
-            raise ValueError(f"per_call {self.per_call}: 1 to 10")
-
-    @property
-    def judge_model(self) -> str:
-        return self.judge or str(settings.JUDGE_MODEL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +45,20 @@ class Plan:
         """Equal for two requests that would judge the same things in the same way; finds the run to resume."""
         s = self.spec
         parts = [
-            *(s.agent.pk, sorted(s.dimensions), s.window.spec, sorted(s.where.items()), s.samples, s.seed, s.per_call),
+            *(s.target.pk, sorted(s.dimensions), s.window.spec, sorted(s.where.items()), s.samples, s.seed, s.per_call),
             *(s.judge_model, s.is_baseline, self.persona_digest, self.proposition_digest),
+            *(
+                s.agent is None,
+                s.history.spec,
+                sorted(s.history_where.items()),
+                s.repeats,
+                s.hard,
+                s.double_check,
+                s.method,
+            ),
+            s.additional_context,
         ]
-        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+        return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
 
 
 def make_plan(spec: RunSpec) -> Plan:
@@ -98,27 +67,47 @@ def make_plan(spec: RunSpec) -> Plan:
     Raises:
         PropositionError: Proposition files cannot be used.
     """
-    propositions = {d: propositions_for(agent_slug=spec.agent.slug, dimension=d) for d in spec.dimensions}
+    propositions = {d: claims_for(slug=spec.target.slug, dimension=d, hard=spec.hard) for d in spec.own_dimensions}
     flat = [p for group in propositions.values() for p in group]
-    return Plan(spec, propositions, current_digest(spec.agent), propositions_digest(flat))
+    persona = current_digest(spec.agent) if spec.agent is not None else ""
+    return Plan(spec, propositions, persona, propositions_digest(flat))
 
 
-def subject_of(run: EvaluationRun) -> Subject:
-    """The agent as this run looks at it; the same when the run is taken up again later.
+def claims_for(*, slug: str, dimension: str, hard: bool) -> list[Proposition]:
+    """The propositions of a run about the agent (or channel) of that slug; in a hard run all that can be hard are.
 
     Raises:
-        ValueError: The run targets a channel.
+        PropositionError: Proposition files cannot be used.
     """
+    found = propositions_for(agent_slug=slug, dimension=dimension)
+    if not hard or dimension == "ideas_quantity":
+        return found
+    return [p if p.inverted or p.rule else replace(p, hard=True) for p in found]
+
+
+def subject_of(run: EvaluationRun) -> Subject | ChannelSubject:
+    """The agent or channel as this run looks at it; the same when the run is taken up again later.
+
+    Raises:
+        ValueError: The run has no target, or its dimensions are not those of a channel.
+    """
+    window = replace(parse_window(run.window), start=run.window_start, end=run.window_end)
     if run.agent is None:
-        raise ValueError(f"evaluation run {run.pk} targets a channel, not an agent")
-    parsed = parse_window(run.window)
+        if run.channel is None:
+            raise ValueError(f"evaluation run {run.pk} has no target")
+        if set(run.dimensions) - set(CHANNEL_DIMENSIONS):
+            raise ValueError(f"evaluation run {run.pk} targets a channel, not an agent")
+        return ChannelSubject(channel=run.channel, window=window, where=run.where, seed=run.seed)
+    history = replace(parse_history(run.history), start=run.history_start, end=run.history_end)
     return Subject(
         agent=run.agent,
         persona=render_persona(system_prompt=run.agent.system_prompt, traits=run.agent.traits.all()),
-        window=MessageWindow(run.window, start=run.window_start, end=run.window_end, last=parsed.last),
+        window=window,
         where=run.where,
         samples=run.samples,
         seed=run.seed,
+        history=history,
+        history_where=run.history_where,
     )
 
 
@@ -130,12 +119,23 @@ def prepare_run(spec: RunSpec) -> tuple[EvaluationRun, bool]:
     """
     plan = make_plan(spec)
     with transaction.atomic():
-        # Two processes that start at once must find each other's run: SQLite lets one writer in, PostgreSQL locks the agent.
-        Agent.objects.select_for_update().get(pk=spec.agent.pk)
+        # Two processes that start at once must find each other's run: SQLite lets one writer in, PostgreSQL locks the target.
+        type(spec.target)._default_manager.select_for_update().get(pk=spec.target.pk)
         unfinished = EvaluationRun.objects.filter(spec_digest=plan.spec_digest, status__in=UNFINISHED).order_by("-pk")
         since = timezone.now() - RESUMABLE_FOR
         found = unfinished.filter(created_at__gte=since).first() or _with_failed_calls(plan.spec_digest, since)
-        return (found, True) if found is not None else (create_run(plan), False)
+        run, resumed = (found, True) if found is not None else (create_run(plan), False)
+    link_channels(run, spec)
+    return run, resumed
+
+
+def link_channels(run: EvaluationRun, spec: RunSpec) -> None:
+    """Have the channel dimensions of an agent's run measured in the channels it spoke in, each once for all its agents."""
+    if spec.agent is None or run.channel_shares.exists():
+        return
+    for channel_spec, messages in channel_specs(spec):
+        channel_run, _ = prepare_run(channel_spec)
+        ChannelShare.objects.get_or_create(agent_run=run, channel_run=channel_run, defaults={"messages": messages})
 
 
 def _with_failed_calls(spec_digest: str, since: datetime) -> EvaluationRun | None:
@@ -144,18 +144,25 @@ def _with_failed_calls(spec_digest: str, since: datetime) -> EvaluationRun | Non
         status=EvaluationRun.Status.CANCELLED
     )
     run: EvaluationRun | None = runs.order_by("-pk").first()
-    if run is None or run.status != EvaluationRun.Status.COMPLETED or not reopen_failed(run):
+    if run is None or run.status != EvaluationRun.Status.COMPLETED:
         return None
+    own = reopen_failed(run)
+    linked = [r for r in run.channel_runs.all() if r.status in UNFINISHED or (reopen_failed(r) and _await(r))]
+    return _await(run) if own or linked else None
+
+
+def _await(run: EvaluationRun) -> EvaluationRun:
     run.status = EvaluationRun.Status.PENDING
     run.save(update_fields=["status"])
     return run
 
 
-def create_run(plan: Plan) -> EvaluationRun:
-    """A new run with its items as pending rows, in one transaction."""
+def new_run(plan: Plan) -> EvaluationRun:
+    """A run as it would be stored; nothing is written."""
     spec = plan.spec
-    run = EvaluationRun(
+    return EvaluationRun(
         agent=spec.agent,
+        channel=spec.channel,
         dimensions=list(spec.dimensions),
         is_baseline=spec.is_baseline,
         judge=spec.judge_model,
@@ -166,18 +173,32 @@ def create_run(plan: Plan) -> EvaluationRun:
         samples=spec.samples,
         seed=spec.seed,
         per_call=spec.per_call,
+        history=spec.history.spec,
+        history_start=spec.history.start,
+        history_end=spec.history.end,
+        history_where=dict(spec.history_where),
+        repeats=spec.repeats,
+        hard=spec.hard,
+        double_check=spec.double_check,
+        method=spec.method,
+        additional_context=dict(spec.additional_context),
         persona_digest=plan.persona_digest,
         proposition_digest=plan.proposition_digest,
         spec_digest=plan.spec_digest,
     )
+
+
+def create_run(plan: Plan) -> EvaluationRun:
+    """A new run with its items as pending rows, in one transaction."""
+    spec, run = plan.spec, new_run(plan)
     subject = subject_of(run)
-    variables = {"agent_name": spec.agent.display_name}
+    variables = variables_of(subject)
     with transaction.atomic():
         run.save()
         sampled: set[int] = set()
-        for dimension in spec.dimensions:
+        for dimension in spec.own_dimensions:
             items: Iterable[Item] = SCORERS[dimension].plan(subject, plan.propositions[dimension])
-            rows = iter([_row(run, item, variables) for item in items])
+            rows = iter([_row(run, item, variables) for item in repeated(items, spec.repeats)])
             while batch := list(islice(rows, 500)):
                 EvaluationScore.objects.bulk_create(batch)
                 sampled.update(row.message_id for row in batch if row.message_id is not None)
@@ -186,14 +207,34 @@ def create_run(plan: Plan) -> EvaluationRun:
     return run
 
 
+def repeated(items: Iterable[Item], repeats: int) -> Iterator[Item]:
+    """Each item as often as it is judged: rules are exact, once says it all."""
+    for item in items:
+        yield item
+        if item.proposition.rule is None:
+            yield from (replace(item, repeat=number) for number in range(2, repeats + 1))
+
+
+def variables_of(subject: Subject | ChannelSubject) -> dict[str, str]:
+    """What claims about the whole window may name; a channel is both its own name and its channel's."""
+    if isinstance(subject, ChannelSubject):
+        return dict.fromkeys(("agent_name", "channel_name"), one_line(subject.name))
+    return {"agent_name": subject.agent.display_name}
+
+
 def _row(run: EvaluationRun, item: Item, variables: dict[str, str]) -> EvaluationScore:
     proposition = item.proposition
+    unfilled = (
+        "channel_name" in proposition.claim and "channel_name" not in variables
+    )  # its channel is known when it is judged
     return EvaluationScore(
         evaluation_run=run,
         dimension=proposition.dimension,
         proposition_id=proposition.id,
         message_id=item.message_id,
-        claim=fill(proposition.claim, variables) if "channel_name" not in proposition.claim else proposition.claim,
+        compared_with_id=item.compared_with_id,
+        repeat=item.repeat,
+        claim=proposition.claim if unfilled else fill(proposition.claim, variables),
         weight=proposition.weight,
         inverted=proposition.inverted,
         recommendations=proposition.recommendations,

@@ -13,11 +13,10 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from evaluation.capture import Captured, pending_count
-from evaluation.estimate import Estimate
-from evaluation.models import EvaluationRun, is_heuristic
+from evaluation.capture import Captured, channels_of, pending_count
+from evaluation.models import CHANNEL_DIMENSIONS, COUNTED, EvaluationRun, is_heuristic
+from evaluation.summary import DimensionSummary, RunSummary, worst_judgement
 from evaluation.summary import by_tag as tag_means
-from evaluation.summary import worst_judgement
 
 
 def judge_label(judge: str) -> str:
@@ -34,6 +33,13 @@ def money(value: Decimal | float | None, unpriced: int = 0) -> str:
 
 def number(score: float | None) -> str:
     return "–" if score is None else f"{score:.1f}"
+
+
+def number_of(found: DimensionSummary | None) -> str:
+    """A dimension's score, or its count where it is counted."""
+    if found is not None and found.count is not None:
+        return str(found.count)
+    return number(found.score if found else None)
 
 
 class ProgressBar:
@@ -71,7 +77,7 @@ class ProgressBar:
             )
 
 
-def _console(out: Any) -> Console:
+def console_on(out: Any) -> Console:
     """A console on a command's stdout; plain text and a fixed width when it is not a terminal."""
     terminal = bool(out.isatty())
     return Console(
@@ -84,7 +90,7 @@ def outcome_table(judge: str, results: Sequence[Captured], out: Any, *, by_tag: 
     dimensions = list(dict.fromkeys(d for r in results for d in r.summary.run.dimensions))
     values = [tag_means(result.summary.run, by_tag) if by_tag else {} for result in results]
     columns = sorted({value for means in values for value in means})
-    console = _console(out)
+    console = console_on(out)
     narrow = console.width < 110
     before = any(result.before is not None for result in results)
     table = Table(title=f"Baseline by {escape(judge_label(judge))}, 0 to 9, higher is better", box=box.SIMPLE_HEAD)
@@ -93,7 +99,7 @@ def outcome_table(judge: str, results: Sequence[Captured], out: Any, *, by_tag: 
     headings = [
         "Overall",
         *(["Before"] if before else []),
-        *(short(name) if narrow else name.capitalize() for name in dimensions),
+        *(heading_of(name, narrow=narrow or len(dimensions) > 3) for name in dimensions),
     ]
     counted = ["Scored", "Unsc."] if narrow else ["Scored", "Trivial", "Unscored", "Calls"]
     for heading in (*headings, *(f"{by_tag} {value}" for value in columns), *counted, "Cost"):
@@ -101,6 +107,8 @@ def outcome_table(judge: str, results: Sequence[Captured], out: Any, *, by_tag: 
     for result, means in zip(results, values, strict=True):
         table.add_row(*_outcome_row(result, dimensions, means, columns, before=before, narrow=narrow))
     console.print(table)
+    if note := _procedure_note(results):
+        console.print(f"Judged by {note}: compare only with what was judged the same way.\n")
     if before:
         console.print("Before: the overall score of the baseline that this one replaces.\n")
     if columns:
@@ -110,11 +118,43 @@ def outcome_table(judge: str, results: Sequence[Captured], out: Any, *, by_tag: 
     elif by_tag:
         console.print(f"No judged message has the tag {escape(by_tag)}.\n")
     console.print(_weakest_table(results))
+    if channels := channels_of(results):
+        console.print(_channel_table(channels))
     if is_heuristic(judge):
         console.print(
             "heuristic: exact rules and word cues, no LLM. What it cannot see is unscored, never guessed.\n"
             "Set ANTHROPIC_API_KEY (or JUDGE_BASE_URL) to have an LLM judge everything."
         )
+
+
+def heading_of(name: str, *, narrow: bool) -> str:
+    """A dimension's name as a heading; one that is counted says so."""
+    if name in COUNTED:
+        return "Ideas (n)"
+    return short(name) if narrow else name.capitalize()
+
+
+def _procedure_note(results: Sequence[Captured]) -> str:
+    """How it was judged, where that is not the usual way: such numbers compare with none judged otherwise."""
+    runs = [result.summary.run for result in results]
+    notes = dict.fromkeys(run.procedure for run in runs if run.procedure != "plumbline")
+    repeats = max((run.repeats for run in runs), default=1)
+    return ", ".join((*notes, *([f"mean of {repeats} judgements"] if repeats > 1 else [])))
+
+
+def _channel_table(channels: Sequence[RunSummary]) -> Table:
+    """Per channel what was measured of the conversation, once for all the agents in it."""
+    table = Table(title="Channels these agents spoke in", box=box.SIMPLE_HEAD, title_justify="left")
+    names = [name for name in CHANNEL_DIMENSIONS if any(name in summary.run.dimensions for summary in channels)]
+    for heading in ("Channel", *(heading_of(name, narrow=False) for name in names), "Calls", "Cost", ""):
+        table.add_column(heading, justify="left" if heading in ("Channel", "") else "right")
+    for summary in channels:
+        cells = [number_of(summary.dimensions.get(name)) for name in names]
+        cost = money(summary.cost_usd, summary.unpriced_calls)
+        table.add_row(
+            escape(str(summary.run.channel)), *cells, str(summary.calls), cost, escape(_short(summary.run.error))
+        )
+    return table
 
 
 def short(name: str) -> str:
@@ -139,7 +179,7 @@ def _outcome_row(
         escape(summary.run.agent.slug if summary.run.agent else str(summary.run.channel)),
         number(summary.overall_score) if summary.overall_score is not None else summary.run.status,
         *([number(result.before)] if before else []),
-        *(number(found[name].score if name in found else None) for name in dimensions),
+        *(number_of(found.get(name)) for name in dimensions),
         *(number(means.get(value)) for value in columns),
         *counted,
         money(summary.cost_usd, summary.unpriced_calls),
@@ -156,7 +196,9 @@ def _weakest_table(results: Sequence[Captured]) -> Table:
     for result in results:
         run = result.summary.run
         name = escape(run.agent.slug if run.agent else str(run.channel))
-        pairs = [(d.weakest, d.dimension) for d in result.summary.dimensions.values() if d.weakest is not None]
+        found = [d for d in result.summary.dimensions.values() if d.weakest is not None]
+        own = [d for d in found if d.dimension in run.own_dimensions] or found  # a channel is not the agent's alone
+        pairs = [(d.weakest, d.dimension) for d in own if d.weakest is not None]
         if not pairs:
             table.add_row(name, "–", "–", escape(run.error))
             continue
@@ -170,52 +212,3 @@ def _weakest_table(results: Sequence[Captured]) -> Table:
 
 def _short(text: str, limit: int = 90) -> str:
     return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
-
-
-def estimate_json(estimates: Sequence[Estimate]) -> dict[str, Any]:
-    """A dry run as data."""
-    return {
-        "dry_run": True,
-        "judge": estimates[0].judge if estimates else None,
-        "agents": [
-            {
-                "agent": e.agent,
-                "judgements": e.judgements,
-                "without_a_call": e.free,
-                "calls": e.calls,
-                "input_tokens": e.input_tokens,
-                "output_tokens": e.output_tokens,
-                "cost_usd": None if e.cost_usd is None else float(e.cost_usd),
-            }
-            for e in estimates
-        ],
-    }
-
-
-def estimate_table(estimates: Sequence[Estimate], out: Any) -> None:
-    """A dry run for people."""
-    judge = estimates[0].judge
-    table = Table(
-        title=f"Dry run, judge {escape(judge_label(judge))}: nothing was asked",
-        box=box.SIMPLE_HEAD,
-        title_justify="left",
-    )
-    for heading in ("Agent", "Judgements", "free (rules)", "Calls", "Input tokens", "Output tokens", "Cost"):
-        table.add_column(heading, justify="left" if heading == "Agent" else "right")
-    for e in estimates:
-        cells = [f"{n:,}" for n in (e.judgements, e.free, e.calls, e.input_tokens, e.output_tokens)]
-        table.add_row(escape(e.agent), *cells, money(e.cost_usd))
-    total = [
-        sum(getattr(e, name) for e in estimates)
-        for name in ("judgements", "free", "calls", "input_tokens", "output_tokens")
-    ]
-    costs = [e.cost_usd for e in estimates]
-    table.add_section()
-    table.add_row(
-        "total", *(f"{n:,}" for n in total), money(None if None in costs else sum(c for c in costs if c is not None))
-    )
-    console = _console(out)
-    console.print(table)
-    console.print(
-        "Tokens are estimated: prompt characters / 4, and 160 tokens per answered claim. Prompt caching is not assumed."
-    )

@@ -20,6 +20,7 @@ from evaluation.propositions import Proposition
 from evaluation.trajectory import Event, Window, one_event, render_trajectory
 
 EMPTY_WINDOW = Window((), 0, ())
+MOMENTS = ("EARLIER", "LATER")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +37,9 @@ class Context:
         statistics: Measured facts given to the judge as data.
         environment: Whether a whole conversation is judged (AC-6.0.10).
         own_messages: Whether the window holds only the agent's own messages.
+        pair: Two moments to compare, the earlier and the later one; the last event of each is the agent's message.
+        additional: What those who measure say beside the messages; shown as data.
+        measured: Figures for the offline judge alone; a model is not shown them.
     """
 
     agent_name: str
@@ -47,6 +51,9 @@ class Context:
     statistics: Mapping[str, Any] | None = None
     environment: bool = False
     own_messages: bool = False
+    pair: tuple[Window, Window] | None = None
+    additional: Mapping[str, Any] | None = None
+    measured: Mapping[str, Any] | None = None
 
     def variables(self) -> dict[str, str]:
         """Values of the variables that claims may use here, each on one line: no name can add a claim."""
@@ -63,6 +70,8 @@ class Context:
             return [self.action]
         if self.message is not None:
             return [self.message.text]
+        if self.pair is not None:
+            return [self.pair[1].events[-1].text]
         return [event.text for event in self.window.events if event.kind == "action"]
 
 
@@ -78,9 +87,10 @@ def render(name: str, /, **values: Any) -> str:
 
 
 @lru_cache(maxsize=8)
-def rubric(*, hard: bool, environment: bool) -> str:
+def rubric(*, hard: bool, environment: bool, method: str = "plumbline") -> str:
     """The scoring rubric, the same text however many claims a call asks, so that a prompt cache can hold it (AC-6.0.5)."""
-    return render("rubric", hard=hard, environment=environment)
+    name = "rubric" if method == "plumbline" else f"rubric_{method}"
+    return render(name, hard=hard, environment=environment)
 
 
 # A run asks many questions about few windows and one persona: what they share is rendered once.
@@ -97,23 +107,32 @@ def _trajectory_text(
         "trajectory",
         name=name,
         trajectory=render_trajectory(window, nonce=nonce).text,
-        statistics=fence("STATISTICS", neutral(statistics)[0], nonce) if statistics else "",
+        statistics=fence("STATISTICS", neutral(statistics, 20_000)[0], nonce) if statistics else "",
         environment=environment,
         own_messages=own_messages,
     )
 
 
-def system_blocks(context: Context, propositions: Sequence[Proposition], nonce: str) -> tuple[Block, ...]:
+def system_blocks(
+    context: Context, propositions: Sequence[Proposition], nonce: str, *, method: str = "plumbline"
+) -> tuple[Block, ...]:
     """Rubric, then the persona where the claims may see it."""
     hard = any(p.hard for p in propositions)
-    blocks = [Block(rubric(hard=hard, environment=context.environment), cache=True)]
+    blocks = [Block(rubric(hard=hard, environment=context.environment, method=method), cache=True)]
     if context.persona is not None and propositions[0].include_personas:
         blocks.append(Block(_persona_text(one_line(context.agent_name), context.persona, nonce), cache=True))
     return tuple(blocks)
 
 
-def user_turn(context: Context, claims: Sequence[tuple[str, str]], nonce: str) -> Turn:
-    """The trajectory (cached), then what is judged and the claims (varying). `claims` are (key, text) pairs."""
+def user_turn(context: Context, claims: Sequence[tuple[str, str]], nonce: str, *, advised: Sequence[str] = ()) -> Turn:
+    """The trajectory (cached), then what is judged and the claims (varying).
+
+    Args:
+        context: What the judge is shown.
+        claims: (key, text) pairs.
+        nonce: Of the fences.
+        advised: Keys of the claims for which a recommendation is asked.
+    """
     blocks: list[Block] = []
     if context.window.events:
         statistics = json.dumps(context.statistics, ensure_ascii=False, indent=1) if context.statistics else ""
@@ -121,6 +140,11 @@ def user_turn(context: Context, claims: Sequence[tuple[str, str]], nonce: str) -
             one_line(context.agent_name), context.window, nonce, statistics, context.environment, context.own_messages
         )
         blocks.append(Block(text, cache=True))
+    if context.additional:
+        given = json.dumps(context.additional, ensure_ascii=False, indent=1)
+        blocks.append(
+            Block(render("additional", additional=fence("BACKGROUND", neutral(given, 8_000)[0], nonce)), cache=True)
+        )
     message = _judged(context.message, context, nonce) if context.message else ""
     draft = Event("action", context.agent_name, context.action) if context.action is not None else None
     action = _judged(draft, context, nonce) if draft else ""
@@ -129,7 +153,11 @@ def user_turn(context: Context, claims: Sequence[tuple[str, str]], nonce: str) -
         name=one_line(context.agent_name),
         message=message,
         action=action,
+        pair=[
+            render_trajectory(w, nonce=nonce, marker=m).text for w, m in zip(context.pair or (), MOMENTS, strict=False)
+        ],
         single=len(claims) == 1,
+        advised=", ".join(advised),
         claims=[{"key": key, "text": neutral(text)[0]} for key, text in claims],
     )
     blocks.append(Block(tail))

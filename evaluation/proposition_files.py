@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import yaml
 from django.conf import settings
 from pydantic import ValidationError
 
-from evaluation.propositions import Proposition, PropositionFile, resolve
+from evaluation.propositions import DimensionId, Proposition, PropositionFile, resolve
 
 DEFAULT = "_default"
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # both are safe; the C one is ten times faster
@@ -40,7 +40,7 @@ class PropositionError(Exception):
         super().__init__("\n".join(map(str, self.problems)))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class LoadedFile:
     """A valid file: whose it is and its resolved propositions."""
 
@@ -202,7 +202,7 @@ def load_all() -> list[LoadedFile]:
                 problems += error.problems
             except OSError as error:
                 problems.append(FileProblem(path, None, "", f"cannot be read: {error}"))
-    problems += _shared_ids(loaded)
+    problems += _shared_ids_of(tuple(loaded), tuple(proposition_dirs()))
     if problems:
         raise PropositionError(problems)
     return loaded
@@ -211,6 +211,12 @@ def load_all() -> list[LoadedFile]:
 @lru_cache(maxsize=1024)
 def _cached(path: Path, mtime_ns: int, size: int) -> LoadedFile:
     return load_file(path)
+
+
+@lru_cache(maxsize=4)
+def _shared_ids_of(files: tuple[LoadedFile, ...], folders: tuple[Path, ...]) -> tuple[FileProblem, ...]:
+    """Looked for again only when a file changed: one that did not is the very same object."""
+    return tuple(_shared_ids(files))
 
 
 def _shared_ids(files: Sequence[LoadedFile]) -> Iterator[FileProblem]:
@@ -241,3 +247,13 @@ def propositions_for(*, agent_slug: str, dimension: str, level: str = "evaluatio
             if file.agent_id == owner:
                 merged.update({p.id: p for p in file.propositions})
     return list(merged.values())
+
+
+def default_dimensions() -> tuple[str, ...]:
+    """The dimensions there are propositions for: without any there is nothing to measure.
+
+    Raises:
+        PropositionError: A file cannot be used.
+    """
+    found = {file.dimension for file in load_all() if file.level == "evaluation"}
+    return tuple(name for name in get_args(DimensionId) if name in found)

@@ -18,6 +18,10 @@ DimensionId = Literal["adherence", "consistency", "fluency", "convergence", "ide
 # Judged over a whole window or conversation, never on one message.
 WINDOW_DIMENSIONS = ("consistency", "fluency", "convergence", "ideas_quantity")
 ENVIRONMENT_DIMENSIONS = ("convergence", "ideas_quantity")  # measured of a whole channel
+MEASURED_IN = {
+    "style": "consistency",
+    "voices": "convergence",
+}  # the one dimension in which the statistic means something
 WINDOW_DEFAULTS: dict[str, tuple[int, int]] = {"evaluation": (10, 100), "action": (5, 10)}  # AC-6.0.12
 VARIABLES = ("agent_name", "channel_name", "action")
 
@@ -83,7 +87,9 @@ class PropositionSpec(BaseModel):
         None, description="an exact check of the message instead of a judge: 9 when it holds, 0 when not"
     )
     cues: Cues | None = Field(None, description="what the offline judge may go by")
-    measure: Literal["repetition"] | None = Field(None, description="the statistic the offline judge may answer from")
+    measure: Literal["repetition", "style", "voices"] | None = Field(
+        None, description="the statistic the offline judge may answer from: in fluency, consistency, convergence"
+    )
 
     @model_validator(mode="after")
     def _combinations(self) -> PropositionSpec:
@@ -103,7 +109,7 @@ class PropositionFile(BaseModel):
 
     dimension: DimensionId
     agent_id: str | None = Field(
-        None, description="the agent's slug; left out (or _default) for propositions of every agent"
+        None, description="the agent's slug (environment: the channel's); left out or _default: of every one"
     )
     include_personas: bool = Field(True, description="whether the judge sees the persona")
     target_type: Literal["agent", "environment"] = Field("agent", description="environment = a whole channel")
@@ -122,6 +128,8 @@ class PropositionFile(BaseModel):
             raise ValueError(
                 f"target_type environment: {self.dimension} is measured of one agent; allowed for {', '.join(ENVIRONMENT_DIMENSIONS)}"
             )
+        if self.target_type == "agent" and self.dimension in ENVIRONMENT_DIMENSIONS:
+            raise ValueError(f"{self.dimension} is measured of a whole channel: write target_type: environment")
         seen: set[str] = set()
         for spec in self.propositions:
             if spec.id in seen:
@@ -142,6 +150,14 @@ class PropositionFile(BaseModel):
                 raise ValueError(
                     f"{spec.id}: first_n + last_n is {shown}; {self.dimension} needs at least 2 events to judge"
                 )
+            if MEASURED_IN.get(spec.measure or "", self.dimension) != self.dimension:
+                raise ValueError(
+                    f"{spec.id}: measure {spec.measure} is a statistic of {MEASURED_IN[spec.measure or '']}"
+                )
+            if self.dimension == "ideas_quantity" and (spec.inverted or spec.hard or spec.cues or spec.measure):
+                raise ValueError(
+                    f"{spec.id}: ideas are counted, not scored: inverted, hard, cues and measure have no meaning"
+                )
             if spec.rule and self.dimension in WINDOW_DIMENSIONS:
                 raise ValueError(
                     f"{spec.id}: a rule checks one message; {self.dimension} is judged over a window (put it under adherence)"
@@ -153,7 +169,8 @@ def usable_variables(file: PropositionFile) -> tuple[str, ...]:
     """Variables that have a value where this file's claims are judged."""
     if file.level == "action":
         return VARIABLES
-    return ("agent_name", "channel_name") if file.dimension == "adherence" else ("agent_name",)
+    in_channel = file.dimension in ("adherence", *ENVIRONMENT_DIMENSIONS)
+    return ("agent_name", "channel_name") if in_channel else ("agent_name",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,12 +9,22 @@ import sentry_sdk
 from django.db import transaction
 
 from agents.models import Agent, Claimable, owner_name
-from evaluation import baselines
-from evaluation.execution import JudgeDown, Progress, Session, Superseded, judge_dimension, lease, open_session
+from evaluation import baselines, links
+from evaluation.execution import (
+    JudgeDown,
+    Progress,
+    Session,
+    Superseded,
+    judge_dimension,
+    keep_figures,
+    lease,
+    open_session,
+)
 from evaluation.failures import failed_call, judge_answered, reopen_failed
-from evaluation.models import EvaluationRun, EvaluationScore
-from evaluation.planning import RunSpec, prepare_run
-from evaluation.proposition_files import PropositionError
+from evaluation.idea_counting import count_ideas
+from evaluation.models import Dimension, EvaluationRun, EvaluationScore
+from evaluation.planning import UNFINISHED, RunSpec, prepare_run
+from evaluation.proposition_files import PropositionError, default_dimensions
 from evaluation.scorers import SCORERS
 from evaluation.summary import summarize
 
@@ -33,7 +43,7 @@ def execute(
     progress: Progress = _no_progress,
     hand_back: bool = True,
 ) -> list[EvaluationRun]:
-    """Judge several runs together; calls of all of them are in flight at once.
+    """Judge several runs together, with those of the channels they link to; calls of all of them are in flight at once.
 
     Runs that another process holds are left alone. Judgements that were stored before are not made again.
 
@@ -50,15 +60,14 @@ def execute(
     held: list[EvaluationRun] = []
     sessions: list[Session] = []
     try:
-        for run in runs:
+        for run in with_channels(runs):
             if run.claim(owner=owner, lease=lease(), resumable=RESUMABLE):
                 held.append(run)
                 if (session := _open(run, owner)) is not None:
                     sessions.append(session)
         _judge(sessions, progress)
     except JudgeDown as error:
-        for session in sessions:
-            _end(session, failure=str(error))
+        _end_all(sessions, failure=str(error))
     except Exception as error:
         sentry_sdk.capture_exception(error)
         for run in held:
@@ -92,27 +101,45 @@ def _judge(sessions: Sequence[Session], progress: Progress) -> None:
     with sentry_sdk.start_span(op="evaluation.run", name="evaluate") as span:
         span.set_data("evaluation_runs", [session.run.pk for session in sessions])
         for dimension in SCORERS:
-            if any(dimension in session.run.dimensions for session in sessions):
-                judge_dimension(sessions, dimension, progress)
-        for session in sessions:
-            _end(session)
+            if any(dimension in session.run.own_dimensions for session in sessions):
+                judge = count_ideas if dimension == Dimension.IDEAS_QUANTITY else judge_dimension
+                judge(sessions, dimension, progress)
+                keep_figures(sessions, dimension)
+        _end_all(sessions)
+
+
+def with_channels(runs: Sequence[EvaluationRun]) -> list[EvaluationRun]:
+    """The runs, after those of their channels that are not done yet; each once."""
+    linked = EvaluationRun.objects.filter(agent_runs__in=[run.pk for run in runs], status__in=UNFINISHED).distinct()
+    found = {run.pk: run for run in (*linked.order_by("pk"), *runs)}
+    return list(found.values())
+
+
+def _end_all(sessions: Sequence[Session], failure: str = "") -> None:
+    """Channels first: their numbers are part of their agents' numbers."""
+    for session in sorted(sessions, key=lambda session: session.run.agent_id is not None):
+        _end(session, failure)
+    # Once more, now that it is committed: whoever holds the other end of a link sees it from now on, and this sees theirs.
+    links.follow(session.run for session in sessions)
 
 
 def _end(session: Session, failure: str = "") -> None:
     """Store the numbers and the outcome. A run whose judge answered nothing is failed; one with nothing to measure is completed."""
     run = session.run
     summary = summarize(run)
-    left = sum(d.pending for d in summary.dimensions.values())
+    own = [d for name, d in summary.dimensions.items() if name in run.own_dimensions]
+    left = sum(d.pending for d in own)
     scores = EvaluationScore.objects.filter(evaluation_run=run)
     error = ""
     if left:
         status, error = Status.FAILED, failure or f"{left} judgements are still pending"
-    elif (broken := failed_call(run)) and (summary.overall_score is None or not judge_answered(run)):
+    elif (broken := failed_call(run)) and (not any(d.measured for d in own) or not judge_answered(run)):
         status, error = Status.FAILED, failure or f"the judge scored nothing; for example {broken}"
     else:
         status = Status.COMPLETED
-        if summary.overall_score is None:
-            reasons = "; ".join(filter(None, (SCORERS[d].not_evaluable(session.subject) for d in run.dimensions)))
+        if not summary.measured:
+            found = (SCORERS[d].not_evaluable(session.subject) for d in run.own_dimensions)
+            reasons = "; ".join(dict.fromkeys(filter(None, (*found, links.why_nothing(run)))))
             first = scores.filter(status="unscored").values_list("reason", flat=True).first()
             error = f"nothing scored: {reasons or first or 'no proposition applies'}"
     score = summary.overall_score if status == Status.COMPLETED else None
@@ -120,7 +147,7 @@ def _end(session: Session, failure: str = "") -> None:
         ended = run.finish(
             owner=session.owner, status=status, error=error, overall_score=score, token_usage=summary.tokens
         )
-        if ended and status == Status.COMPLETED and run.is_baseline:
+        if ended and status == Status.COMPLETED and run.is_baseline and run.agent_id is not None:
             baselines.promote(run, summary)
 
 
@@ -129,13 +156,15 @@ def queue_baseline(*, agents: Iterable[Agent], spec: RunSpec | None = None) -> l
 
     Args:
         agents: Whom to measure.
-        spec: Everything but the agent; default settings when left out.
+        spec: Everything but the agent; default settings and every dimension when left out.
     """
     runs = []
     for agent in agents:
-        wanted = replace(spec, agent=agent, is_baseline=True) if spec else RunSpec(agent=agent, is_baseline=True)
+        default = RunSpec(agent=agent, dimensions=default_dimensions())
+        wanted = replace(spec or default, agent=agent, is_baseline=True)
         run, _ = prepare_run(wanted)
-        EvaluationRun.objects.filter(pk=run.pk, status__in=RESUMABLE).update(status=Status.PENDING)
+        queued = [run.pk, *run.channel_runs.values_list("pk", flat=True)]
+        EvaluationRun.objects.filter(pk__in=queued, status__in=RESUMABLE).update(status=Status.PENDING)
         runs.append(run)
     transaction.on_commit(wake_workers)
     return runs

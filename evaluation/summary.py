@@ -2,76 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from decimal import Decimal
+from collections.abc import Iterable, Mapping, Sequence
+from math import sqrt
 from typing import Any
 
 from django.db.models import Count, Max, Q, Sum
 from django.db.models.functions import Coalesce
 
 from agents.llm import ledger
-from evaluation.models import Dimension, EvaluationRun, EvaluationScore
+from evaluation.linked import linked_dimension
+from evaluation.models import COUNTED, EvaluationRun, EvaluationScore
+from evaluation.repeats import repeated_rows
+from evaluation.summary_values import ChannelScore, DimensionSummary, PropositionSummary, RunSummary, rounded
+from evaluation.verdicts import RULE_JUDGE
+
+__all__ = [
+    "ChannelScore",
+    "DimensionSummary",
+    "PropositionSummary",
+    "RunSummary",
+    "by_tag",
+    "dimension_summaries",
+    "empty_dimension",
+    "overall",
+    "summarize",
+    "worst_judgement",
+]
 
 WITHOUT_SCORE = (
     EvaluationRun.Status.FAILED,
     EvaluationRun.Status.ERRORED,
     EvaluationRun.Status.CANCELLED,
 )  # what they have is partial
-COUNTED = (Dimension.IDEAS_QUANTITY.value,)  # a count, never averaged with scores of 0 to 9
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PropositionSummary:
-    """One proposition over a run. `score` is the mean of its scored judgements, 0 to 9; None when none was scored."""
-
-    id: str
-    score: float | None
-    weight: float
-    inverted: bool
-    scored: int
-    trivial: int
-    unscored: int
-    pending: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DimensionSummary:
-    """One dimension over a run. `score` is the mean weighted by proposition over all scored judgements; None when there are none."""
-
-    dimension: str
-    score: float | None
-    scored: int
-    trivial: int
-    unscored: int
-    pending: int
-    propositions: tuple[PropositionSummary, ...]
-
-    @property
-    def weakest(self) -> PropositionSummary | None:
-        """The proposition with the lowest mean; None when nothing was scored."""
-        return min((p for p in self.propositions if p.score is not None), key=lambda p: (p.score, p.id), default=None)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunSummary:
-    """A run in numbers. `overall_score` is the mean of its dimensions' scores; tokens and cost are sums over the ledger."""
-
-    run: EvaluationRun
-    overall_score: float | None
-    dimensions: dict[str, DimensionSummary] = field(default_factory=dict)
-    calls: int = 0
-    tokens: int = 0
-    cost_usd: Decimal | None = None
-    unpriced_calls: int = 0
-
-
-def _score(value: float | None) -> float | None:
-    return None if value is None else round(value, 4)
 
 
 def dimension_summaries(scores: Iterable[Mapping[str, Any]]) -> dict[str, DimensionSummary]:
-    """Dimensions from rows of (dimension, proposition_id, weight, inverted, total, scored, trivial, unscored, pending)."""
+    """Dimensions from rows of (dimension, proposition_id, weight, inverted, total, scored, trivial, unscored, pending).
+
+    With repeats a row also has `items` (scored items, `total` being the sum of their means), `squares` and `freedom` (for the noise);
+    a counted one has `count`.
+    """
     grouped: dict[str, list[Mapping[str, Any]]] = {}
     for row in scores:
         grouped.setdefault(str(row["dimension"]), []).append(row)
@@ -82,29 +52,36 @@ def _dimension(dimension: str, rows: list[Mapping[str, Any]]) -> DimensionSummar
     propositions = []
     weighted = weights = 0.0
     for row in sorted(rows, key=lambda r: str(r["proposition_id"])):
-        scored, total, weight = row["scored"], float(row["total"]), float(row["weight"])
-        weighted += weight * total
-        weights += weight * scored
+        items, total, weight = row.get("items", row["scored"]), float(row["total"]), float(row["weight"])
+        count = row.get("count")
+        if count is None:
+            weighted += weight * total
+            weights += weight * items
         propositions.append(
             PropositionSummary(
                 id=str(row["proposition_id"]),
-                score=_score(total / scored) if scored else None,
+                score=rounded(total / items) if items and count is None else None,
                 weight=weight,
                 inverted=bool(row["inverted"]),
-                scored=scored,
+                scored=row["scored"],
                 trivial=row["trivial"],
                 unscored=row["unscored"],
                 pending=row["pending"],
+                count=count,
             )
         )
+    counts = [p.count for p in propositions if p.count is not None]
+    freedom = sum(row.get("freedom", 0) for row in rows)
     return DimensionSummary(
         dimension=dimension,
-        score=_score(weighted / weights) if weights else None,
+        score=rounded(weighted / weights) if weights else None,
         scored=sum(p.scored for p in propositions),
         trivial=sum(p.trivial for p in propositions),
         unscored=sum(p.unscored for p in propositions),
         pending=sum(p.pending for p in propositions),
         propositions=tuple(propositions),
+        count=sum(counts) if counts else None,
+        noise=rounded(sqrt(sum(row.get("squares", 0.0) for row in rows) / freedom)) if freedom else None,
     )
 
 
@@ -118,26 +95,15 @@ def empty_dimension(dimension: str) -> DimensionSummary:
 def overall(dimensions: Iterable[DimensionSummary]) -> float | None:
     """Mean of the dimensions that have a score of 0 to 9; None when none has."""
     scores = [d.score for d in dimensions if d.score is not None and d.dimension not in COUNTED]
-    return _score(sum(scores) / len(scores)) if scores else None
+    return rounded(sum(scores) / len(scores)) if scores else None
 
 
 def summarize(run: EvaluationRun) -> RunSummary:
-    """The numbers of one run, in two queries."""
-    rows = (
-        EvaluationScore.objects.filter(evaluation_run=run)
-        .order_by()
-        .values("dimension", "proposition_id")
-        .annotate(
-            weight=Max("weight"),
-            inverted=Count("pk", filter=Q(inverted=True)),
-            total=Coalesce(Sum("score", filter=Q(status="scored")), 0),
-            scored=Count("pk", filter=Q(status="scored")),
-            trivial=Count("pk", filter=Q(status="trivial")),
-            unscored=Count("pk", filter=Q(status="unscored")),
-            pending=Count("pk", filter=Q(status="pending")),
-        )
-    )
-    dimensions = dimension_summaries(rows)
+    """The numbers of one run, in two queries; more for repeats and for the channels of an agent's run."""
+    dimensions = dimension_summaries(_rows([run])[run.pk])
+    linked = [d for d in run.dimensions if d not in run.own_dimensions]
+    if linked:
+        dimensions = {**dimensions, **linked_dimensions(run, linked)}
     used = ledger.totals(work_id=run.work_id)
     return RunSummary(
         run=run,
@@ -150,16 +116,58 @@ def summarize(run: EvaluationRun) -> RunSummary:
     )
 
 
+def _rows(runs: Sequence[EvaluationRun]) -> dict[int, list[dict[str, Any]]]:
+    """Rows for `dimension_summaries`, by run; of all runs without repeats in one query."""
+    found: dict[int, list[dict[str, Any]]] = {run.pk: repeated_rows(run) if run.repeats > 1 else [] for run in runs}
+    rows = (
+        EvaluationScore.objects.filter(evaluation_run__in=[run.pk for run in runs if run.repeats == 1])
+        .order_by()
+        .values("evaluation_run", "dimension", "proposition_id")
+        .annotate(
+            weight=Max("weight"),
+            inverted=Count("pk", filter=Q(inverted=True)),
+            total=Coalesce(Sum("score", filter=Q(status="scored")), 0),
+            scored=Count("pk", filter=Q(status="scored")),
+            trivial=Count("pk", filter=Q(status="trivial")),
+            unscored=Count("pk", filter=Q(status="unscored")),
+            pending=Count("pk", filter=Q(status="pending")),
+            counted=Sum("count"),  # of one row: nothing is repeated
+        )
+    )
+    for row in rows:
+        found[row["evaluation_run"]].append({**row, "count": row["counted"]})
+    return found
+
+
+def linked_dimensions(run: EvaluationRun, names: Iterable[str]) -> dict[str, DimensionSummary]:
+    """An agent's channel dimensions, from the runs of its channels that are not failed.
+
+    A score is the mean of the channels' scores, weighted by how much the agent said in each; a count is the sum, the same idea in two
+    channels being two.
+    """
+    shares = run.channel_shares.select_related("channel_run__channel").exclude(channel_run__status__in=WITHOUT_SCORE)
+    rows = _rows([share.channel_run for share in shares])
+    found = [(share, dimension_summaries(rows[share.channel_run_id])) for share in shares]
+    return {
+        name: linked_dimension(name, [(share, parts[name]) for share, parts in found if name in parts])
+        for name in names
+    }
+
+
 def by_tag(run: EvaluationRun, key: str) -> dict[str, float]:
-    """Mean of the run's message-by-message scores per value of a tag, weighted by proposition: the same judgements, told apart.
+    """Mean of the run's adherence scores per value of a tag, weighted by proposition: the same judgements, told apart.
 
     Returns:
         Score 0 to 9 by tag value, sorted by value; messages without the tag are left out.
     """
     sums: dict[str, list[float]] = {}
-    rows = EvaluationScore.objects.filter(evaluation_run=run, status="scored", message__isnull=False)
-    for tags, weight, score in rows.values_list("message__tags", "weight", "score").iterator():
+    rows = EvaluationScore.objects.filter(
+        evaluation_run=run, dimension="adherence", status="scored", message__isnull=False
+    )
+    for tags, weight, score, judge in rows.values_list("message__tags", "weight", "score", "judge").iterator():
         if isinstance(tags, dict) and key in tags:
+            if judge != RULE_JUDGE:
+                weight /= run.repeats  # a rule is judged once
             entry = sums.setdefault(str(tags[key]), [0.0, 0.0])
             entry[0] += weight * (score or 0)
             entry[1] += weight

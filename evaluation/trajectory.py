@@ -67,7 +67,7 @@ class RenderedTrajectory:
     cut_messages: int
 
 
-def render_trajectory(window: Window, *, nonce: str) -> RenderedTrajectory:
+def render_trajectory(window: Window, *, nonce: str, marker: str = "TRAJECTORY", start: int = 1) -> RenderedTrajectory:
     """The window inside its fence: numbered entries, and a line that says how many events were left out between them."""
     lines: list[str] = []
     cut_messages = 0
@@ -79,8 +79,8 @@ def render_trajectory(window: Window, *, nonce: str) -> RenderedTrajectory:
             lines.append(line)
             cut_messages += cut > 0
 
-    add(window.first, 1)
+    add(window.first, start)
     if window.omitted:
         lines.append(f"[… {window.omitted} events left out here …]")
-    add(window.last, len(window.first) + window.omitted + 1)
-    return RenderedTrajectory(fence("TRAJECTORY", "\n".join(lines) or "(nothing happened yet)", nonce), cut_messages)
+    add(window.last, start + len(window.first) + window.omitted)
+    return RenderedTrajectory(fence(marker, "\n".join(lines) or "(nothing happened yet)", nonce), cut_messages)

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from agents.llm.requests import InvalidAnswer
+from evaluation.models import Method
 from evaluation.propositions import Proposition
 
 MIN_SCORE, MAX_SCORE = 0, 9
@@ -30,7 +31,8 @@ class Verdict:
         flaws: Flaws listed by the judge (hard mode).
         evidence: ``present`` or ``absent``; empty when unscored.
         confidence: 0 to 1, the judge's own; None when it gave no usable one.
-        recommendations: The proposition's advice for a low score (AC-6.0.14).
+        recommendations: Advice for a low score: the proposition's, else the judge's (AC-6.0.14).
+        first_value: The value before the judge was asked whether it is sure (AC-6.0.11); None when it was asked once.
         reason: Why it is trivial or unscored.
         judge: ``rule``, or the model asked. `served_model`: the one that answered.
         call: Ledger row of the call; None for rules.
@@ -45,6 +47,7 @@ class Verdict:
     justification: str = ""
     confidence: float | None = None
     recommendations: str = ""
+    first_value: int | None = None
     reason: str = ""
     judge: str = ""
     served_model: str = ""
@@ -82,6 +85,11 @@ def usable_confidence(value: Any) -> Any:
     return float(value) if ok else None
 
 
+def usable_advice(value: Any) -> str:
+    """Advice that is no text is none; like a confidence it must not cost the score."""
+    return value.strip()[:2000] if isinstance(value, str) else ""
+
+
 class Answer(BaseModel):
     """One claim's entry in a judge's reply. Strict: ``"7"``, 7.5, true, null and 97 are no values."""
 
@@ -93,6 +101,7 @@ class Answer(BaseModel):
     value: Annotated[int, Field(ge=MIN_SCORE, le=MAX_SCORE)]
     confidence: Annotated[float | None, BeforeValidator(usable_confidence)]
     flaws: list[str] | None = None
+    recommendations: Annotated[str, BeforeValidator(usable_advice)] = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +154,11 @@ def _entry(data: Any, proposition: Proposition) -> Answer | Abstention:
     return answer
 
 
-def judged(entry: Answer | Abstention, proposition: Proposition) -> Verdict:
-    """The verdict for one entry: absent evidence is trivial, penalties and inversion are applied here."""
+def judged(entry: Answer | Abstention, proposition: Proposition, method: str = Method.PLUMBLINE) -> Verdict:
+    """The verdict for one entry: absent evidence is trivial, penalties and inversion are applied here.
+
+    By TinyTroupe's method absent evidence counts as the 9 the judge was told to give, and penalties are the judge's own.
+    """
     if isinstance(entry, Abstention):
         return unscored(f"malformed: {entry.reason}" if entry.invalid else entry.reason)
     fields: dict[str, Any] = {
@@ -155,18 +167,34 @@ def judged(entry: Answer | Abstention, proposition: Proposition) -> Verdict:
         "confidence": entry.confidence,
         "evidence": entry.evidence,
     }
-    if entry.evidence == "absent":
+    if entry.evidence == "absent" and method != Method.TINYTROUPE:
         return trivial("the judge found nothing to judge the claim by", raw_value=entry.value, **fields)
     flaws = tuple(entry.flaws or ()) if proposition.hard else ()
     value = hard_score(entry.value, len(flaws)) if proposition.hard else entry.value
     return Verdict(
         status="scored",
-        value=MAX_SCORE - value if proposition.inverted else value,
+        value=MAX_SCORE - value if proposition.inverted and entry.evidence == "present" else value,
         raw_value=entry.value,
         flaws=flaws,
-        recommendations=proposition.recommendations,
+        recommendations=proposition.recommendations or entry.recommendations,
         **fields,
     )
+
+
+def counted(verdict: Verdict, method: str) -> Verdict:
+    """A trivial 9 as the method takes it: TinyTroupe's averages it like any other score."""
+    if verdict.status != "trivial" or method != Method.TINYTROUPE:
+        return verdict
+    return replace(verdict, status="scored", reason=f"counted as 9: {verdict.reason}"[:300])
+
+
+def reconsidered(first: Verdict, second: Verdict) -> Verdict:
+    """The verdict after the judge was asked whether it is sure: the second one, with the first one's value beside it (AC-6.0.11)."""
+    if second.status == "unscored":
+        if first.status == "unscored":
+            return second
+        return replace(first, first_value=first.value, reason=f"the double check failed: {second.reason}"[:300])
+    return replace(second, first_value=first.value)
 
 
 def hard_score(raw: int, flaws: int) -> int:

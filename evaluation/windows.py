@@ -7,16 +7,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from django.db.models import F, QuerySet, TextField
+from django.db.models import F, Q, QuerySet, TextField
 from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Cast
 from django.utils import timezone
 
-from agents.models import Agent, Message
+from agents.models import Agent, Channel, Message
 
 _DURATION = re.compile(r"(\d{1,5})([hdw])")
 _LAST = re.compile(r"last:(\d{1,6})")
 _UNITS = {"h": "hours", "d": "days", "w": "weeks"}
+BEFORE = "before"
 ALLOWED = "all, last:N (the agent's last N messages) or a duration such as 24h, 7d, 4w"
 
 
@@ -54,6 +55,20 @@ def parse_window(spec: str, *, now: datetime | None = None) -> MessageWindow:
     raise ValueError(f"window {spec!r} is not understood; allowed: {ALLOWED}")
 
 
+def parse_history(spec: str, *, now: datetime | None = None) -> MessageWindow:
+    """Read what a window is compared with: ``before`` (all that was said before it), or a window as `parse_window` reads it.
+
+    Raises:
+        ValueError: Names the value and what is allowed.
+    """
+    if spec.strip().lower() == BEFORE:
+        return MessageWindow(BEFORE)
+    try:
+        return parse_window(spec, now=now)
+    except ValueError as error:
+        raise ValueError(f"history {str(error).removeprefix('window ')}, {BEFORE}") from None
+
+
 def with_tags(messages: QuerySet[Message], where: Mapping[str, str]) -> QuerySet[Message]:
     """The messages that carry every one of these tags."""
     for number, (key, value) in enumerate(sorted(where.items())):
@@ -84,3 +99,34 @@ def spoken_by(*, agent: Agent, window: MessageWindow, where: Mapping[str, str] |
         return messages
     newest = messages.order_by(F("sent_at").desc(nulls_last=True), "-pk").values_list("pk", flat=True)[: window.last]
     return Message.objects.filter(pk__in=list(newest)).order_by(F("sent_at").asc(nulls_first=True), "pk")
+
+
+def said_in(
+    *, channel: Channel, window: MessageWindow, where: Mapping[str, str] | None = None, agents_only: bool = False
+) -> QuerySet[Message]:
+    """What was said in a channel by anybody, in its order; played speech only where the whole channel was played.
+
+    Args:
+        channel: Whose messages.
+        window: ``last:N`` are the channel's last N messages.
+        where: Tags the messages must have.
+        agents_only: Leave out users and outsiders.
+    """
+    messages = Message.objects.filter(channel=channel, synthetic=channel.synthetic, text__regex=r"\S")
+    messages = in_window(with_tags(messages, where or {}), window)
+    if agents_only:
+        messages = messages.filter(agent__isnull=False)
+    if window.last is not None:
+        newest = list(messages.order_by("-position").values_list("position", flat=True)[: window.last])
+        messages = messages.filter(position__gte=min(newest, default=0))
+    return messages.order_by("position")
+
+
+def said_before(message: Message, *, agent: Agent, where: Mapping[str, str] | None = None) -> QuerySet[Message]:
+    """What the agent said before a message of its own, in the order of `spoken_by`."""
+    earlier = Q(sent_at__isnull=True, pk__lt=message.pk)
+    if message.sent_at is not None:
+        earlier = (
+            Q(sent_at__isnull=True) | Q(sent_at__lt=message.sent_at) | Q(sent_at=message.sent_at, pk__lt=message.pk)
+        )
+    return spoken_by(agent=agent, window=MessageWindow(), where=where).filter(earlier)

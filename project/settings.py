@@ -207,11 +207,14 @@ LLM_EVALUATION_RETRIES = int(_number("LLM_EVALUATION_RETRIES", 2))
 OFFLINE_RESPONDERS = {
     "score": "evaluation.offline.score",
     "check": "evaluation.offline.check",
+    "ideas": "evaluation.offline_ideas.list_ideas",
+    "collapse": "evaluation.offline_ideas.collapse",
     "turn": "agents.turn.scripted.answer",
 }
 
 # --- Measuring ----------------------------------------------------------------------------------------------------------
 PROPOSITIONS_DIR = BASE_DIR / "propositions"
+IDEAS_PART_CHARACTERS = int(_number("IDEAS_PART_CHARACTERS", 24_000))  # of a conversation read in one call
 PROPOSITION_DIRS = [Path(path).expanduser() for path in env.list("PROPOSITION_DIRS", default=[])]
 
 # --- Turns (agents/turn) ------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from agents.admin import display
 from agents.admin.filters import RecentValuesFilter
 from agents.adminsite import ReadOnlyAdmin
 from agents.models import Agent
-from evaluation.admin.display import dimension_badge, judge_badge, meter
+from evaluation.admin.display import dimension_badge, judge_badge, number, procedure_badge
 from evaluation.baselines import is_stale
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore
 from evaluation.proposition_files import PropositionError
@@ -55,21 +55,26 @@ class BaselineAdmin(ReadOnlyAdmin[Baseline]):
 
     @admin.display(description="score", ordering="score")
     def value(self, baseline: Baseline) -> SafeString:
-        return meter(baseline.score)
+        return number(baseline.score, baseline.count)
 
     @admin.display(description="judge", ordering="judge")
     def judge_mark(self, baseline: Baseline) -> SafeString:
-        return judge_badge(baseline.judge)
+        return format_html("{} {}", judge_badge(baseline.judge), procedure_badge(baseline.procedure))
 
     @admin.display(description="persona")
     def stale(self, baseline: Baseline) -> SafeString:
         return stale_badge() if is_stale(baseline) else display.badge("current", "good")
 
 
-def _by_judge(baselines: Iterable[Baseline]) -> list[tuple[str, list[Baseline]]]:
-    """Baselines per judge: what different judges said never stands in one line."""
-    rows = sorted(baselines, key=lambda baseline: (baseline.judge, baseline.dimension))
-    return [(judge, list(group)) for judge, group in groupby(rows, key=lambda baseline: baseline.judge)]
+def _by_judge(baselines: Iterable[Baseline]) -> list[tuple[SafeString, list[Baseline]]]:
+    """Baselines per judge and procedure: what was judged differently never stands in one line."""
+    rows = sorted(baselines, key=lambda baseline: (baseline.judge, baseline.procedure, baseline.dimension))
+    grouped = groupby(rows, key=lambda baseline: (baseline.judge, baseline.procedure))
+    return [(_judged_by(*key), list(group)) for key, group in grouped]
+
+
+def _judged_by(judge: str, procedure: str) -> SafeString:
+    return format_html("{} {}", judge_badge(judge), procedure_badge(procedure))
 
 
 @admin.display(description="baseline")
@@ -80,10 +85,10 @@ def baseline_column(agent: Agent) -> SafeString:
         scores = format_html_join(
             " ",
             '<span class="pl-pair">{} {}</span>',
-            ((dimension_badge(row.dimension), meter(row.score)) for row in group),
+            ((dimension_badge(row.dimension), number(row.score, row.count)) for row in group),
         )
         stale = stale_badge() if any(is_stale(row) for row in group) else ""
-        lines.append((judge_badge(judge), scores, stale))
+        lines.append((judge, scores, stale))
     return format_html_join("", '<div class="pl-line">{} {} {}</div>', lines) or display.EMPTY
 
 
@@ -92,13 +97,13 @@ def baseline_panel(request: HttpRequest, agent: Agent) -> SafeString:
     rows = [
         {
             "dimension": dimension_badge(row.dimension),
-            "score": meter(row.score),
-            "judge": judge_badge(row.judge),
+            "score": number(row.score, row.count),
+            "judge": judge,
             "stale": stale_badge() if is_stale(row) else "",
             "captured": display.moment(row.captured_at),
             "run": display.page_of(row.evaluation_run, f"evaluation {row.evaluation_run_id}"),
         }
-        for _, group in _by_judge(agent.baselines.select_related("evaluation_run"))
+        for judge, group in _by_judge(agent.baselines.select_related("evaluation_run"))
         for row in group
     ]
     context = {

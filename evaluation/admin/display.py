@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from agents.admin import display
 from agents.admin.display import Tone
-from evaluation.models import Dimension, EvaluationScore, is_heuristic
+from evaluation.models import Dimension, EvaluationScore, Method, is_heuristic
 from evaluation.summary import DimensionSummary, PropositionSummary
 from evaluation.verdicts import RULE_JUDGE
 
@@ -54,6 +54,20 @@ def meter(value: float | None, digits: int = 1) -> SafeString:
     )
 
 
+def number(score: float | None, count: int | None, *, digits: int = 1) -> SafeString:
+    """A score with its bar, or a count, which has no upper end and so no bar."""
+    if count is None:
+        return meter(score, digits=digits)
+    return format_html('<span class="pl-score"><span class="pl-number">{}</span></span>', f"{count:,}")
+
+
+def procedure_badge(procedure: str, repeats: int = 1) -> SafeString:
+    """How it was judged, where that is not the usual way."""
+    marks = [] if procedure == Method.PLUMBLINE else [(procedure, "compares only with scores judged the same way")]
+    marks += [(f"mean of {repeats}", "judgements per item")] if repeats > 1 else []
+    return format_html_join(" ", "{}", ((display.badge(label, "info", hint),) for label, hint in marks))
+
+
 def judged_counts(scored: int | None, trivial: int | None, unscored: int | None, pending: int | None) -> SafeString:
     """How many judgements were scored, and how many were not; with those still to come while there are any."""
     rest = [
@@ -72,5 +86,5 @@ def verdict(score: EvaluationScore) -> SafeString:
     """A score's number and status. A trivial 9 is shown apart: it is in no mean."""
     label = display.badge(score.get_status_display(), SCORE_TONES.get(score.status, "plain"), score.reason)
     if score.status == EvaluationScore.Status.SCORED:
-        return format_html('<span class="pl-verdict">{}{}</span>', meter(score.score, digits=0), label)
+        return format_html('<span class="pl-verdict">{}{}</span>', number(score.score, score.count, digits=0), label)
     return label

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from django.contrib import admin
@@ -19,8 +20,18 @@ from agents.admin.ledger import ALL_TOKENS
 from agents.admin.transcript import transcript_url
 from agents.adminsite import ReadOnlyAdmin
 from agents.models import LLMCall
-from evaluation.admin.display import baseline_badge, counts, dimension_badge, judge_badge, judged_counts, meter
-from evaluation.models import EvaluationRun, EvaluationScore
+from evaluation.admin.conversations import channel_rows, idea_rows, pair_rows
+from evaluation.admin.display import (
+    baseline_badge,
+    counts,
+    dimension_badge,
+    judge_badge,
+    judged_counts,
+    meter,
+    number,
+    procedure_badge,
+)
+from evaluation.models import COUNTED, EvaluationRun, EvaluationScore
 from evaluation.summary import DimensionSummary, PropositionSummary, summarize, worst_judgement
 
 WORK_ID = Concat(Value("evaluation_run:"), Cast(OuterRef("pk"), CharField()))  # EvaluationRun.work_id in SQL
@@ -49,7 +60,8 @@ class EvaluationRunAdmin(ReadOnlyAdmin[EvaluationRun]):
             {
                 "fields": (
                     *("dimension_badges", "window", "earliest", "latest", "where_tags"),
-                    *("samples", "sample_size", "seed", "per_call"),
+                    *("history", "history_tags", "samples", "sample_size", "seed", "per_call"),
+                    *("procedure_mark", "repeats", "additional"),
                 )
             },
         ),
@@ -88,6 +100,7 @@ class EvaluationRunAdmin(ReadOnlyAdmin[EvaluationRun]):
             "target": self.target(obj),
             "state": self.state(obj),
             "judge": self.judge_mark(obj),
+            "procedure": procedure_badge(obj.procedure, obj.repeats),
             "baseline": baseline_badge() if obj.is_baseline else "",
             "overall": self.overall(obj),
             "judged": self.judged(obj),
@@ -104,7 +117,8 @@ class EvaluationRunAdmin(ReadOnlyAdmin[EvaluationRun]):
     @admin.display(description="evaluation", ordering="pk")
     def name(self, run: EvaluationRun) -> SafeString:
         mark = baseline_badge() if run.is_baseline else ""
-        return display.lines(format_html("#{} {}", run.pk, mark), display.moment(run.created_at))
+        how = procedure_badge(run.procedure, run.repeats)
+        return display.lines(format_html("#{} {} {}", run.pk, mark, how), display.moment(run.created_at))
 
     @admin.display(description="target and dimensions")
     def measured(self, run: EvaluationRun) -> SafeString:
@@ -152,15 +166,33 @@ class EvaluationRunAdmin(ReadOnlyAdmin[EvaluationRun]):
     def where_tags(self, run: EvaluationRun) -> SafeString:
         return display.tags(run.where)
 
+    @admin.display(description="tags of the history")
+    def history_tags(self, run: EvaluationRun) -> SafeString:
+        return display.tags(run.history_where)
+
+    @admin.display(description="procedure")
+    def procedure_mark(self, run: EvaluationRun) -> str:
+        return run.procedure
+
+    @admin.display(description="additional context")
+    def additional(self, run: EvaluationRun) -> SafeString:
+        given = json.dumps(run.additional_context, ensure_ascii=False, indent=1) if run.additional_context else ""
+        return display.block(given)
+
 
 def _dimension_panel(run: EvaluationRun, found: DimensionSummary) -> dict[str, Any]:
     """One dimension as the template shows it: score, propositions, and the worst judgement of the weakest one."""
-    weakest = found.weakest
+    weakest = found.weakest if found.dimension in run.own_dimensions else None
     worst = worst_judgement(run, found.dimension, weakest.id) if weakest is not None else None
     return {
         "badge": dimension_badge(found.dimension),
-        "score": meter(found.score, digits=2),
+        "score": number(found.score, found.count, digits=2),
+        "noise": "" if found.noise is None else f"± {found.noise:.2f}",
         "counts": counts(found),
+        "linked": found.dimension not in run.own_dimensions,
+        "channels": channel_rows(found),
+        "ideas": idea_rows(run) if found.dimension in COUNTED else [],
+        "pairs": pair_rows(run, found.dimension),
         "propositions": [_proposition_row(run, found, row, weakest=row is weakest) for row in found.propositions],
         "worst": _worst(worst) if worst is not None else None,
     }
@@ -172,7 +204,7 @@ def _proposition_row(
     url = scores_url(run, dimension__exact=found.dimension, proposition_id=row.id)
     return {
         "link": display.link(url, row.id, "its scores in this evaluation"),
-        "score": meter(row.score),
+        "score": number(row.score, row.count),
         "inverted": row.inverted,
         "weight": f"{row.weight:g}",
         "counts": counts(row),

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from django.contrib import admin
 from django.db.models import Count
+from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
@@ -43,7 +44,7 @@ class EvaluationScoreAdmin(ReadOnlyAdmin[EvaluationScore]):
         ("proposition_id", RecentValuesFilter),
         ("evaluation_run__agent", admin.RelatedFieldListFilter),
     )
-    list_select_related = ("evaluation_run__agent", "message")
+    list_select_related = ("evaluation_run__agent", "evaluation_run__channel", "message", "compared_with")
     search_fields = ("proposition_id",)
     search_help_text = "proposition"
     ordering = ("-pk",)
@@ -63,12 +64,12 @@ class EvaluationScoreAdmin(ReadOnlyAdmin[EvaluationScore]):
             },
         ),
         ("Proposition", {"fields": ("proposition", "claim_text", "weight", "inverted")}),
-        ("What was judged", {"fields": ("message_link", "snippet")}),
+        ("What was judged", {"fields": ("message_link", "earlier_link", "snippet", "repeat")}),
         (
             "The judge's answer",
             {
                 "fields": (
-                    *("score", "raw_score", "flaw_list", "evidence", "confidence"),
+                    *("score", "count", "first_score", "raw_score", "flaw_list", "evidence", "confidence"),
                     *("reasoning_text", "justification_text", "recommendation_text", "served_model", "call"),
                 )
             },
@@ -102,11 +103,16 @@ class EvaluationScoreAdmin(ReadOnlyAdmin[EvaluationScore]):
     @admin.display(description="message")
     def said(self, score: EvaluationScore) -> SafeString:
         if score.message is None:
-            place = format_html('<span class="pl-subtle">{}</span>', "the whole window")
+            whole = "the whole window" if score.evaluation_run.channel_id is None else "the whole conversation"
+            place = format_html('<span class="pl-subtle">{}</span>', whole)
         else:
             place = display.link(
                 transcript_url(score.message), display.shortened(score.message.text, 70), "in its conversation"
             )
+        if score.compared_with is not None:
+            before = score.compared_with
+            told = display.link(transcript_url(before), display.shortened(before.text, 50), "the earlier message")
+            place = format_html('{} <span class="pl-subtle">against</span> {}', place, told)
         return format_html('<div class="pl-wide">{}</div>', display.lines(self.who(score), place))
 
     @admin.display(description="why")
@@ -121,9 +127,12 @@ class EvaluationScoreAdmin(ReadOnlyAdmin[EvaluationScore]):
     def judge_mark(self, score: EvaluationScore) -> SafeString:
         return judge_badge(score.judge)
 
-    @admin.display(description="agent")
+    @admin.display(description="target")
     def who(self, score: EvaluationScore) -> SafeString:
-        return display.agent_chip(score.evaluation_run.agent)
+        run = score.evaluation_run
+        if run.channel is not None:
+            return display.link(reverse("admin:agents_channel_transcript", args=[run.channel.pk]), run.channel)
+        return display.agent_chip(run.agent)
 
     @admin.display(description="reason")
     def reason_text(self, score: EvaluationScore) -> SafeString:
@@ -139,6 +148,13 @@ class EvaluationScoreAdmin(ReadOnlyAdmin[EvaluationScore]):
             return display.EMPTY
         place = display.link(transcript_url(score.message), "Read it in its conversation")
         return format_html("{}{}", display.block(score.message.text), place)
+
+    @admin.display(description="compared with")
+    def earlier_link(self, score: EvaluationScore) -> SafeString:
+        if score.compared_with is None:
+            return display.EMPTY
+        place = display.link(transcript_url(score.compared_with), "Read it in its conversation")
+        return format_html("{}{}", display.block(score.compared_with.text), place)
 
     @admin.display(description="snippet")
     def snippet(self, score: EvaluationScore) -> SafeString:

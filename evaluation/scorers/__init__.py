@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from evaluation.scorers import adherence, fluency
+from evaluation.scorers import adherence, consistency, convergence, fluency, ideas_quantity
 
-SCORERS: dict[str, ModuleType] = {"adherence": adherence, "fluency": fluency}
+SCORERS: dict[str, ModuleType] = {
+    "adherence": adherence,
+    "fluency": fluency,
+    "consistency": consistency,
+    "convergence": convergence,
+    "ideas_quantity": ideas_quantity,
+}

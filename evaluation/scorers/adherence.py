@@ -18,7 +18,9 @@ def plan(subject: Subject, propositions: Sequence[Proposition]) -> list[Item]:
     return [Item(proposition, message_id) for message_id in subject.sample() for proposition in propositions]
 
 
-def context(subject: Subject, proposition: Proposition, message: Message | None) -> Context:
+def context(
+    subject: Subject, proposition: Proposition, message: Message | None, earlier: Message | None = None
+) -> Context:
     """The message judged, amid what happened in its channel.
 
     The trajectory is the window's, the same for all messages of a channel, so that the prompt up to there can be cached.

@@ -9,17 +9,21 @@ from dataclasses import dataclass, field
 from django.db.models import QuerySet
 
 from agents.models import Agent, Message
+from agents.text.style import StyleProfile, style_profile
 from evaluation.propositions import Proposition
+from evaluation.scorers.pairs import Halves, halves
 from evaluation.trajectory import Event, Window
-from evaluation.windows import MessageWindow, in_window, spoken_by
+from evaluation.windows import BEFORE, MessageWindow, in_window, spoken_by
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One judgement to make: a proposition on a message, or on the whole window (`message_id` None)."""
+    """One judgement to make: a proposition on a message, on a pair of them, or on the whole window (`message_id` None)."""
 
     proposition: Proposition
     message_id: int | None = None
+    compared_with_id: int | None = None
+    repeat: int = 1
 
 
 @dataclass(slots=True)
@@ -33,6 +37,8 @@ class Subject:
         where: Tags its messages must have.
         samples: Most messages sampled.
         seed: Seed of the sampling.
+        history: What self-consistency compares the window with.
+        history_where: Tags the messages of the history must have.
     """
 
     agent: Agent
@@ -41,7 +47,11 @@ class Subject:
     where: dict[str, str]
     samples: int
     seed: int
+    history: MessageWindow = field(default_factory=lambda: MessageWindow(BEFORE))
+    history_where: dict[str, str] = field(default_factory=dict)
     _windows: dict[tuple[object, ...], Window] = field(default_factory=dict)
+    _halves: Halves | None = None
+    _style: StyleProfile | None = None
 
     def spoken(self) -> QuerySet[Message]:
         return spoken_by(agent=self.agent, window=self.window, where=self.where)
@@ -55,6 +65,26 @@ class Subject:
         chosen = sorted(random.Random(self.seed).sample(range(len(ids)), self.samples))  # noqa: S311
         return [ids[i] for i in chosen]
 
+    def halves(self) -> Halves:
+        """What the agent says now, and the past that self-consistency compares it with."""
+        if self._halves is None:
+            self._halves = halves(
+                agent=self.agent,
+                window=self.window,
+                where=self.where,
+                history=self.history,
+                history_where=self.history_where,
+            )
+        return self._halves
+
+    def usual_style(self, most: int) -> StyleProfile | None:
+        """How the agent wrote before the window, from its `most` newest messages there; None with fewer than two."""
+        history = self.halves().history[-most:]
+        if self._style is None and len(history) >= 2:
+            texts = Message.objects.filter(pk__in=history).order_by("pk").values_list("text", flat=True)
+            self._style = style_profile(list(texts))
+        return self._style
+
     def channel_window(self, channel_id: int, first_n: int, last_n: int) -> Window:
         """The events of a channel in the window: the agent acts, everybody else is a stimulus.
 
@@ -63,7 +93,7 @@ class Subject:
         key = ("channel", channel_id, first_n, last_n)
         if key not in self._windows:
             messages = in_window(Message.objects.filter(channel_id=channel_id, synthetic=False), self.window)
-            self._windows[key] = _ends(messages.select_related("agent", "user"), first_n, last_n, self._event)
+            self._windows[key] = ends(messages.select_related("agent", "user"), first_n, last_n, self.event)
         return self._windows[key]
 
     def own_window(self, first_n: int, last_n: int) -> Window:
@@ -83,13 +113,13 @@ class Subject:
             self._windows[key] = Window(tuple(events[:cut]), omitted, tuple(events[cut:]))
         return self._windows[key]
 
-    def _event(self, message: Message) -> Event:
+    def event(self, message: Message) -> Event:
         if message.agent_id == self.agent.pk:
             return Event("action", self.agent.display_name, message.text)
         return Event("stimulus", self.agent.display_name, message.text, speaker=message.author_name)
 
 
-def _ends(messages: QuerySet[Message], first_n: int, last_n: int, event: Callable[[Message], Event]) -> Window:
+def ends(messages: QuerySet[Message], first_n: int, last_n: int, event: Callable[[Message], Event]) -> Window:
     """First and last messages of a channel as a window, without reading what lies between."""
     total = messages.count()
     if total <= first_n + last_n:

@@ -19,7 +19,9 @@ def plan(subject: Subject, propositions: Sequence[Proposition]) -> list[Item]:
     return [Item(proposition) for proposition in propositions] if subject.spoken().exists() else []
 
 
-def context(subject: Subject, proposition: Proposition, message: Message | None) -> Context:
+def context(
+    subject: Subject, proposition: Proposition, message: Message | None, earlier: Message | None = None
+) -> Context:
     """What the agent said, with its repetition statistics as data; never the persona (AC-6.3.3 to AC-6.3.5)."""
     window = subject.own_window(proposition.first_n, proposition.last_n)
     return Context(

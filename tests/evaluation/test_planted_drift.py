@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 from pytest_django import Settings
 
-from agents.models import Agent
+from agents.models import Agent, Channel
 from agents.seed import loader
-from evaluation.capture import capture
+from evaluation.capture import capture, evaluate_agent
 from evaluation.planning import RunSpec
 from evaluation.summary import by_tag
+from evaluation.windows import parse_window
 from tests.agents.test_seed import CAST
+from tests.evaluation.conversing import convergence, converse, ideas
+from tests.factories import make_channel
 
 pytestmark = pytest.mark.django_db
 LOSE_THEIR_VOICE = {"michael", "dwight", "angela", "stanley", "kevin"}
@@ -54,3 +59,41 @@ def test_fluency_falls_by_two_points_for_the_one_who_repeats_himself_and_for_nob
 
     assert {slug for slug, points in drops.items() if abs(points) >= 2} == {"jim"}, drops
     assert drops["jim"] >= 2
+
+
+def test_consistency_is_low_for_those_who_lose_their_voice_and_high_for_the_others_and_for_earlier_weeks() -> None:
+    """Build 41 against build 40; and, as the steady window, the last messages of build 40 against those before them."""
+    now: dict[str, float] = {}
+    steady: dict[str, float] = {}
+    for agent in Agent.objects.all():
+        for scores, asked in (
+            (now, {"where": {"build": "41"}, "history_where": {"build": "40"}}),
+            (steady, {"where": {"build": "40"}, "window": parse_window("last:8")}),
+        ):
+            score = evaluate_agent(agent=agent, dimensions=("consistency",), **asked).overall_score
+            assert score is not None
+            scores[agent.slug] = score
+
+    assert {slug for slug, score in now.items() if score < 6.5} == LOSE_THEIR_VOICE, now
+    assert {slug for slug, score in steady.items() if score < 6.5} == set(), steady
+    assert all(now[slug] <= steady[slug] - 2 for slug in LOSE_THEIR_VOICE)
+
+
+def test_a_conversation_whose_lines_were_dealt_out_at_random_has_no_voices() -> None:
+    real = Channel.objects.get(slug="general")
+    lines = list(real.messages.filter(agent__isnull=False).order_by("position").values_list("agent__slug", "text"))
+    texts = [text for _, text in lines]
+    random.Random(1).shuffle(texts)
+    dealt = converse(make_channel("dealt"), zip((slug for slug, _ in lines), texts, strict=True))
+
+    apart, alike = convergence(real).overall_score, convergence(dealt).overall_score
+
+    assert apart is not None
+    assert alike is not None
+    assert (apart >= 7, alike <= 2) == (True, True), (apart, alike)
+
+
+def test_office_chat_holds_no_marked_ideas_and_is_not_counted_offline() -> None:
+    found = ideas(Channel.objects.get(slug="party-planning")).dimensions["ideas_quantity"]
+
+    assert (found.count, found.unscored) == (None, 1)

@@ -1,4 +1,7 @@
-"""Traces of evaluations: caught by a transport where Sentry's would send them (AC-6.0.18, AC-6.1.9, AC-6.3.9, AC-6.5.9)."""
+"""Traces of evaluations: caught by a transport where Sentry's would send them.
+
+AC-6.0.18, AC-6.1.9, AC-6.2.8, AC-6.3.9, AC-6.4.10, AC-6.5.9, AC-6.6.7.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,8 @@ from evaluation.models import EvaluationRun
 from evaluation.planning import RunSpec
 from evaluation.runs import queue_baseline, work_one
 from tests.evaluation.conftest import PropositionFolder
+from tests.evaluation.conversing import DRY, LOUD, diverse
+from tests.evaluation.judging import prompt_of
 from tests.factories import make_agent, talk
 from tests.llm_server import LLMServer
 
@@ -100,6 +105,22 @@ def test_a_baseline_is_one_trace_with_a_span_per_dimension_and_call(
         }
     )
     assert transaction["contexts"]["trace"]["data"]["agents"] == ["ada"]
+
+
+def test_pairs_conversations_and_ideas_have_spans_of_their_own_ac_6_2_8_ac_6_4_10_ac_6_6_7(
+    sentry: Caught, llm_server: LLMServer, settings: Settings
+) -> None:
+    settings.PROPOSITIONS_DIR = settings.BASE_DIR / "propositions"
+    diverse()
+    llm_server.respond = lambda body: {"json": {"ideas": []}} if "What to list" in prompt_of(body) else None
+
+    capture([RunSpec(agent=Agent.objects.get(slug="ada"), dimensions=("consistency", "convergence", "ideas_quantity"))])
+
+    found = tree(sentry.of_type("transaction")[0])
+    for dimension in ("consistency", "convergence", "ideas_quantity"):
+        assert found[f"evaluation.{dimension}", "evaluation.run"] == 1
+        assert found["llm.call", f"evaluation.{dimension}"] >= 1
+    assert not any(text in sentry.text for text in (DRY[1], LOUD[2], "You are Ada"))
 
 
 def test_spans_say_which_run_which_model_and_how_it_went(sentry: Caught, llm_server: LLMServer, ada: Agent) -> None:

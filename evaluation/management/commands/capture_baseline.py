@@ -13,13 +13,16 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from agents.work_queues import stopping_on_sigterm
-from evaluation.capture import Captured, UnknownAgents, as_json, capture, choose_agents
-from evaluation.estimate import estimate
+from evaluation.capture import Captured, UnknownAgents, capture, choose_agents
+from evaluation.estimate import estimate, estimate_channels
+from evaluation.estimate_tables import estimate_json, estimate_table
+from evaluation.models import Method
 from evaluation.planning import RunSpec
-from evaluation.presentation import ProgressBar, estimate_json, estimate_table, outcome_table
-from evaluation.proposition_files import PropositionError
+from evaluation.presentation import ProgressBar, outcome_table
+from evaluation.proposition_files import PropositionError, default_dimensions
+from evaluation.result_json import as_json
 from evaluation.scorers import SCORERS
-from evaluation.windows import ALLOWED, parse_window
+from evaluation.windows import ALLOWED, BEFORE, parse_history, parse_window
 
 
 def tag_pairs(values: Sequence[str]) -> dict[str, str]:
@@ -58,8 +61,7 @@ class Command(BaseCommand):
         )
         parser.add_argument(
             "--dimensions",
-            default=",".join(SCORERS),
-            help=f"separated by commas; allowed and default: {','.join(SCORERS)}",
+            help=f"separated by commas; allowed: {','.join(SCORERS)} (default: all there are propositions for)",
         )
         parser.add_argument("--window", default="all", help=f"which messages: {ALLOWED} (default: all)")
         parser.add_argument(
@@ -75,6 +77,33 @@ class Command(BaseCommand):
             "--per-call", type=int, default=10, help="most propositions asked in one call, 1 to 10 (default: 10)"
         )
         parser.add_argument(
+            "--history",
+            default=BEFORE,
+            help=f"what self-consistency compares the window with: {BEFORE} (all that was said before it), or a window (default: {BEFORE})",
+        )
+        parser.add_argument(
+            "--history-where",
+            action="append",
+            default=[],
+            metavar="TAG=VALUE",
+            help="only compare with messages with this tag; repeatable",
+        )
+        parser.add_argument("--repeats", type=int, default=1, help="judgements per item, 1 to 20 (default: 1)")
+        parser.add_argument(
+            "--hard",
+            action="store_true",
+            help="20 %% off for every flaw the judge finds, in every claim that can be hard",
+        )
+        parser.add_argument(
+            "--double-check", action="store_true", help="ask the judge a second time whether it is sure"
+        )
+        parser.add_argument(
+            "--method",
+            choices=Method.values,
+            default=Method.PLUMBLINE.value,
+            help="tinytroupe: one claim per call, penalties taken off by the judge, a trivial 9 counts; compares with nothing else",
+        )
+        parser.add_argument(
             "--by-tag", metavar="TAG", help="also show adherence per value of this tag, from the same judgements"
         )
         parser.add_argument(
@@ -84,10 +113,10 @@ class Command(BaseCommand):
         parser.add_argument("--out", type=Path, metavar="FILE", help="also write the JSON object to this file")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        specs = self._specs(options)
         if options["out"]:
             self._check_writable(options["out"])
         try:
+            specs = self._specs(options)
             if options["dry_run"]:
                 self._dry_run(specs, options)
             else:
@@ -107,9 +136,10 @@ class Command(BaseCommand):
             raise CommandError(f"--out {path}: {error.strerror}", returncode=3) from None
 
     def _specs(self, options: dict[str, Any]) -> list[RunSpec]:
-        where = tag_pairs(options["where"])
-        dimensions = tuple(name.strip() for name in options["dimensions"].split(",") if name.strip())
+        where, history_where = tag_pairs(options["where"]), tag_pairs(options["history_where"])
         try:
+            dimensions = self._dimensions(options["dimensions"])
+            history = parse_history(options["history"])
             window = parse_window(options["window"])
             agents = choose_agents(options["agents"])
             specs = [
@@ -121,6 +151,12 @@ class Command(BaseCommand):
                     samples=options["samples"],
                     seed=options["seed"],
                     per_call=options["per_call"],
+                    history=history,
+                    history_where=history_where,
+                    repeats=options["repeats"],
+                    hard=options["hard"],
+                    double_check=options["double_check"],
+                    method=options["method"],
                     is_baseline=True,
                 )
                 for agent in agents
@@ -134,8 +170,14 @@ class Command(BaseCommand):
             )
         return specs
 
+    def _dimensions(self, named: str | None) -> tuple[str, ...]:
+        """Those named, or all that can be measured."""
+        if named is None:
+            return default_dimensions()
+        return tuple(name.strip() for name in named.split(",") if name.strip())
+
     def _dry_run(self, specs: Sequence[RunSpec], options: dict[str, Any]) -> None:
-        estimates = [estimate(spec) for spec in specs]
+        estimates = [*(estimate(spec) for spec in specs), *estimate_channels(specs)]
         if options["json"]:
             self._emit(estimate_json(estimates), options)
         else:
@@ -180,7 +222,7 @@ class Command(BaseCommand):
                 problems.append(
                     f"{name}: run {run.pk} is being judged by another process ({run.claimed_by}); run this again when it ended"
                 )
-            elif run.status != "completed" or result.summary.overall_score is None:
+            elif run.status != "completed" or not result.summary.measured:
                 problems.append(f"{name}: {run.status}: {run.error or 'nothing scored'}")
         if problems:
             again = (

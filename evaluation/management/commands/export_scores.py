@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
+from django.db.models import Q
 
 from evaluation.capture import UnknownAgents, choose_agents
 from evaluation.export import write_csv, write_jsonl
-from evaluation.models import EvaluationRun, EvaluationScore
+from evaluation.models import Baseline, ChannelShare, EvaluationRun, EvaluationScore
 
 
 class Command(BaseCommand):
-    help = "Export judgements, one row per message and proposition. Default: the runs that are the agents' current baselines."
+    help = "Export judgements, one row per message and proposition. Default: the current baselines of agents, and their channels."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--format", choices=["csv", "jsonl"], default="csv", help="default: csv")
@@ -36,10 +37,14 @@ class Command(BaseCommand):
                 raise CommandError(f"--run {', '.join(map(str, sorted(missing)))}: there is no such evaluation run")
             scores = scores.filter(evaluation_run__in=options["run"])
         elif not options["all"]:
-            scores = scores.filter(evaluation_run__baselines__isnull=False).distinct()
+            current = Baseline.objects.values("evaluation_run")
+            channels = ChannelShare.objects.filter(agent_run__in=current).values("channel_run")
+            scores = scores.filter(Q(evaluation_run__in=current) | Q(evaluation_run__in=channels))
         if options["agents"]:
             try:
-                scores = scores.filter(evaluation_run__agent__in=choose_agents(options["agents"]))
+                agents = choose_agents(options["agents"])
+                theirs = ChannelShare.objects.filter(agent_run__agent__in=agents).values("channel_run")
+                scores = scores.filter(Q(evaluation_run__agent__in=agents) | Q(evaluation_run__in=theirs))
             except UnknownAgents as error:
                 raise CommandError(str(error)) from None
         write = write_csv if options["format"] == "csv" else write_jsonl

@@ -1,0 +1,64 @@
+"""How a dry run looks: as data, and as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich import box
+from rich.markup import escape
+from rich.table import Table
+
+from evaluation.estimate import Estimate
+from evaluation.presentation import console_on, judge_label, money
+
+
+def estimate_json(estimates: Sequence[Estimate]) -> dict[str, Any]:
+    """A dry run as data."""
+    channels = [{"channel": e.channel, **_estimated(e)} for e in estimates if e.channel]
+    return {
+        "dry_run": True,
+        "judge": estimates[0].judge if estimates else None,
+        "agents": [{"agent": e.agent, **_estimated(e)} for e in estimates if not e.channel],
+        **({"channels": channels} if channels else {}),
+    }
+
+
+def _estimated(e: Estimate) -> dict[str, Any]:
+    return {
+        "judgements": e.judgements,
+        "without_a_call": e.free,
+        "calls": e.calls,
+        "input_tokens": e.input_tokens,
+        "output_tokens": e.output_tokens,
+        "cost_usd": None if e.cost_usd is None else float(e.cost_usd),
+    }
+
+
+def estimate_table(estimates: Sequence[Estimate], out: Any) -> None:
+    """A dry run for people."""
+    judge = estimates[0].judge
+    table = Table(
+        title=f"Dry run, judge {escape(judge_label(judge))}: nothing was asked",
+        box=box.SIMPLE_HEAD,
+        title_justify="left",
+    )
+    for heading in ("Agent", "Judgements", "free (rules)", "Calls", "Input tokens", "Output tokens", "Cost"):
+        table.add_column(heading, justify="left" if heading == "Agent" else "right")
+    for e in estimates:
+        cells = [f"{n:,}" for n in (e.judgements, e.free, e.calls, e.input_tokens, e.output_tokens)]
+        table.add_row(escape(e.agent or f"#{e.channel}"), *cells, money(e.cost_usd))
+    total = [
+        sum(getattr(e, name) for e in estimates)
+        for name in ("judgements", "free", "calls", "input_tokens", "output_tokens")
+    ]
+    costs = [e.cost_usd for e in estimates]
+    table.add_section()
+    table.add_row(
+        "total", *(f"{n:,}" for n in total), money(None if None in costs else sum(c for c in costs if c is not None))
+    )
+    console = console_on(out)
+    console.print(table)
+    console.print(
+        "Tokens are estimated: prompt characters / 4, and 160 tokens per answered claim. Prompt caching is not assumed."
+    )

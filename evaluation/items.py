@@ -1,0 +1,72 @@
+"""Items on their way to the judge: what needs none is settled, the rest is grouped into calls (AC-6.0.4, AC-6.0.15)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from agents.models import Message
+from evaluation.preconditions import PRECONDITIONS, Target
+from evaluation.prompts import Context, one_line
+from evaluation.propositions import Proposition
+from evaluation.rules import check_rule
+from evaluation.scorers.base import Subject
+from evaluation.scorers.channel import ChannelSubject
+from evaluation.verdicts import Verdict, rule_verdict, trivial, unscored
+
+T = TypeVar("T")
+
+
+class Open(NamedTuple, Generic[T]):
+    """An item that needs the judge, with what it is about."""
+
+    item: T
+    proposition: Proposition
+    message: Message | None
+    earlier: Message | None = None
+    repeat: int = 1
+
+
+def context_of(scorer: Any, subject: Subject | ChannelSubject, entry: Open[Any], additional: Any) -> Context:
+    """What the judge is shown for an item, with what is given to every judgement of the run."""
+    found: Context = scorer.context(subject, entry.proposition, entry.message, entry.earlier)
+    return replace(found, additional=additional or None)
+
+
+def groups(entries: Iterable[Open[T]], per_call: int) -> Iterator[list[Open[T]]]:
+    """Items that may share a call: the same message, window and repeat, up to `per_call` of them."""
+    found: dict[tuple[object, ...], list[Open[T]]] = {}
+    for entry in entries:
+        message = entry.message.pk if entry.message else None
+        found.setdefault((message, entry.repeat, *entry.proposition.context_key), []).append(entry)
+    for group in found.values():
+        for start in range(0, len(group), per_call):
+            yield group[start : start + per_call]
+
+
+def settle(
+    proposition: Proposition,
+    message: Message | None,
+    subject: Subject | ChannelSubject,
+    earlier: Message | None = None,
+    additional: Mapping[str, Any] | None = None,
+) -> Verdict | None:
+    """The verdict of what needs no judge: a false precondition, a rule, a message that is gone. None when the judge is needed."""
+    if message is None and proposition.dimension == "adherence":
+        return unscored("the message was deleted before it was judged")
+    if proposition.dimension == "consistency" and (message is None or earlier is None):
+        return unscored("a message of the pair was deleted before it was judged")
+    if message is not None and proposition.precondition:
+        target = Target(message.text, message.channel.kind, message.parent_id is not None)
+        if not PRECONDITIONS[proposition.precondition](target, additional or {}, variables_in(subject, message)):
+            return trivial(f"precondition {proposition.precondition} does not hold")
+    if message is not None and proposition.rule:
+        return rule_verdict(check_rule(proposition.rule, message.text), inverted=proposition.inverted)
+    return None
+
+
+def variables_in(subject: Subject | ChannelSubject, message: Message) -> dict[str, str]:
+    """Values of the variables of a claim about one message."""
+    name = subject.agent.display_name if isinstance(subject, Subject) else subject.name
+    return {"agent_name": one_line(name), "channel_name": one_line(str(message.channel))}

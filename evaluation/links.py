@@ -1,0 +1,46 @@
+"""What an agent's evaluation and those of its channels owe each other when they end, in whatever order and process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from django.db.models import Q
+
+from evaluation import baselines
+from evaluation.models import CHANNEL_DIMENSIONS, Baseline, EvaluationRun
+from evaluation.summary import WITHOUT_SCORE, summarize
+
+COMPLETED = EvaluationRun.Status.COMPLETED
+
+
+def follow(runs: Iterable[EvaluationRun]) -> None:
+    """Bring the numbers of completed agents' runs up to date with those of their channels.
+
+    Call it after runs of either kind ended. It does the same however often it is called.
+    """
+    ended = [run.pk for run in runs]
+    concerned = EvaluationRun.objects.filter(Q(pk__in=ended) | Q(channel_runs__in=ended), agent__isnull=False)
+    concerned = concerned.filter(status=COMPLETED, channel_shares__isnull=False).select_related("agent").distinct()
+    for agent_run in concerned:
+        summary = summarize(agent_run)
+        error = "" if summary.measured and agent_run.error.startswith("nothing scored") else agent_run.error
+        same = EvaluationRun.objects.filter(pk=agent_run.pk, status=COMPLETED)
+        if same.update(overall_score=summary.overall_score, error=error) and agent_run.is_baseline:
+            newer = Baseline.objects.filter(agent=agent_run.agent, evaluation_run__gt=agent_run.pk)
+            taken = set(
+                newer.filter(judge=agent_run.judge, procedure=agent_run.procedure).values_list("dimension", flat=True)
+            )
+            baselines.promote(agent_run, summary, only=set(CHANNEL_DIMENSIONS) - taken)
+
+
+def why_nothing(run: EvaluationRun) -> str:
+    """Why an agent's channels give it no number; empty when it asked for none, or when they do."""
+    if run.agent_id is None or not set(run.dimensions) & set(CHANNEL_DIMENSIONS):
+        return ""
+    channel_runs = list(run.channel_runs.select_related("channel"))
+    if not channel_runs:
+        return "no channel in which the agent spoke"
+    for found in channel_runs:
+        if found.status in WITHOUT_SCORE or found.error:
+            return f"{found.channel}: {found.error or found.status}"
+    return ""

@@ -1,0 +1,87 @@
+"""Measurements as the JSON objects that commands print."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from evaluation.capture import Captured, channels_of
+from evaluation.ideas import distinct_ideas
+from evaluation.models import COUNTED, EvaluationRun
+from evaluation.summary import ChannelScore, DimensionSummary, RunSummary, empty_dimension
+
+
+def as_json(judge: str, results: Sequence[Captured]) -> dict[str, Any]:
+    """The object ``--json`` prints.
+
+    Scores are 0 to 9 or null. `cost_usd` is the sum over the priced calls in US dollars, null when none has a price;
+    `unpriced_calls` says how many it leaves out. `procedure` stands beside runs that were not judged in the usual way, `channels` are
+    the channels' own runs, whose calls and cost are in none of the agents'.
+    """
+    channels = [run_json(summary) for summary in channels_of(results)]
+    document = {"judge": judge, "runs": [run_json(result.summary) for result in results]}
+    return {**document, "channels": channels} if channels else document
+
+
+def run_json(summary: RunSummary) -> dict[str, Any]:
+    """One run of an agent, or of a channel (which then stands where the agent would)."""
+    run = summary.run
+    usual = (
+        {}
+        if run.procedure == "plumbline" and run.repeats == 1
+        else {"procedure": run.procedure, "repeats": run.repeats}
+    )
+    return {
+        **({"agent": run.agent.slug if run.agent else None} if run.channel is None else {"channel": run.channel.slug}),
+        "evaluation_run": run.pk,
+        "status": run.status,
+        "error": run.error,
+        **usual,
+        "overall_score": summary.overall_score,
+        "dimensions": {
+            name: dimension_json(summary.dimensions.get(name, empty_dimension(name)), run) for name in run.dimensions
+        },
+        "calls": summary.calls,
+        "tokens": summary.tokens,
+        "cost_usd": None if summary.cost_usd is None else float(summary.cost_usd),
+        "unpriced_calls": summary.unpriced_calls,
+    }
+
+
+def dimension_json(found: DimensionSummary, run: EvaluationRun) -> dict[str, Any]:
+    """A dimension; one that is counted has `count` where others have `score`."""
+    counted = found.dimension in COUNTED
+    return {
+        **({"count": found.count} if counted else {"score": found.score}),
+        "scored": found.scored,
+        "trivial": found.trivial,
+        "unscored": found.unscored,
+        "propositions": {p.id: p.count if counted else p.score for p in found.propositions},
+        **({} if found.noise is None else {"noise": found.noise}),
+        **({"figures": run.figures[found.dimension]} if found.dimension in run.figures else {}),
+        **({"ideas": ideas_json(run)} if counted and run.channel is not None else {}),
+        **({"channels": [_channel_json(c, counted) for c in found.channels]} if found.channels else {}),
+    }
+
+
+def _channel_json(found: ChannelScore, counted: bool) -> dict[str, Any]:
+    return {
+        "channel": found.run.channel.slug if found.run.channel else None,
+        "evaluation_run": found.run.pk,
+        "messages": found.messages,
+        **({"count": found.count} if counted else {"score": found.score}),
+    }
+
+
+def ideas_json(run: EvaluationRun) -> list[dict[str, Any]]:
+    """The distinct ideas of a channel's run, with those that say the same, and who said them (of repeats: of the first)."""
+    return [
+        {
+            "idea": found.idea.idea,
+            "description": found.idea.description,
+            "same": [variant.idea for variant in found.variants],
+            "positions": found.positions,
+            "by": found.speakers,
+        }
+        for found in distinct_ideas(run)
+    ]

@@ -1,0 +1,60 @@
+"""Self-consistency (S-6.2): does the agent still sound like itself? Pairs of now and before, the persona withheld."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from agents.models import Message
+from evaluation.prompts import Context
+from evaluation.propositions import Proposition
+from evaluation.scorers.base import Item, Subject
+from evaluation.scorers.pairs import find_pairs
+from evaluation.trajectory import Event, Window
+
+DIMENSION = "consistency"
+SAID_BEFORE = 2  # messages of the channel shown before each message of a pair
+PROFILED = 200  # most earlier messages that the offline judge's profile is made of: the newest
+
+
+def plan(subject: Subject, propositions: Sequence[Proposition]) -> list[Item]:
+    """Every proposition on every pair (AC-6.2.3, AC-6.2.4); with no pair once each, to say why it cannot be judged (AC-6.2.6)."""
+    found = subject.halves()
+    pairs = find_pairs(found, seed=subject.seed)
+    if not pairs:
+        return [Item(proposition) for proposition in propositions] if found.current else []
+    return [Item(p, pair.current, pair.earlier) for pair in pairs for p in propositions]
+
+
+def context(
+    subject: Subject, proposition: Proposition, message: Message | None, earlier: Message | None = None
+) -> Context:
+    """The two messages, each after what was said just before it; never the persona (AC-6.2.4)."""
+    if message is None or earlier is None:
+        raise ValueError("consistency is judged pair by pair")
+    style = subject.usual_style(PROFILED)
+    return Context(
+        agent_name=subject.agent.display_name,
+        pair=(_moment(subject, earlier), _moment(subject, message)),
+        channel_name=str(message.channel),
+        measured={"style": asdict(style)} if style else None,
+    )
+
+
+def _moment(subject: Subject, message: Message) -> Window:
+    around = Message.objects.filter(channel=message.channel_id, position__lt=message.position, synthetic=False)
+    before = around.select_related("agent", "user").order_by("-position")[:SAID_BEFORE]
+    own = Event("action", subject.agent.display_name, message.text)
+    return Window((*(subject.event(said) for said in reversed(before)), own), 0, ())
+
+
+def not_evaluable(subject: Subject) -> str:
+    """Why nothing can be judged for this dimension; empty when it can. A beginner has no past to be true to (AC-6.2.6)."""
+    found = subject.halves()
+    if not found.current:
+        return "no message of the agent in the window"
+    if not found.history:
+        return "not evaluable: the agent said nothing before this window that it could be compared with"
+    if not find_pairs(found, seed=subject.seed):
+        return "not evaluable: no channel has messages of the agent both in the window and in its history"
+    return ""

@@ -1,0 +1,100 @@
+"""Convergence (S-6.4): do the agents of a conversation keep voices of their own? Judged over the channel, personas withheld.
+
+The score is voice *divergence*, so that higher is better as in every dimension.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from agents.models import Message
+from agents.text.vocabulary import pairwise_similarity, vocabulary_statistics
+from agents.text.voices import voice_distinctness
+from evaluation.prompts import Context
+from evaluation.propositions import Proposition
+from evaluation.scorers.base import Item
+from evaluation.scorers.channel import ChannelSubject
+
+DIMENSION = "convergence"
+PAIRS_SHOWN = 40  # to the judge, most alike first
+MOST_SPEAKERS = 50  # whose pairs are kept: those who say most
+
+
+def plan(subject: ChannelSubject, propositions: Sequence[Proposition]) -> list[Item]:
+    """Every proposition once, on the conversation as a whole."""
+    return [Item(proposition) for proposition in propositions] if subject.said().exists() else []
+
+
+def context(
+    subject: ChannelSubject, proposition: Proposition, message: Message | None, earlier: Message | None = None
+) -> Context:
+    """The whole conversation once, in order, with the agents' vocabulary figures as data (AC-6.4.2 to AC-6.4.7)."""
+    window, _ = subject.conversation(proposition.first_n, proposition.last_n)
+    lines = _lines(subject, proposition)
+    found = voice_distinctness([(str(agent_id), text) for agent_id, text in lines])
+    return Context(
+        agent_name=subject.name,
+        persona=subject.personas() if proposition.include_personas else None,
+        channel_name=subject.name,
+        window=window,
+        environment=True,
+        statistics=_evidence(subject, lines),
+        measured={"voices": asdict(found) if found else None},
+    )
+
+
+def figures(subject: ChannelSubject, proposition: Proposition) -> dict[str, Any]:
+    """What is kept with the run: each agent's figures, and how alike each pair is, most alike first (AC-6.4.8).
+
+    Returns:
+        ``agents``: figures by slug; ``pairs``: [slug, slug, similarity 0 to 1]; ``voices``: distinctness, null when it cannot be told.
+    """
+    lines = _lines(subject, proposition)
+    slugs = {
+        m.agent_id: m.agent.slug for m in subject.conversation(proposition.first_n, proposition.last_n)[1] if m.agent
+    }
+    texts = {slugs[agent_id]: said for agent_id, said in _by_agent(lines).items()}
+    found = voice_distinctness([(str(agent_id), text) for agent_id, text in lines])
+    return {
+        "agents": {slug: asdict(vocabulary_statistics(said)) for slug, said in sorted(texts.items())},
+        "pairs": [[pair.first, pair.second, pair.similarity] for pair in pairwise_similarity(texts)],
+        "voices": asdict(found) if found else None,
+    }
+
+
+def _lines(subject: ChannelSubject, proposition: Proposition) -> list[tuple[int, str]]:
+    """What the agents say in the events shown, with the id of each speaker: figures speak of what the judge can see."""
+    _, messages = subject.conversation(proposition.first_n, proposition.last_n)
+    return [(message.agent_id, message.text) for message in messages if message.agent_id is not None]
+
+
+def _by_agent(lines: Sequence[tuple[int, str]]) -> dict[int, list[str]]:
+    """The lines of the agents that say most."""
+    found: dict[int, list[str]] = {}
+    for agent_id, text in lines:
+        found.setdefault(agent_id, []).append(text)
+    return dict(sorted(found.items(), key=lambda item: (-len(item[1]), item[0]))[:MOST_SPEAKERS])
+
+
+def _evidence(subject: ChannelSubject, lines: Sequence[tuple[int, str]]) -> dict[str, Any]:
+    names = subject.speakers()
+    texts = {names.get(agent_id, str(agent_id)): said for agent_id, said in _by_agent(lines).items()}
+    pairs = pairwise_similarity(texts)
+    shown = {f"{pair.first} / {pair.second}": pair.similarity for pair in pairs[:PAIRS_SHOWN]}
+    left_out = {"pairs_left_out": len(pairs) - PAIRS_SHOWN} if len(pairs) > PAIRS_SHOWN else {}
+    return {
+        "vocabulary_by_agent": {name: asdict(vocabulary_statistics(said)) for name, said in sorted(texts.items())},
+        "vocabulary_similarity_of_pairs": shown,
+        **left_out,
+    }
+
+
+def not_evaluable(subject: ChannelSubject) -> str:
+    """Why nothing can be judged for this dimension; empty when it can. Voices are compared between at least two agents."""
+    if silent := subject.why_silent():
+        return f"not evaluable: {silent}"
+    if len(subject.speakers()) == 1:
+        return "not evaluable: one agent alone speaks in the window; voices are compared between at least two"
+    return ""

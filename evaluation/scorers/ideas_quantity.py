@@ -1,0 +1,43 @@
+"""Ideas quantity (S-6.6): how many distinct ideas a conversation holds. A count, never a score of 0 to 9."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from django.conf import settings
+from django.db.models.functions import Length
+
+from evaluation.propositions import Proposition
+from evaluation.scorers.base import Item
+from evaluation.scorers.channel import ChannelSubject
+
+DIMENSION = "ideas_quantity"
+
+
+def plan(subject: ChannelSubject, propositions: Sequence[Proposition]) -> list[Item]:
+    """Every proposition once, on the conversation as a whole."""
+    return [Item(proposition) for proposition in propositions] if subject.said().exists() else []
+
+
+def not_evaluable(subject: ChannelSubject) -> str:
+    """Why nothing can be counted; empty when it can. People's ideas are counted beside agents', but not without any agent."""
+    silent = subject.why_silent()
+    return f"not evaluable: {silent}" if silent else ""
+
+
+def stretches(subject: ChannelSubject) -> Iterator[tuple[int, int]]:
+    """First and last position of each part of the conversation: as many messages as fit `IDEAS_PART_CHARACTERS`, none left out.
+
+    Lengths are read in portions, texts not at all.
+    """
+    most, size, first, last = int(settings.IDEAS_PART_CHARACTERS), 0, 0, 0
+    lengths = subject.said().annotate(characters=Length("text")).values_list("position", "characters")
+    for position, characters in lengths.iterator(chunk_size=5000):
+        if size and size + characters > most:
+            yield first, last
+            size = 0
+        if not size:
+            first = position
+        size, last = size + characters + 1, position
+    if size:
+        yield first, last

@@ -1,0 +1,183 @@
+"""Means of scores and their differences, with intervals that know that scores of one message belong together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from evaluation.statistics.clusters import Observation, cluster_sums
+from evaluation.statistics.estimates import Estimate, Interval, check_level
+from evaluation.statistics.resampling import resample_counts
+
+if TYPE_CHECKING:
+    from evaluation.statistics.estimates import Floats
+
+__all__ = ["Observation", "bootstrap_difference", "bootstrap_mean"]
+
+RESAMPLES = 4_000
+RESOLUTION = 1.0  # scores are whole numbers
+
+
+@dataclass(frozen=True, slots=True)
+class _Drawn:
+    """An independently drawn sample: replicates of its mean (or paired difference), its clusters, and their degrees of freedom."""
+
+    replicates: Floats
+    clusters: int
+    freedom: int
+
+
+def bootstrap_mean(
+    observations: Sequence[Observation],
+    *,
+    level: float = 0.95,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+    resolution: float = RESOLUTION,
+) -> Estimate:
+    """The weighted mean of scores, Σ weight · value ÷ Σ weight, with a cluster bootstrap interval.
+
+    Whole clusters are drawn with replacement within each stratum (Davison & Hinkley, "Bootstrap Methods and their Application", 1997,
+    sections 2.4 and 3.8). The percentiles are expanded for small samples as in Hesterberg, "What Teachers Should Know About the
+    Bootstrap", The American Statistician 69 (2015), 371–386: plain percentiles of ten messages cover some 90 % where they say 95 %. To
+    either side the interval reaches at least as far as Student's t would, with a standard deviation no smaller than rounding alone
+    gives (resolution ÷ √12, Sheppard's correction): three equal scores do not prove that all are equal.
+
+    Args:
+        observations: Scores, in any order; the order changes nothing.
+        level: Confidence level.
+        resamples: At least 100.
+        seed: Of the resampling.
+        resolution: Smallest step between scores, ≥ 0; 1 for whole numbers, 0 for continuous ones.
+
+    Returns:
+        `n` counts the clusters. No value without observations of positive weight; no interval for fewer than two clusters.
+
+    Raises:
+        ValueError: A value or weight that is no finite number, a negative weight, a cluster in two strata, an option out of range.
+    """
+    _check(level, resamples, resolution)
+    tables = cluster_sums(observations)
+    if not tables:
+        return Estimate(None, None, 0, "no scores")
+    drawn = _draw(tables, resamples, seed)
+    return _estimate(_mean(tables), [drawn], level=level, resolution=resolution, n=drawn.clusters)
+
+
+def bootstrap_difference(
+    baseline: Sequence[Observation],
+    current: Sequence[Observation],
+    *,
+    paired: bool = False,
+    level: float = 0.95,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+    resolution: float = RESOLUTION,
+) -> Estimate:
+    """The weighted mean of `current` minus that of `baseline`, with a cluster bootstrap interval; negative: it got worse.
+
+    Args:
+        baseline: Scores before.
+        current: Scores now.
+        paired: Clusters are items (situations, propositions) that occur on both sides and are drawn together; those that occur on one
+            side only are left out. Without it the two sides are drawn independently.
+        level: Confidence level.
+        resamples: At least 100.
+        seed: Of the resampling.
+        resolution: As in `bootstrap_mean`, where method and source are given.
+
+    Returns:
+        `n` counts the pairs, or unpaired the clusters of the smaller side. No value when a side is empty (paired: no item on both).
+
+    Raises:
+        ValueError: As in `bootstrap_mean`; paired also when an observation has no cluster.
+    """
+    _check(level, resamples, resolution)
+    if paired:
+        tables = cluster_sums(*_on_both_sides(baseline, current))
+        if not tables:
+            return Estimate(None, None, 0, "no item has scores on both sides")
+        drawn = _draw(tables, resamples, seed)
+        width = resolution * math.sqrt(2)  # two rounded scores
+        return _estimate(_mean(tables), [drawn], level=level, resolution=width, n=drawn.clusters)
+    before, now = cluster_sums(baseline), cluster_sums(current)
+    if not before or not now:
+        return Estimate(None, None, 0, "no scores now" if before else "no scores in the baseline")
+    sides = [_draw(before, resamples, seed, of=2), _draw(now, resamples, seed, of=2, part=1)]
+    n = min(side.clusters for side in sides)
+    return _estimate(_mean(now) - _mean(before), sides, level=level, resolution=resolution, n=n)
+
+
+def _check(level: float, resamples: int, resolution: float) -> None:
+    check_level(level)
+    if resamples < 100:
+        raise ValueError(f"resamples is {resamples}; an interval needs at least 100")
+    if not (math.isfinite(resolution) and resolution >= 0):
+        raise ValueError(f"resolution is {resolution}; allowed: 0 or more")
+
+
+def _on_both_sides(
+    baseline: Sequence[Observation], current: Sequence[Observation]
+) -> tuple[list[Observation], list[Observation]]:
+    if any(o.cluster is None for side in (baseline, current) for o in side):
+        raise ValueError("paired differences need a cluster (the item) on every observation")
+    both = {o.cluster for o in baseline if o.weight} & {o.cluster for o in current if o.weight}
+    return [o for o in baseline if o.cluster in both], [o for o in current if o.cluster in both]
+
+
+def _ratio(totals: Floats) -> Floats:
+    """Mean, or difference of two means, from rows of (sums, weights) as `cluster_sums` arranges them."""
+    half = totals.shape[-1] // 2
+    means = totals[..., :half] / totals[..., half:]
+    return means[..., 0] if half == 1 else means[..., 1] - means[..., 0]
+
+
+def _mean(tables: Sequence[Floats]) -> float:
+    import numpy as np
+
+    return float(_ratio(np.sum([table.sum(axis=0) for table in tables], axis=0)))
+
+
+def _draw(tables: Sequence[Floats], resamples: int, seed: int, *, of: int = 1, part: int = 0) -> _Drawn:
+    """Replicates of the mean; `part` says which of `of` independent streams of the seed is used."""
+    import numpy as np
+
+    rng = np.random.default_rng(np.random.SeedSequence(seed).spawn(of)[part])
+    totals = np.zeros((resamples, tables[0].shape[1]))
+    for table in tables:
+        once = np.ones(len(table), dtype=np.int64)
+        totals += np.concatenate([rows @ table for rows in resample_counts(once, resamples=resamples, rng=rng)])
+    clusters = sum(len(table) for table in tables)
+    return _Drawn(_ratio(totals), clusters, clusters - len(tables))
+
+
+def _estimate(value: float, sides: Sequence[_Drawn], *, level: float, resolution: float, n: int) -> Estimate:
+    """The value with expanded percentiles of its replicates: of one sample, or of the second less the first."""
+    import numpy as np
+    from scipy.special import stdtrit
+
+    if any(side.freedom < 1 for side in sides):
+        return Estimate(value, None, n, "one message: an interval needs at least 2")
+    replicates = sides[0].replicates if len(sides) == 1 else sides[1].replicates - sides[0].replicates
+    rounding = [resolution**2 / 12 / side.clusters for side in sides]
+    variances = [  # of the means; where the bootstrap saw less than rounding alone gives, that
+        max(float(np.var(side.replicates)) * side.clusters / side.freedom, least)
+        for side, least in zip(sides, rounding, strict=True)
+    ]
+    total, spread = sum(variances), float(np.std(replicates))
+    if not total:
+        return Estimate(value, Interval(value, value, level), n)
+    freedom = total**2 / sum(
+        v**2 / side.freedom for v, side in zip(variances, sides, strict=True)
+    )  # Welch–Satterthwaite
+    t = -float(stdtrit(freedom, (1 - level) / 2))
+    tail = _normal_tail(t * math.sqrt(total) / spread) if spread else 0.5
+    low, high = (float(x) for x in np.quantile(replicates, [tail, 1 - tail]))
+    least = t * math.sqrt(total)  # percentiles of a handful of clusters end where the data end
+    return Estimate(value, Interval(min(low, value - least), max(high, value + least), level), n)
+
+
+def _normal_tail(z: float) -> float:
+    return math.erfc(z / math.sqrt(2)) / 2

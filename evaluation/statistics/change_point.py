@@ -1,0 +1,229 @@
+"""Since when has a score been lower? A sequential test with a stated rate of false alarms."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from evaluation.statistics.estimates import numbers
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from evaluation.statistics.estimates import Floats
+
+SERIES = 40
+FALSE_ALARMS_PER_MONTH = 1.0
+DAYS_PER_MONTH = 30.0
+LIMIT = 0.5  # points: less is no drift worth an alarm
+WARM_UP = 8
+ALLOWANCE = 0.5
+NOISE_FLOOR = 0.1
+SAFETY = 1.5  # normal theory is not exact for skewed scores with unknown errors: aim below the rate promised
+_TAIL = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One evaluation: when, the score, and its standard error in points (None: unknown)."""
+
+    time: datetime
+    score: float
+    error: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Alarm:
+    """A drop that was found.
+
+    Attributes:
+        index: The evaluation at which it was found, counted from 0 in the points given.
+        time: When that was.
+        onset: The evaluation since which the score is lower, as far as can be told; ``index − onset + 1`` is the delay at most.
+        onset_time: When that was.
+        before: Mean score before, each evaluation weighted by its precision.
+        after: Mean score since.
+    """
+
+    index: int
+    time: datetime
+    onset: int
+    onset_time: datetime
+    before: float
+    after: float
+
+    @property
+    def change(self) -> float:
+        """`after` − `before`, in points; negative."""
+        return self.after - self.before
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """What a series of scores says.
+
+    Attributes:
+        alarms: The drops found, oldest first. An alarm at the last point is news.
+        statistic: The chart's present value, ≥ 0; it grows while scores are low.
+        threshold: What it has to exceed.
+        reason: Why nothing was tested; empty when it was.
+    """
+
+    alarms: tuple[Alarm, ...]
+    statistic: float
+    threshold: float
+    reason: str = ""
+
+
+def find_drops(
+    points: Sequence[Point],
+    *,
+    every: timedelta,
+    series: int = SERIES,
+    false_alarms_per_month: float = FALSE_ALARMS_PER_MONTH,
+    limit: float = LIMIT,
+) -> Scan:
+    """Find drops in a series of scores: Page's one-sided CUSUM on self-started, studentised recursive residuals.
+
+    Each evaluation is compared with the mean of those before it, weighted by precision; divided by the spread of those before it,
+    the difference has a t distribution under "nothing changed" and becomes a standard normal number, independent of the earlier
+    ones. So no separate baseline is needed, and its uncertainty is accounted for. The chart S = max(0, S − number − 0.5) alarms
+    above a threshold.
+
+    Sources: Page, "Continuous inspection schemes", Biometrika 41 (1954), 100–115; self-starting: Hawkins, "Self-starting CUSUM
+    charts for location and scale", The Statistician 36 (1987), 299–315; unequal noise: recursive residuals of Brown, Durbin & Evans,
+    JRSS B 37 (1975), 149–192, with variances error² + τ², where τ², what varies between evaluations beyond their errors, is
+    estimated from earlier points by DerSimonian & Laird (Controlled Clinical Trials 7, 1986); threshold: Siegmund, "Sequential
+    Analysis" (1985), section II.6.
+
+    **False alarms**: while nothing changes, at most `false_alarms_per_month` over all `series` together in expectation, if they are
+    evaluated every `every` and the evaluations of one series share no messages (`apart` sees to that). Times need not be regular:
+    an evaluation left out is one chance less for a false alarm. Scores that hang together from one evaluation to the next for other
+    reasons (a topic that lasts for days) raise the rate: day effects of 0.3 points with a lag-one correlation of 0.5 gave 7 alarms in
+    90 days of 40 series, uncorrelated ones 1. **Not found**: a drop within the first nine evaluations, and a slide so
+    slow that the mean follows it; for that there is the comparison with a baseline.
+
+    Args:
+        points: Of one agent and dimension, by one judge, oldest first.
+        every: Time between evaluations as scheduled.
+        series: How many series (agents × dimensions) share the rate.
+        false_alarms_per_month: For all of them together, > 0; a month has 30 days.
+        limit: A drop smaller than this raises no alarm, ≥ 0, in points.
+
+    Returns:
+        No alarms, and a reason, for fewer than 9 points. After an alarm the series starts anew at the onset.
+
+    Raises:
+        ValueError: Points out of order, a score or error that is no finite number, a negative error, an option out of range.
+    """
+    threshold = alarm_threshold(every=every, series=series, false_alarms_per_month=false_alarms_per_month)
+    if not (math.isfinite(limit) and limit >= 0):
+        raise ValueError(f"limit is {limit}; allowed: 0 or more")
+    scores, variances = numbers("scores", [p.score for p in points]), _variances(points)
+    if any(later.time < earlier.time for earlier, later in pairwise(points)):
+        raise ValueError("the points are not in order of time")
+    if len(points) <= WARM_UP:
+        return Scan((), 0.0, threshold, f"{len(points)} evaluations; at least {WARM_UP + 1} are needed")
+    alarms: list[Alarm] = []
+    start = onset = 0
+    statistic = 0.0
+    for index in range(len(points)):
+        if index - start < WARM_UP:
+            onset = index + 1
+            continue
+        earlier = slice(start, index)
+        number = _standard_number(scores[earlier], variances[earlier], scores[index], variances[index])
+        statistic = max(0.0, statistic - number - ALLOWANCE)
+        if not statistic:
+            onset = index + 1
+        elif statistic > threshold and onset > start:
+            before, after = (
+                _mean(scores[part], variances[part]) for part in (slice(start, onset), slice(onset, index + 1))
+            )
+            if before - after >= limit:
+                alarms.append(Alarm(index, points[index].time, onset, points[onset].time, before, after))
+                start, statistic = onset, 0.0
+    return Scan(tuple(alarms), statistic, threshold)
+
+
+def apart(points: Sequence[Point], at_least: timedelta) -> list[Point]:
+    """The points that stand at least so far apart, from the first on: as many as share no message when each looks back `at_least`."""
+    kept: list[Point] = []
+    for point in points:
+        if not kept or point.time - kept[-1].time >= at_least:
+            kept.append(point)
+    return kept
+
+
+def alarm_threshold(
+    *, every: timedelta, series: int = SERIES, false_alarms_per_month: float = FALSE_ALARMS_PER_MONTH
+) -> float:
+    """The threshold at which a chart's mean run to a false alarm is what the rate allows, with a safety factor of 1.5.
+
+    Raises:
+        ValueError: `every`, `series` or the rate is not above 0.
+    """
+    days = every / timedelta(days=1)
+    if days <= 0 or series < 1 or not (math.isfinite(false_alarms_per_month) and false_alarms_per_month > 0):
+        raise ValueError(
+            f"every is {every}, series is {series}, false_alarms_per_month is {false_alarms_per_month}; allowed: more than 0"
+        )
+    wanted = max(2.0, SAFETY * series * DAYS_PER_MONTH / days / false_alarms_per_month)
+    low, high = 0.0, 100.0
+    while high - low > 1e-9:
+        middle = (low + high) / 2
+        low, high = (middle, high) if mean_run_length(middle) < wanted else (low, middle)
+    return high
+
+
+def mean_run_length(threshold: float, allowance: float = ALLOWANCE) -> float:
+    """Evaluations until a one-sided CUSUM of standard normal numbers passes the threshold by chance (Siegmund's approximation).
+
+    (e^(2kb) − 2kb − 1) ÷ (2k²) with b = threshold + 1.166; within 4 % of the exact values for k = 0.5 and thresholds from 3 to 6.
+    """
+    exponent = 2 * allowance * (threshold + 1.166)
+    return (math.exp(exponent) - exponent - 1) / (2 * allowance**2)
+
+
+def _variances(points: Sequence[Point]) -> Floats:
+    """Squared errors, at least the floor; unknown ones are taken to be like the median of the known."""
+    import numpy as np
+
+    known = numbers("errors", [p.error for p in points if p.error is not None])
+    if known.size and known.min() < 0:
+        raise ValueError(f"an error is {known.min()}; allowed: 0 or more")
+    typical = float(np.median(known)) if known.size else 0.0
+    errors = np.array([typical if p.error is None else p.error for p in points], dtype=np.float64)
+    return np.asarray(np.maximum(errors, NOISE_FLOOR) ** 2)
+
+
+def _mean(scores: Floats, variances: Floats) -> float:
+    return float((scores / variances).sum() / (1 / variances).sum())
+
+
+def _standard_number(past: Floats, variances: Floats, score: np.float64, variance: np.float64) -> float:
+    """How a score compares with those before it, as a standard normal number if nothing changed."""
+    from scipy.special import ndtri, stdtr
+
+    between = _between(past, variances)
+    weights = 1 / (variances + between)
+    total = float(weights.sum())
+    mean = float((weights * past).sum()) / total
+    freedom = past.size - 1
+    scale = float((weights * (past - mean) ** 2).sum()) / freedom
+    spread = math.sqrt(max(scale * (float(variance) + between + 1 / total), NOISE_FLOOR**2))
+    tail = float(stdtr(freedom, (float(score) - mean) / spread))
+    return float(ndtri(min(1 - _TAIL, max(_TAIL, tail))))
+
+
+def _between(past: Floats, variances: Floats) -> float:
+    """τ²: the variance between evaluations beyond their errors (DerSimonian & Laird's moment estimate), ≥ 0."""
+    weights = 1 / variances
+    total = float(weights.sum())
+    mean = float((weights * past).sum()) / total
+    excess = float((weights * (past - mean) ** 2).sum()) - (past.size - 1)
+    return max(0.0, excess / (total - float((weights**2).sum()) / total))

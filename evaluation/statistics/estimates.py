@@ -1,0 +1,94 @@
+"""What a statistic returns: a value, how sure it is, and in words why it may have none."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+LEAST_SHARE_DEFINED = 0.9  # of the resamples; an interval from fewer would describe only the lucky ones
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A confidence interval, ends included."""
+
+    low: float
+    high: float
+    level: float = 0.95
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low <= self.high):
+            raise ValueError(f"an interval from {self.low} to {self.high}: low must not exceed high, both finite")
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A statistic of `n` independent things (messages, items).
+
+    Attributes:
+        value: The statistic; None when it is undefined for this input.
+        interval: Its confidence interval; None when there is none to give.
+        n: How many independent things it rests on.
+        reason: Why value or interval is None, as a sentence for people; empty otherwise.
+    """
+
+    value: float | None
+    interval: Interval | None
+    n: int
+    reason: str = ""
+
+
+def check_level(level: float) -> None:
+    """Raise ValueError unless `level` is a confidence level such as 0.95."""
+    if not 0 < level < 1:
+        raise ValueError(f"level is {level}; allowed: between 0 and 1, e.g. 0.95")
+
+
+def numbers(what: str, values: Sequence[float]) -> Floats:
+    """The values as an array.
+
+    Raises:
+        ValueError: One of them is not a finite number; names which.
+    """
+    import numpy as np
+
+    array = np.asarray(values, dtype=np.float64).reshape(-1)
+    bad = np.flatnonzero(~np.isfinite(array))
+    if bad.size:
+        raise ValueError(f"{what}: number {bad[0] + 1} is {array[bad[0]]}; allowed: finite numbers")
+    return array
+
+
+def percentile_estimate(value: float, replicates: Floats, *, level: float, n: int) -> Estimate:
+    """The value with the percentile bootstrap interval of its replicates (Efron & Tibshirani 1993, chapter 13).
+
+    Args:
+        value: The statistic of the data.
+        replicates: The statistic of each resample; NaN where it was undefined.
+        level: Confidence level, between 0 and 1.
+        n: How many independent things were resampled.
+
+    Returns:
+        Without an interval when more than a tenth of the replicates is undefined, or when all are equal: a bootstrap that never
+        sees a difference does not know how likely one is.
+    """
+    import numpy as np
+
+    defined = replicates[np.isfinite(replicates)]
+    if defined.size < LEAST_SHARE_DEFINED * replicates.size:
+        undefined = replicates.size - defined.size
+        return Estimate(
+            value, None, n, f"undefined in {undefined} of {replicates.size} resamples: too few different ratings"
+        )
+    low, high = (float(x) for x in np.quantile(defined, [(1 - level) / 2, (1 + level) / 2]))
+    if np.ptp(defined) <= 1e-12:
+        return Estimate(value, None, n, f"the same in every resample of {n}: the bootstrap cannot say how sure this is")
+    return Estimate(value, Interval(low, high, level), n)

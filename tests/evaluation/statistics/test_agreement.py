@@ -1,0 +1,221 @@
+"""Kappa and Spearman: published worked examples, scipy, and what must not change them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from scipy import stats
+
+from evaluation.statistics.agreement import quadratic_weighted_kappa, spearman
+
+Table = list[list[int]]
+SCORES = st.integers(0, 9)
+PAIRS = st.lists(st.tuples(SCORES, SCORES), min_size=2, max_size=30)
+
+# irrCAC (Gwet), data set cont3x3abstractors: kappa2.table gives 0.7964094 unweighted, 0.8921569 with quadratic weights.
+ABSTRACTORS: Table = [[13, 0, 0], [0, 20, 7], [0, 4, 56]]
+# irr (Gamer et al.), data set anxiety, first two raters: kappa2(…, "squared") gives 0.297.
+ANXIETY = (
+    [3, 3, 3, 4, 5, 5, 2, 3, 5, 2, 2, 6, 1, 5, 2, 2, 1, 2, 4, 3],
+    [3, 6, 4, 6, 2, 4, 2, 4, 3, 3, 2, 3, 3, 3, 2, 2, 1, 3, 3, 4],
+)
+# Wikipedia, "Spearman's rank correlation coefficient": IQ and hours of television, rho = -29/165.
+IQ = [106, 100, 86, 101, 99, 103, 97, 113, 112, 110]
+HOURS = [7, 27, 2, 50, 28, 29, 20, 12, 6, 17]
+
+
+def ratings(table: Table) -> tuple[list[int], list[int]]:
+    """The two columns of ratings that a contingency table counts."""
+    cells = [(i, j) for i, row in enumerate(table) for j, count in enumerate(row) for _ in range(count)]
+    return [i for i, _ in cells], [j for _, j in cells]
+
+
+def kappa_by_matrix(first: list[int], second: list[int]) -> float | None:
+    """The definition, with explicit matrices of counts and weights."""
+    observed = np.zeros((10, 10))
+    for a, b in zip(first, second, strict=True):
+        observed[a, b] += 1
+    expected = np.outer(observed.sum(axis=1), observed.sum(axis=0)) / len(first)
+    i, j = np.indices((10, 10))
+    weights = (i - j) ** 2 / 81
+    chance = float((weights * expected).sum())
+    return 1 - float((weights * observed).sum()) / chance if chance else None
+
+
+# -- worked examples
+@pytest.mark.parametrize(
+    ("first", "second", "published"),
+    [(*ratings(ABSTRACTORS), 0.8921569), (*ANXIETY, 0.297), (*ratings([[20, 5], [10, 15]]), 0.4)],
+    ids=["irrCAC abstractors", "irr anxiety", "Cohen's two categories"],
+)
+def test_kappa_of_published_examples(first: list[int], second: list[int], published: float) -> None:
+    estimate = quadratic_weighted_kappa(first, second)
+
+    assert estimate.value == pytest.approx(published, abs=5e-4 if published == 0.297 else 1e-7)
+    assert estimate.n == len(first)
+
+
+def test_spearman_of_a_published_example() -> None:
+    assert spearman(IQ, HOURS).value == pytest.approx(-29 / 165)
+
+
+@given(PAIRS)
+def test_kappa_is_what_its_definition_says(pairs: list[tuple[int, int]]) -> None:
+    first, second = [a for a, _ in pairs], [b for _, b in pairs]
+    expected = kappa_by_matrix(first, second)
+
+    value = quadratic_weighted_kappa(first, second, resamples=100).value
+
+    assert value is None if expected is None else value == pytest.approx(expected, abs=1e-9)
+
+
+@given(PAIRS)
+def test_spearman_is_what_scipy_computes_ties_or_not(pairs: list[tuple[int, int]]) -> None:
+    first, second = [a for a, _ in pairs], [b for _, b in pairs]
+    assume(len(set(first)) > 1 and len(set(second)) > 1)
+
+    assert spearman(first, second, resamples=100).value == pytest.approx(
+        float(stats.spearmanr(first, second).statistic), abs=1e-9
+    )
+
+
+# -- intervals
+@pytest.mark.parametrize("seed", [1, 2])
+def test_intervals_are_those_of_scipys_percentile_bootstrap(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    truth = rng.integers(0, 10, 60)
+    judge = np.clip(truth + rng.integers(-3, 4, 60), 0, 9)
+
+    def kappa(a: np.ndarray, b: np.ndarray) -> float:
+        return kappa_by_matrix(a.tolist(), b.tolist()) or 0.0
+
+    def rho(a: np.ndarray, b: np.ndarray) -> float:
+        return float(stats.spearmanr(a, b).statistic)
+
+    for ours, theirs in ((quadratic_weighted_kappa, kappa), (spearman, rho)):
+        interval = ours(truth.tolist(), judge.tolist(), seed=seed).interval
+        reference = stats.bootstrap(
+            (truth, judge), theirs, paired=True, vectorized=False, method="percentile", n_resamples=1500, rng=seed
+        ).confidence_interval
+        assert interval is not None
+        assert (interval.low, interval.high) == pytest.approx((reference.low, reference.high), abs=0.03)
+
+
+def test_the_same_seed_gives_the_same_interval_and_another_seed_another() -> None:
+    first = spearman(IQ, HOURS, seed=4)
+
+    assert spearman(IQ, HOURS, seed=4) == first
+    assert spearman(IQ, HOURS, seed=5).interval != first.interval
+
+
+def test_a_higher_level_gives_a_wider_interval() -> None:
+    narrow, wide = (quadratic_weighted_kappa(*ANXIETY, level=level).interval for level in (0.8, 0.99))
+
+    assert narrow is not None
+    assert wide is not None
+    assert wide.low < narrow.low < narrow.high < wide.high
+
+
+# -- what must not change the figures
+@given(PAIRS, st.randoms(use_true_random=False))
+def test_the_order_of_items_changes_neither_value_nor_interval(pairs: list[tuple[int, int]], random: object) -> None:
+    shuffled = list(pairs)
+    random.shuffle(shuffled)  # type: ignore[attr-defined]
+
+    for statistic in (quadratic_weighted_kappa, spearman):
+        before, after = (statistic([a for a, _ in p], [b for _, b in p], resamples=100) for p in (pairs, shuffled))
+        assert before == after
+
+
+@given(PAIRS)
+def test_the_two_raters_may_change_places(pairs: list[tuple[int, int]]) -> None:
+    first, second = [a for a, _ in pairs], [b for _, b in pairs]
+
+    for statistic in (quadratic_weighted_kappa, spearman):
+        one, other = (statistic(*p, resamples=100).value for p in ((first, second), (second, first)))
+        assert one == pytest.approx(other, abs=1e-9)
+
+
+@given(PAIRS)
+def test_kappa_does_not_depend_on_where_the_scale_starts_or_its_unit(pairs: list[tuple[int, int]]) -> None:
+    first, second = [a for a, _ in pairs], [b for _, b in pairs]
+    value = quadratic_weighted_kappa(first, second, resamples=100).value
+
+    moved = quadratic_weighted_kappa([a / 3 + 1000 for a in first], [b / 3 + 1000 for b in second], resamples=100).value
+
+    assert moved is None if value is None else moved == pytest.approx(value, abs=1e-6)
+
+
+@given(PAIRS)
+def test_spearman_sees_only_ranks(pairs: list[tuple[int, int]]) -> None:
+    first, second = [a for a, _ in pairs], [b for _, b in pairs]
+
+    stretched = spearman([math.exp(a) for a in first], second, resamples=100)
+
+    assert stretched == spearman(first, second, resamples=100)
+
+
+# -- degenerate input
+@pytest.mark.parametrize("statistic", [quadratic_weighted_kappa, spearman])
+@pytest.mark.parametrize(("items", "reason"), [([], "0 items"), ([7], "1 items")])
+def test_fewer_than_two_items_have_no_agreement(statistic: object, items: list[int], reason: str) -> None:
+    estimate = statistic(items, items)  # type: ignore[operator]
+
+    assert (estimate.value, estimate.interval) == (None, None)
+    assert reason in estimate.reason
+
+
+def test_raters_who_never_vary_have_no_agreement_that_could_be_told_from_chance() -> None:
+    estimate = quadratic_weighted_kappa([7] * 10, [7] * 10)
+
+    assert (estimate.value, estimate.interval, estimate.n) == (None, None, 10)
+    assert estimate.reason == "both raters gave one and the same rating throughout"
+
+
+def test_a_judge_that_always_says_the_same_agrees_by_chance_only() -> None:
+    estimate = quadratic_weighted_kappa([1, 5, 9, 3], [7, 7, 7, 7])
+
+    assert estimate.value == pytest.approx(0)
+    assert estimate.interval is None
+
+
+def test_a_constant_rater_has_no_rank_correlation() -> None:
+    assert spearman([1, 2, 3], [5, 5, 5]).value is None
+    assert "same rating to every item" in spearman([1, 2, 3], [5, 5, 5]).reason
+
+
+def test_perfect_agreement_has_a_value_but_no_claim_of_certainty() -> None:
+    estimate = quadratic_weighted_kappa([1, 4, 6, 9, 2], [1, 4, 6, 9, 2])
+
+    assert estimate.value == pytest.approx(1)
+    assert estimate.interval is None
+    assert "cannot say how sure" in estimate.reason
+
+
+def test_where_most_resamples_are_undefined_there_is_no_interval() -> None:
+    estimate = spearman([1, 1, 1, 1, 2], [3, 3, 3, 3, 4])
+
+    assert estimate.value == pytest.approx(1)
+    assert estimate.interval is None
+    assert "undefined in" in estimate.reason
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_a_rating_that_is_no_number_is_named(bad: float) -> None:
+    with pytest.raises(ValueError, match=r"second rater: number 2 is (nan|inf)"):
+        quadratic_weighted_kappa([1, 2], [1, bad])
+
+
+def test_lists_that_do_not_match_are_refused() -> None:
+    with pytest.raises(ValueError, match="first rater has 2 ratings, the second 3"):
+        spearman([1, 2], [1, 2, 3])
+
+
+@pytest.mark.parametrize(("option", "value"), [("level", 95), ("level", 0), ("resamples", 10)])
+def test_an_option_out_of_range_is_refused(option: str, value: float) -> None:
+    with pytest.raises(ValueError, match=f"{option} is {value}"):
+        spearman(IQ, HOURS, **{option: value})  # type: ignore[arg-type]

@@ -1,0 +1,169 @@
+"""Means from a few labels and many judge scores."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy import stats
+
+from evaluation.statistics.prediction_powered import PredictionPowered, prediction_powered_mean
+
+Floats = NDArray[np.float64]
+
+
+def judged_data(
+    rng: np.random.Generator, *, n: int = 60, rest: int = 600, bias: float = 1.0, noise: float = 0.7
+) -> tuple[Floats, Floats, Floats]:
+    """Labels of a random sample, and what a biased and noisy judge gave sample and rest; the true mean is 6."""
+    truth = rng.normal(6, 2, n + rest)
+    judge = truth + bias + rng.normal(0, noise, n + rest)
+    return truth[:n], judge[:n], judge[n:]
+
+
+def powered(
+    labels: Sequence[float] | Floats,
+    judged: Sequence[float] | Floats,
+    rest: Sequence[float] | Floats,
+    *,
+    power_tuning: bool = True,
+    least_labels: int = 50,
+) -> PredictionPowered:
+    return prediction_powered_mean(
+        list(labels), list(judged), list(rest), power_tuning=power_tuning, least_labels=least_labels
+    )
+
+
+def width(result: PredictionPowered, *, labels_only: bool = False) -> float:
+    interval = (result.labels_only if labels_only else result.estimate).interval
+    assert interval is not None
+    return interval.high - interval.low
+
+
+def test_without_tuning_it_is_the_formula_of_the_paper() -> None:
+    labels, judged, rest = judged_data(np.random.default_rng(0))
+
+    result = powered(labels, judged, rest, power_tuning=False)
+
+    assert result.tuning == 1
+    assert result.estimate.value == pytest.approx(rest.mean() + (labels - judged).mean())
+    error = math.sqrt(rest.var(ddof=1) / rest.size + (labels - judged).var(ddof=1) / labels.size)
+    assert width(result) == pytest.approx(2 * stats.norm.ppf(0.975) * error)
+
+
+@pytest.mark.parametrize("noise", [0.3, 2.0, 8.0])
+def test_tuning_finds_the_narrowest_interval(noise: float) -> None:
+    labels, judged, rest = judged_data(np.random.default_rng(1), n=200, rest=2000, noise=noise)
+
+    def variance(reliance: float) -> float:
+        return float(
+            reliance**2 * rest.var(ddof=1) / rest.size + (labels - reliance * judged).var(ddof=1) / labels.size
+        )
+
+    result = powered(labels, judged, rest)
+
+    assert result.tuning is not None
+    best = min(np.linspace(0, 1, 1001), key=variance)
+    assert variance(result.tuning) <= variance(float(best)) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("tuned", [True, False])
+def test_it_covers_the_truth_as_often_as_it_says_where_the_judges_mean_does_not(tuned: bool) -> None:
+    rng = np.random.default_rng(2)
+    covered = 0
+    for _ in range(400):
+        result = powered(*judged_data(rng), power_tuning=tuned)
+        assert result.estimate.interval is not None
+        assert result.judge_mean is not None
+        assert result.judge_mean > 6.5
+        covered += result.estimate.interval.low <= 6 <= result.estimate.interval.high
+
+    assert 0.92 <= covered / 400 <= 0.98
+
+
+def test_a_good_judge_narrows_the_interval_and_a_blind_one_does_not_widen_it() -> None:
+    rng = np.random.default_rng(3)
+    good = powered(*judged_data(rng))
+    labels, judged, rest = judged_data(rng)
+    blind = powered(labels, rng.permutation(judged), rest)
+
+    assert width(good) < 0.6 * width(good, labels_only=True)
+    assert width(blind) < 1.05 * width(blind, labels_only=True)
+
+
+def test_the_bias_is_how_much_the_judge_gives_more_than_people() -> None:
+    result = powered(*judged_data(np.random.default_rng(4), bias=-1.5, noise=0.01))
+
+    assert result.bias == pytest.approx(-1.5, abs=0.01)
+
+
+def test_labels_alone_have_the_classical_interval() -> None:
+    labels, judged, rest = judged_data(np.random.default_rng(5))
+    result = powered(labels, judged, rest)
+    low, high = stats.norm.interval(0.95, labels.mean(), stats.sem(labels))
+
+    assert result.labels_only.interval is not None
+    assert (result.labels_only.interval.low, result.labels_only.interval.high) == pytest.approx((low, high))
+
+
+@pytest.mark.parametrize("rest", [[], [7.0]])
+def test_with_nothing_else_judged_the_labels_stand_alone(rest: list[float]) -> None:
+    labels, judged, _ = judged_data(np.random.default_rng(6))
+
+    result = powered(labels, judged, rest)
+
+    assert result.tuning == 0
+    assert result.estimate == result.labels_only
+
+
+def test_a_judge_that_never_varies_is_not_relied_on() -> None:
+    labels, _, _ = judged_data(np.random.default_rng(7))
+
+    result = powered(labels, [7.0] * 60, [7.0] * 500)
+
+    assert result.tuning == 0
+    assert result.estimate.value == pytest.approx(labels.mean())
+
+
+def test_equal_labels_do_not_prove_that_all_are_equal() -> None:
+    assert width(powered([9] * 50, [9] * 50, [9] * 500)) == pytest.approx(2 * 1.96 / math.sqrt(600), rel=1e-3)
+
+
+@pytest.mark.parametrize("count", [0, 1, 49])
+def test_too_few_labels_give_no_estimate(count: int) -> None:
+    result = powered([5] * count, [6] * count, [6] * 100)
+
+    assert (result.estimate.value, result.estimate.interval, result.tuning) == (None, None, None)
+    assert result.labels_only.interval is None
+    assert f"{count} labels; at least 50" in result.estimate.reason
+    assert result.judge_mean == pytest.approx(6)
+
+
+def test_nothing_at_all_is_defined() -> None:
+    result = powered([], [], [])
+
+    assert (result.judge_mean, result.bias, result.estimate.n) == (None, None, 0)
+
+
+@given(st.randoms(use_true_random=False))
+def test_the_order_of_messages_changes_nothing(random: object) -> None:
+    labels, judged, rest = judged_data(np.random.default_rng(8))
+    order = random.sample(range(60), 60)  # type: ignore[attr-defined]
+
+    shuffled = powered(labels[order], judged[order], rest[::-1])
+
+    assert shuffled.estimate.value == pytest.approx(powered(labels, judged, rest).estimate.value)
+
+
+def test_what_does_not_fit_together_is_refused() -> None:
+    with pytest.raises(ValueError, match="2 labels but 1 judge scores"):
+        powered([1, 2], [1], [])
+    with pytest.raises(ValueError, match="judged_rest: number 1 is nan"):
+        powered([1, 2], [1, 2], [math.nan])
+    with pytest.raises(ValueError, match="least_labels is 1"):
+        powered([1, 2], [1, 2], [3], least_labels=1)

@@ -1,0 +1,324 @@
+"""Channels as targets, and as part of an agent's evaluation: each conversation once, linked to all agents in it."""
+
+from __future__ import annotations
+
+import io
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+from django.test import Client
+from pytest_django import Settings
+
+from agents.models import Agent, Channel
+from evaluation.capture import capture, channels_of, evaluate_channel
+from evaluation.models import Baseline, ChannelShare, EvaluationRun, EvaluationScore
+from evaluation.planning import RunSpec, prepare_run
+from evaluation.runs import execute, queue_baseline, work_one
+from evaluation.summary import summarize
+from tests.evaluation.conversing import DRY, LEARNED, LOUD, converse, diverse, in_turn
+from tests.evaluation.judging import answers, claims_of, prompt_of
+from tests.factories import MONDAY, make_agent, make_channel, talk
+from tests.llm_server import LLMServer
+
+pytestmark = pytest.mark.django_db
+
+ALL_FIVE = ("adherence", "consistency", "fluency", "convergence", "ideas_quantity")
+
+
+def judge(body: dict[str, Any]) -> dict[str, Any]:
+    """Claims of #one score 8, of #two 2, of agents 6; two ideas in each conversation."""
+    prompt = prompt_of(body)
+    if "<<<IDEAS" in prompt:
+        return {"json": {"same": []}}
+    if "What to list" in prompt:
+        found = [{"idea": name, "description": "", "entries": [1]} for name in ("a pond", "a boat")]
+        return {"json": {"ideas": found}}
+    return answers(lambda claim: 8 if "#one" in claim else 2 if "#two" in claim else 6)(
+        {**body, "messages": [{**body["messages"][-1]}]}
+    )
+
+
+@pytest.fixture
+def cast(llm_server: LLMServer) -> dict[str, Agent]:
+    """Ada and Bea talk in #one; Ada, a third as often, in #two with Cyd; Dov has a diary."""
+    llm_server.respond = lambda body: (
+        judge(body) if "agree with each other readily" not in prompt_of(body) else _environment(body)
+    )
+    converse(make_channel("one"), in_turn(DRY, LOUD))
+    converse(make_channel("two"), [("ada", "Hello."), ("cyd", LEARNED[0]), ("cyd", LEARNED[1])])
+    converse(make_channel("diary"), [("dov", text) for text in DRY])
+    return {agent.slug: agent for agent in Agent.objects.all()}
+
+
+def _environment(body: dict[str, Any]) -> dict[str, Any]:
+    """An inverted claim scores so that it comes out like the others."""
+    one = "#one" in prompt_of(body)
+    return answers(lambda claim: (1 if one else 7) if "readily" in claim else (8 if one else 2))(body)
+
+
+def captured(agents: list[Agent], *dimensions: str) -> list[Any]:
+    specs = [RunSpec(agent=agent, dimensions=dimensions or ALL_FIVE, is_baseline=True) for agent in agents]
+    return capture(specs)
+
+
+# -- a channel as the target
+def test_an_environment_is_judged_over_all_its_speakers_ac_6_0_10(llm_server: LLMServer) -> None:
+    found = evaluate_channel(channel=diverse(), dimensions=("convergence",))
+
+    assert found.run.channel is not None
+    prompt = prompt_of(llm_server.bodies[0])
+    assert all(f"{name} acts: " in prompt for name in ("Ada", "Bea", "Cyd"))
+
+
+def test_a_target_is_an_agent_or_a_channel_and_measures_what_it_can() -> None:
+    agent, channel = make_agent(), make_channel()
+
+    for fields, words in (
+        ({}, "exactly one of them"),
+        ({"agent": agent, "channel": channel}, "exactly one of them"),
+        ({"channel": channel, "dimensions": ("adherence",)}, "allowed for a channel: convergence, ideas_quantity"),
+        ({"agent": agent, "repeats": 0}, "repeats 0: 1 to 20"),
+        ({"agent": agent, "repeats": 21}, "repeats 21: 1 to 20"),
+        ({"agent": agent, "method": "magic"}, "method 'magic': allowed: plumbline, tinytroupe"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            RunSpec(**fields)
+
+
+# -- as part of an agent's evaluation (AC-6.5.1)
+def test_a_baseline_runs_all_five_scorers_ac_6_5_1(cast: dict[str, Agent]) -> None:
+    (found,) = captured([cast["ada"]])
+
+    numbers = {name: d.score if d.count is None else d.count for name, d in found.summary.dimensions.items()}
+    assert set(numbers) == set(ALL_FIVE)
+    assert numbers["ideas_quantity"] == 2 + 2
+    assert all(number is not None for number in numbers.values())
+    kept = {b.dimension: b.score if b.count is None else b.count for b in Baseline.objects.all()}
+    assert kept == numbers
+    assert {b.evaluation_run_id for b in Baseline.objects.all()} == {found.summary.run.pk}
+    assert all(run.is_baseline for run in EvaluationRun.objects.all()), "AC-6.5.3"
+
+
+def test_channels_weigh_by_how_much_the_agent_said_there(cast: dict[str, Agent]) -> None:
+    (found,) = captured([cast["ada"]], "convergence")
+
+    dimension = found.summary.dimensions["convergence"]
+    parts = {str(part.run.channel): (part.messages, part.score) for part in dimension.channels}
+    assert parts == {"#one": (5, 8.0), "#two": (1, 2.0)}
+    assert dimension.score == pytest.approx((5 * 8 + 1 * 2) / 6, abs=1e-4)
+    assert found.summary.overall_score == found.summary.run.overall_score == dimension.score
+
+
+def test_a_conversation_is_judged_once_for_all_who_speak_in_it(llm_server: LLMServer, cast: dict[str, Agent]) -> None:
+    results = captured([cast["ada"], cast["bea"], cast["cyd"]], "convergence")
+
+    assert EvaluationRun.objects.filter(channel__isnull=False).count() == 2
+    assert len([body for body in llm_server.bodies if "readily" in prompt_of(body)]) == 2
+    linked = {share.channel_run_id for share in ChannelShare.objects.all()}
+    assert len(linked) == 2
+    assert [r.summary.dimensions["convergence"].score for r in results] == [7.0, 8.0, 2.0]
+    assert [str(s.run.channel) for s in channels_of(results)] == ["#one", "#two"]
+
+
+def test_overall_is_the_mean_of_scores_with_the_channels_and_without_the_count(cast: dict[str, Agent]) -> None:
+    (found,) = captured([cast["bea"]])
+
+    scores = [d.score for name, d in found.summary.dimensions.items() if name != "ideas_quantity"]
+    assert found.summary.overall_score == pytest.approx(sum(scores) / 4, abs=1e-3)
+
+
+def test_who_speaks_to_nobody_has_no_convergence_and_keeps_the_rest(cast: dict[str, Agent]) -> None:
+    (found,) = captured([cast["dov"]], "fluency", "convergence")
+
+    assert found.summary.dimensions["convergence"].score is None
+    assert found.summary.overall_score == found.summary.dimensions["fluency"].score
+    assert set(Baseline.objects.values_list("dimension", flat=True)) == {"fluency"}
+
+
+def test_convergence_alone_says_why_there_is_none(cast: dict[str, Agent]) -> None:
+    (found,) = captured([cast["dov"]], "convergence")
+
+    assert found.summary.overall_score is None
+    assert found.summary.run.error.startswith("nothing scored: #diary: nothing scored: not evaluable: one agent alone")
+
+
+def test_an_agent_that_said_nothing_has_no_channels(llm_server: LLMServer) -> None:
+    (found,) = captured([make_agent("mute")])
+
+    assert found.summary.run.status == "completed"
+    assert "no message of the agent in the window; no channel in which the agent spoke" in found.summary.run.error
+    assert llm_server.calls == 0
+
+
+def test_window_tags_and_procedure_are_those_of_the_agents_run(cast: dict[str, Agent]) -> None:
+    capture([RunSpec(agent=cast["ada"], dimensions=("convergence",), seed=5, repeats=2, double_check=True)])
+
+    for run in EvaluationRun.objects.filter(channel__isnull=False):
+        assert (run.seed, run.repeats, run.double_check, run.is_baseline) == (5, 2, True, False)
+
+
+# -- who ends first
+def test_queued_work_is_done_in_any_order_and_by_anybody(cast: dict[str, Agent]) -> None:
+    """A worker takes one run at a time; the agent's brings its channels, and a channel brings its agents up to date."""
+    spec = RunSpec(agent=cast["ada"], dimensions=("adherence", "convergence"))
+    queue_baseline(agents=[cast["ada"], cast["bea"]], spec=spec)
+
+    while work_one(owner="me:1:x"):
+        pass
+
+    assert set(EvaluationRun.objects.values_list("status", flat=True)) == {"completed"}
+    assert Baseline.objects.filter(dimension="convergence").count() == 2
+
+
+def test_an_agents_run_that_ended_first_is_brought_up_to_date(cast: dict[str, Agent]) -> None:
+    run, _ = prepare_run(RunSpec(agent=cast["bea"], dimensions=("fluency", "convergence"), is_baseline=True))
+    (channel_run,) = run.channel_runs.all()
+    assert channel_run.claim(owner="other:1:x", lease=timedelta(minutes=5))
+    execute([run])
+    assert run.overall_score == summarize(run).dimensions["fluency"].score
+    assert channel_run.finish(owner="other:1:x", status="pending")
+
+    execute([channel_run])
+
+    run.refresh_from_db()
+    found = summarize(run)
+    assert found.dimensions["convergence"].score == 8.0
+    own = found.dimensions["fluency"].score
+    assert own is not None
+    assert run.overall_score == found.overall_score == pytest.approx((own + 8) / 2)
+    assert Baseline.objects.get(dimension="convergence").score == 8.0
+
+
+def test_a_late_channel_does_not_put_an_old_baseline_back(cast: dict[str, Agent]) -> None:
+    spec = RunSpec(agent=cast["bea"], dimensions=("fluency", "convergence"), is_baseline=True)
+    old, _ = prepare_run(spec)
+    (late,) = old.channel_runs.all()
+    assert late.claim(owner="other:1:x", lease=timedelta(minutes=5))
+    execute([old])
+    newer, _ = prepare_run(RunSpec(agent=cast["bea"], dimensions=("fluency", "convergence"), is_baseline=True, seed=9))
+    execute([newer])
+    assert late.finish(owner="other:1:x", status="pending")
+
+    execute([late])
+
+    assert set(Baseline.objects.values_list("evaluation_run", flat=True)) == {newer.pk}
+
+
+def test_a_channel_whose_judge_failed_is_asked_again_by_the_same_command(
+    llm_server: LLMServer, cast: dict[str, Agent]
+) -> None:
+    well = llm_server.respond
+    assert well is not None
+    llm_server.respond = lambda body: {"status": 500} if "readily" in prompt_of(body) else well(body)
+    (first,) = captured([cast["bea"]], "fluency", "convergence")
+    before = llm_server.calls
+    llm_server.respond = well
+
+    (second,) = captured([cast["bea"]], "fluency", "convergence")
+
+    assert first.summary.dimensions.get("convergence") is None or first.summary.dimensions["convergence"].score is None
+    assert second.summary.run.pk == first.summary.run.pk
+    assert second.summary.dimensions["convergence"].score == 8.0
+    assert llm_server.calls - before == 1, "fluency was judged before"
+
+
+# -- what people see
+def command(*arguments: str) -> str:
+    out = io.StringIO()
+    call_command("capture_baseline", *arguments, stdout=out)
+    return out.getvalue()
+
+
+def test_json_names_the_channels(cast: dict[str, Agent]) -> None:
+    document = json.loads(command("--agents", "ada,bea", "--dimensions", "convergence,ideas_quantity", "--json"))
+
+    assert [run["channel"] for run in document["channels"]] == ["one", "two"]
+    ada = document["runs"][0]["dimensions"]
+    assert [c["channel"] for c in ada["convergence"]["channels"]] == ["one", "two"]
+    assert (ada["ideas_quantity"]["count"], "score" in ada["ideas_quantity"]) == (4, False)
+    one = document["channels"][0]["dimensions"]
+    assert one["convergence"]["figures"]["pairs"][0][:2] == ["ada", "bea"]
+    assert [idea["idea"] for idea in one["ideas_quantity"]["ideas"]] == ["a pond", "a boat"]
+
+
+def test_the_table_shows_counts_apart_and_a_line_per_channel(cast: dict[str, Agent]) -> None:
+    out = command("--agents", "ada,bea")
+
+    assert "Ideas (n)" in out
+    channels = out[out.index("Channels these agents spoke in") :]
+    assert "#one" in channels
+    assert "8.0" in channels
+
+
+def test_a_dry_run_counts_each_channel_once(llm_server: LLMServer, cast: dict[str, Agent]) -> None:
+    document = json.loads(command("--agents", "ada,bea", "--dimensions", "fluency,convergence", "--json", "--dry-run"))
+
+    assert [(c["channel"], c["calls"]) for c in document["channels"]] == [("one", 1), ("two", 1)]
+    assert [(a["agent"], a["calls"]) for a in document["agents"]] == [("ada", 1), ("bea", 1)]
+    assert "#one" in command("--agents", "ada", "--dimensions", "convergence", "--dry-run")
+    assert llm_server.calls == 0
+
+
+def test_exports_hold_the_channels_too(cast: dict[str, Agent], capsys: pytest.CaptureFixture[str]) -> None:
+    captured([cast["bea"]], "fluency", "convergence", "ideas_quantity")
+
+    call_command("export_scores", "--format", "jsonl", "--agents", "bea")
+
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert {(row["agent"], row["channel"], row["dimension"]) for row in rows} == {
+        ("bea", None, "fluency"),
+        (None, "one", "convergence"),
+        (None, "one", "ideas_quantity"),
+    }
+    assert [row["count"] for row in rows if row["dimension"] == "ideas_quantity"] == [2]
+
+
+def test_the_console_shows_channels_ideas_and_pairs(cast: dict[str, Agent], admin_client: Client) -> None:
+    (found,) = captured([cast["bea"]], "fluency", "convergence", "ideas_quantity")
+    channel_run = EvaluationRun.objects.get(channel__slug="one")
+
+    agents_page = admin_client.get(f"/admin/evaluation/evaluationrun/{found.summary.run.pk}/change/").content.decode()
+    page = admin_client.get(f"/admin/evaluation/evaluationrun/{channel_run.pk}/change/").content.decode()
+    scores = admin_client.get("/admin/evaluation/evaluationscore/").content.decode()
+
+    assert f"/admin/evaluation/evaluationrun/{channel_run.pk}/change/" in agents_page
+    assert "Messages of the agent" in agents_page
+    for words in ("a pond", "a boat", "Whose words are most alike", "ada", "bea"):
+        assert words in page
+    assert "the whole conversation" in scores
+
+
+def test_the_console_shows_both_messages_of_a_pair(llm_server: LLMServer, admin_client: Client) -> None:
+    ada, office = make_agent("ada"), make_channel()
+    talk(ada, ["It was always so."], channel=office)
+    talk(ada, ["It is new."], channel=office, sent_at=MONDAY + timedelta(days=1))
+    capture([RunSpec(agent=ada, dimensions=("consistency",))])
+    score = EvaluationScore.objects.filter(dimension="consistency")[0]
+
+    listed = admin_client.get("/admin/evaluation/evaluationscore/").content.decode()
+    page = admin_client.get(f"/admin/evaluation/evaluationscore/{score.pk}/change/").content.decode()
+
+    assert "against" in listed
+    for text in ("It was always so.", "It is new."):
+        assert text in page
+
+
+def test_offline_all_agents_of_a_room_in_one_capture(settings: Settings) -> None:
+    settings.JUDGE_MODEL = "offline:lexical-1"
+    diverse()
+
+    results = capture([RunSpec(agent=agent, dimensions=ALL_FIVE, is_baseline=True) for agent in Agent.objects.all()])
+
+    assert [r.summary.run.status for r in results] == ["completed"] * 3
+    assert {r.summary.dimensions["convergence"].score for r in results} == {9.0}
+    assert Channel.objects.get().evaluation_runs.count() == 1
+
+
+def test_claims_speak_of_the_channel_by_its_name(llm_server: LLMServer) -> None:
+    evaluate_channel(channel=diverse(), dimensions=("convergence",))
+
+    assert all("#diverse" in claim for claim in claims_of(llm_server.bodies[0]).values())
+    assert all("#diverse" in row.claim for row in EvaluationScore.objects.all())

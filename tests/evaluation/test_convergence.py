@@ -1,0 +1,287 @@
+"""Convergence (S-6.4): a whole conversation, personas withheld, vocabulary figures as evidence; the score is voice divergence."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+from pytest_django import Settings
+
+from agents.models import Agent, Channel
+from evaluation.models import EvaluationRun, EvaluationScore
+from evaluation.windows import parse_window
+from tests.evaluation.conftest import PropositionFolder
+from tests.evaluation.conversing import DRY, LEARNED, LOUD, converged, convergence, converse, diverse, in_turn
+from tests.evaluation.judging import answers, claims_of, entry, prompt_of
+from tests.factories import make_agent, make_channel, say, talk
+from tests.llm_server import LLMServer
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def one_claim(propositions: PropositionFolder) -> PropositionFolder:
+    propositions.claims("convergence/_default.yaml", "apart")
+    path = propositions.path / "convergence" / "_default.yaml"
+    path.write_text("target_type: environment\ninclude_personas: false\n" + path.read_text())
+    return propositions
+
+
+def statistics_of(body: dict[str, Any]) -> dict[str, Any]:
+    """The statistics a prompt shows."""
+    found = re.search(r"<<<STATISTICS \w+>>>\n(.*?)\n<<<END STATISTICS", prompt_of(body), re.DOTALL)
+    assert found is not None
+    shown: dict[str, Any] = json.loads(found[1])
+    return shown
+
+
+def test_all_agents_messages_of_the_channel_are_taken_ac_6_4_1(llm_server: LLMServer) -> None:
+    channel = diverse()
+    talk(Agent.objects.get(slug="ada"), ["Elsewhere."], channel=make_channel("elsewhere"))
+
+    run = convergence(channel).run
+
+    assert (run.channel, run.agent, run.dimensions, run.status) == (channel, None, ["convergence"], "completed")
+    assert set(run.figures["convergence"]["agents"]) == {"ada", "bea", "cyd"}
+    assert {name: figures["messages"] for name, figures in run.figures["convergence"]["agents"].items()} == {
+        "ada": 5,
+        "bea": 5,
+        "cyd": 5,
+    }
+    assert "Elsewhere" not in json.dumps(llm_server.bodies)
+
+
+def test_each_agents_vocabulary_is_shown_as_data_ac_6_4_2_and_6_4_7(llm_server: LLMServer) -> None:
+    convergence(diverse())
+
+    shown = statistics_of(llm_server.bodies[0])["vocabulary_by_agent"]
+    assert list(shown) == ["Ada", "Bea", "Cyd"]
+    for figures in shown.values():
+        assert set(figures) == {
+            *("messages", "words", "unique_word_ratio", "average_sentence_length", "punctuation_density"),
+        }
+    assert shown["Cyd"]["average_sentence_length"] > 10 > shown["Ada"]["average_sentence_length"]
+
+
+def test_every_pair_of_agents_is_compared_ac_6_4_3(llm_server: LLMServer) -> None:
+    convergence(diverse())
+
+    pairs = statistics_of(llm_server.bodies[0])["vocabulary_similarity_of_pairs"]
+    assert set(pairs) == {"Ada / Bea", "Ada / Cyd", "Bea / Cyd"}
+    assert all(0 <= value <= 1 for value in pairs.values())
+
+
+def test_the_whole_conversation_is_shown_once_in_order_ac_6_4_4_and_6_4_5(llm_server: LLMServer) -> None:
+    channel = diverse()
+
+    convergence(channel)
+
+    (body,) = llm_server.bodies
+    prompt = prompt_of(body)
+    lines = [f"{n}. {name.capitalize()} acts: {text}" for n, (name, text) in enumerate(in_turn(DRY, LOUD, LEARNED), 1)]
+    assert [prompt.count(line) for line in lines] == [1] * 15
+    places = [prompt.index(line) for line in lines]
+    assert places == sorted(places)
+    assert "material about a conversation" in prompt
+    assert "The conversation so far:" in prompt
+    assert len(claims_of(body)) == 5
+    assert all("#diverse" in claim for claim in claims_of(body).values())
+
+
+def test_personas_are_not_sent_ac_6_4_6(llm_server: LLMServer) -> None:
+    make_agent("ada", system_prompt="You are Ada, keeper of the stamp drawer.")
+
+    convergence(diverse())
+
+    assert "stamp drawer" not in json.dumps(llm_server.bodies)
+    assert len(llm_server.bodies[0]["system"]) == 1
+
+
+def test_all_personas_are_sent_where_a_proposition_asks_for_them_ac_6_0_9_and_6_0_10(
+    llm_server: LLMServer, propositions: PropositionFolder
+) -> None:
+    propositions.write(
+        "convergence/_default.yaml", "target_type: environment\npropositions: [{id: apart, claim: apart}]\n"
+    )
+    for name in ("ada", "bea", "cyd"):
+        make_agent(name, system_prompt=f"You are {name}, and nobody else.")
+
+    convergence(diverse())
+
+    persona = llm_server.bodies[0]["system"][1]["text"]
+    assert all(
+        f"# {name.capitalize()}\n\nYou are {name}, and nobody else." in persona for name in ("ada", "bea", "cyd")
+    )
+
+
+def test_the_score_is_stored_with_reasons_and_each_pair_with_the_run_ac_6_4_8(
+    llm_server: LLMServer, one_claim: object
+) -> None:
+    llm_server.always(json=entry(7, reasoning="three voices"))
+
+    found = convergence(diverse())
+
+    (row,) = EvaluationScore.objects.all()
+    assert (found.overall_score, row.score, row.reasoning, row.message) == (7.0, 7, "three voices", None)
+    pairs = EvaluationRun.objects.get().figures["convergence"]["pairs"]
+    assert [sorted(pair[:2]) for pair in sorted(pairs)] == [["ada", "bea"], ["ada", "cyd"], ["bea", "cyd"]]
+    assert [pair[2] for pair in pairs] == sorted((pair[2] for pair in pairs), reverse=True)
+
+
+def test_more_alike_voices_share_more_words(llm_server: LLMServer) -> None:
+    apart, alike = (convergence(c).run.figures["convergence"]["pairs"] for c in (diverse(), converged()))
+
+    assert max(pair[2] for pair in apart) < min(pair[2] for pair in alike)
+
+
+# -- what is shown of whom
+def test_people_are_shown_and_are_in_no_figure(llm_server: LLMServer) -> None:
+    converse(channel := make_channel(), [*in_turn(DRY, LOUD, LEARNED), ("Lou", "Mind the wet paint.")])
+
+    found = convergence(channel)
+
+    prompt = prompt_of(llm_server.bodies[0])
+    assert "16. --> everybody: Lou says: Mind the wet paint." in prompt
+    assert "Lou" not in json.dumps(found.run.figures)
+
+
+def test_agents_of_one_name_are_told_apart(llm_server: LLMServer) -> None:
+    for slug in ("ada", "bea"):
+        make_agent(slug, display_name="Sam")
+
+    convergence(diverse())
+
+    prompt = prompt_of(llm_server.bodies[0])
+    assert "Sam (ada) acts: No." in prompt
+    assert "Sam (bea) acts: OH MY GOSH" in prompt
+
+
+def test_what_is_left_out_of_a_long_conversation_is_said(llm_server: LLMServer) -> None:
+    converse(channel := make_channel(), [(name, f"{name} {n}") for n in range(105) for name in ("ada", "bea")])
+
+    convergence(channel)
+
+    prompt = prompt_of(llm_server.bodies[0])
+    assert "[… 10 events left out here …]" in prompt
+    assert "100. Bea acts: bea 49" in prompt
+    assert "111. Ada acts: ada 55" in prompt
+    assert statistics_of(llm_server.bodies[0])["vocabulary_by_agent"]["Ada"]["messages"] == 100
+
+
+def test_window_and_tags_choose_the_stretch(llm_server: LLMServer, one_claim: object) -> None:
+    channel = make_channel()
+    converse(channel, in_turn(DRY, LOUD), tags={"build": "40"})
+    converse(channel, in_turn(LOUD, LEARNED), tags={"build": "41"})
+
+    convergence(channel, where={"build": "41"})
+    convergence(channel, window=parse_window("last:3"))
+
+    tagged, last = map(prompt_of, llm_server.bodies)
+    assert DRY[0] not in tagged
+    assert LEARNED[0] in tagged
+    assert [text in last for text in (LOUD[-1], LEARNED[-1], LEARNED[-2], LOUD[-2])] == [True, True, True, False]
+
+
+def test_played_speech_is_left_out_of_a_real_channel_and_measured_in_a_played_one(
+    llm_server: LLMServer, one_claim: object
+) -> None:
+    real, played = diverse("real"), Channel.objects.create(slug="played", name="played", synthetic=True)
+    say(real, "Lou", "rehearsed", synthetic=True)
+    converse(played, in_turn(DRY, LOUD), synthetic=True)
+
+    convergence(real)
+    found = convergence(played)
+
+    assert "rehearsed" not in json.dumps(llm_server.bodies[0])
+    assert found.dimensions["convergence"].scored == 1
+
+
+def test_a_channels_own_propositions_join_the_defaults(llm_server: LLMServer, one_claim: PropositionFolder) -> None:
+    one_claim.write(
+        "convergence/diverse.yaml",
+        "target_type: environment\ninclude_personas: false\npropositions: [{id: own, claim: 'one rule for {{channel_name}}'}]\n",
+    )
+
+    convergence(diverse())
+
+    assert set(claims_of(llm_server.bodies[0]).values()) == {"claim apart of #diverse", "one rule for #diverse"}
+
+
+# -- what cannot be measured
+@pytest.mark.parametrize(
+    ("lines", "reason"),
+    [
+        ([], ""),
+        ([("ada", "Alone.")], "one agent alone speaks in the window"),
+        ([("ada", text) for text in DRY], "one agent alone speaks in the window"),
+        ([("Lou", "Hello?"), ("Gus", "Hello!")], "no agent speaks in the window, only people"),
+    ],
+)
+def test_less_than_two_agents_have_no_voices_to_compare(
+    llm_server: LLMServer, lines: list[tuple[str, str]], reason: str
+) -> None:
+    found = convergence(converse(make_channel(), lines))
+
+    assert (found.overall_score, llm_server.calls, found.run.status) == (None, 0, "completed")
+    assert found.run.error.startswith("nothing scored: not evaluable: ")
+    assert (reason or "no message of the channel in the window") in found.run.error
+    assert {row.reason for row in EvaluationScore.objects.all()} == (
+        {f"not evaluable: {reason}; voices are compared between at least two"}
+        if "alone" in reason
+        else {f"not evaluable: {reason}"}
+        if reason
+        else set()
+    )
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [
+            ("ada", "会議は三時です。"),
+            ("bea", "わかりました！"),
+            ("ada", "資料を忘れないで。"),
+            ("bea", "はい、もちろん。"),
+        ],
+        [("ada", "الاجتماع في الثالثة."), ("bea", "حسنا، سأكون هناك!"), ("ada", "لا تنس الأوراق."), ("bea", "بالطبع.")],
+    ],
+)
+def test_japanese_and_arabic_have_figures(llm_server: LLMServer, lines: list[tuple[str, str]]) -> None:
+    found = convergence(converse(make_channel(), lines))
+
+    for figures in found.run.figures["convergence"]["agents"].values():
+        assert figures["words"] > 3
+        assert 0 < figures["punctuation_density"] < 1
+        assert figures["average_sentence_length"] > 1
+    assert lines[0][1] in prompt_of(llm_server.bodies[0])
+
+
+# -- which way it moves
+def test_offline_a_converging_channel_scores_far_below_a_diverse_one(settings: Settings) -> None:
+    settings.JUDGE_MODEL = "offline:lexical-1"
+
+    high, low = convergence(diverse()), convergence(converged())
+
+    assert high.overall_score is not None
+    assert low.overall_score is not None
+    assert (high.overall_score >= 8, low.overall_score <= 2) == (True, True), (high.overall_score, low.overall_score)
+    assert (high.dimensions["convergence"].scored, high.dimensions["convergence"].unscored) == (1, 4)
+
+
+def test_offline_few_lines_make_no_voices(settings: Settings) -> None:
+    settings.JUDGE_MODEL = "offline:lexical-1"
+
+    convergence(converse(make_channel(), in_turn(DRY[:3], LOUD[:3])))
+
+    reason = EvaluationScore.objects.get(proposition_id="convergence-voices-of-their-own").reason
+    assert "at least 10 lines" in reason
+
+
+def test_anti_patterns_of_conversations_are_flipped_ac_6_0_3a(llm_server: LLMServer) -> None:
+    llm_server.respond = answers(lambda claim: 8 if "agree with each other readily" in claim else 2)
+
+    found = convergence(diverse())
+
+    assert found.overall_score == pytest.approx((2 * 4 + (9 - 8)) / 5)

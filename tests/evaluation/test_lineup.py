@@ -1,0 +1,478 @@
+"""The voice line-up: can a line be attributed to its speaker?"""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+import time
+import tracemalloc
+from collections.abc import Sequence
+from statistics import fmean
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.management import call_command
+from django.core.management.base import CommandError
+
+from agents.models import Agent, Channel, ChannelMember, Message
+from evaluation.lineup import LineUp, line_up
+from evaluation.windows import parse_window
+from tests.factories import MONDAY, make_agent, make_channel, say
+
+pytestmark = pytest.mark.django_db
+
+# Three ways to speak about the same things.
+THINGS = [
+    "the report",
+    "lunch",
+    "the printer",
+    "the meeting",
+    "the weather",
+    "the invoice",
+    "my desk",
+    "the new client",
+]
+VOICES = {
+    "formal": "I should be much obliged if somebody were to look after {}, at your earliest convenience.",
+    "shouty": "OMG {}!!! NO WAY!!! I CAN'T EVEN!!!",
+    "mumbly": "dunno... {} i guess... whatever",
+}
+SHARED = ["I think {} can wait.", "Somebody has to see to {}.", "What about {} now?", "There is nothing new on {}."]
+
+
+def voices(*slugs: str) -> list[Agent]:
+    return [make_agent(slug) for slug in slugs]
+
+
+def chat(
+    channel: Channel, agents: Sequence[Agent], lines: int, *, seed: int = 0, distinct: bool = True, **fields: Any
+) -> None:
+    """Agents take turns in no fixed order, each in the voice of its slug (or all in the same)."""
+    rng = random.Random(seed)
+    for number in range(lines):
+        speakers = list(agents)
+        rng.shuffle(speakers)
+        for agent in speakers:
+            phrase = VOICES[agent.slug] if distinct else rng.choice(SHARED)
+            say(channel, agent, phrase.format(rng.choice(THINGS)) + f" {number}", **fields)
+
+
+def run(channel: str, *options: str) -> tuple[int, str, str]:
+    """Exit code, standard output and complaint of the command."""
+    out = io.StringIO()
+    try:
+        call_command("lineup", "--channel", channel, *options, stdout=out)
+    except CommandError as error:
+        return error.returncode, out.getvalue(), str(error)
+    return 0, out.getvalue(), ""
+
+
+def left_out(result: LineUp) -> dict[str, str]:
+    return {speaker.speaker: speaker.reason for speaker in result.left_out}
+
+
+# -- what it finds
+def test_distinct_voices_are_told_apart() -> None:
+    channel = make_channel()
+    chat(channel, voices(*VOICES), 10)
+
+    result = line_up(channel=channel)
+
+    assert result.balanced_accuracy == 1
+    assert result.chance == pytest.approx(1 / 3, abs=0.05)
+    assert 1 / 3 < (result.chance_high or 0) < 0.7
+    assert (result.p_value, result.distinct, result.confusions) == (0.001, True, ())
+    assert [(v.speaker, v.kind, v.lines, v.compared, v.recall) for v in result.voices] == [
+        (slug, "agent", 10, 10, 1.0) for slug in sorted(VOICES)
+    ]
+
+
+def test_one_voice_in_three_mouths_is_not_more_often_than_one_time_in_twenty() -> None:
+    agents, accuracies, distinct = voices(*VOICES), [], 0
+    for number in range(12):
+        channel = make_channel(f"channel-{number}")
+        chat(channel, agents, 10, seed=number, distinct=False)
+        result = line_up(channel=channel, permutations=199)
+        accuracies.append(result.balanced_accuracy or 0)
+        distinct += result.distinct is True
+
+    assert fmean(accuracies) == pytest.approx(1 / 3, abs=0.06)
+    assert distinct <= 3
+
+
+def test_who_borrows_a_voice_is_taken_for_its_owner() -> None:
+    channel = make_channel()
+    formal, shouty, mumbly = voices("formal", "shouty", "mumbly")
+    chat(channel, [formal, shouty], 20)
+    for number in range(20):  # speaks as shouty does, but once in a while
+        phrase = VOICES["mumbly" if number % 4 == 0 else "shouty"]
+        say(channel, mumbly, phrase.format(THINGS[number % 8]))
+        say(channel, formal, VOICES["formal"].format(THINGS[-number % 8]))
+        say(channel, shouty, VOICES["shouty"].format(THINGS[-number % 8]))
+
+    result = line_up(channel=channel)
+
+    worst = result.confusions[0]
+    assert {worst.speaker, worst.taken_for} == {"mumbly", "shouty"}
+    recalls = {voice.speaker: voice.recall for voice in result.voices}
+    assert recalls["formal"] == 1
+    assert worst.share == pytest.approx(worst.lines / {"mumbly": 20, "shouty": 40}[worst.speaker], abs=1e-4)
+    assert sum(c.share for c in result.confusions if c.speaker == "mumbly") == pytest.approx(
+        1 - recalls["mumbly"], abs=1e-3
+    )
+
+
+def test_a_name_gives_nobody_away() -> None:
+    channel, rng = make_channel(), random.Random(1)
+    agents = [make_agent("tk", display_name="Thaddeus Krzyz"), make_agent("wq", display_name="Wilhelmina Quux")]
+    ChannelMember.objects.create(channel=channel, agent=make_agent("zog", display_name="Zogrphlx"))
+    for number in range(30):
+        for agent in rng.sample(agents, 2):
+            own, other = agent.display_name, "Zogrphlx" if agent.slug == "tk" else "@everyone"
+            say(
+                channel,
+                agent,
+                f"{own} here. {rng.choice(SHARED).format(rng.choice(THINGS))} {number}, {other}! {agent.slug}",
+            )
+
+    result = line_up(channel=channel)
+
+    assert result.distinct is False
+
+
+def test_a_topic_of_one_time_is_no_voice() -> None:
+    """Both speak about whatever is on: a random split would tell them by the topic's words, stretches of time cannot."""
+    channel, agents = make_channel(), voices("formal", "shouty")
+    rng = random.Random(3)
+    for _topic in range(10):
+        words = ["".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=8)) for _ in range(2)]
+        for agent, word in zip(rng.sample(agents, 2), words, strict=True):  # each has its word for this topic only
+            for number in range(4):
+                say(channel, agent, f"{word} {word} {number}")
+
+    assert line_up(channel=channel).distinct is False
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("{}でございます。恐れ入りますが、ご確認をお願い申し上げます。", "{}じゃん!マジやばいって!超うける!"),
+        ("أرجو من سيادتكم التكرم بمراجعة {} في أقرب وقت ممكن.", "يا عم {} إيه بس!! خلاص بقى!!"),
+    ],
+    ids=["Japanese", "Arabic"],
+)
+def test_voices_are_told_apart_in_other_scripts(first: str, second: str) -> None:
+    channel, rng = make_channel(), random.Random(2)
+    agents = voices("formal", "shouty")
+    things = ["報告書", "会議", "プリンター", "昼食"] if "で" in first else ["التقرير", "الاجتماع", "الطابعة", "الغداء"]
+    for _ in range(10):
+        for agent in rng.sample(agents, 2):
+            say(channel, agent, (first if agent.slug == "formal" else second).format(rng.choice(things)))
+
+    result = line_up(channel=channel)
+
+    assert (result.balanced_accuracy, result.distinct) == (1, True)
+
+
+# -- whose lines count
+def test_only_what_was_really_said_counts() -> None:
+    channel, (formal, shouty) = make_channel(), voices("formal", "shouty")
+    chat(channel, [formal, shouty], 6)
+    for _ in range(5):
+        say(channel, formal, "played", synthetic=True)
+        say(channel, shouty, "  \n ")
+
+    assert (line_up(channel=channel).lines, line_up(channel=channel).compared) == (12, 12)
+
+
+def test_a_channel_that_was_played_says_so() -> None:
+    channel = make_channel()
+    Channel.objects.filter(pk=channel.pk).update(synthetic=True)
+    channel.refresh_from_db()
+    chat(channel, voices("formal", "shouty"), 6, synthetic=True)
+
+    result = line_up(channel=channel)
+
+    assert result.compared == 12
+    assert "nobody really said" in result.notes[0]
+
+
+def test_only_agents_are_compared_unless_everybody_is_wanted() -> None:
+    channel = make_channel()
+    chat(channel, voices("formal", "shouty"), 8)
+    user = User.objects.create_user("carla")
+    for number in range(8):
+        say(channel, "A customer", f"Where is my parcel no. {number}?")
+        channel.refresh_from_db()
+        Message.objects.create(
+            channel=channel, position=channel.next_position, user=user, text=f"ticket #{number}: closed"
+        )
+        Channel.objects.filter(pk=channel.pk).update(next_position=channel.next_position + 1)
+
+    agents, everybody = line_up(channel=channel), line_up(channel=channel, everybody=True)
+
+    assert ([v.speaker for v in agents.voices], agents.others) == (["formal", "shouty"], 2)
+    assert [(v.speaker, v.kind) for v in everybody.voices] == [
+        ("A customer", "outsider"),
+        ("carla", "user"),
+        ("formal", "agent"),
+        ("shouty", "agent"),
+    ]
+    assert everybody.others == 0
+
+
+def test_window_and_tags_choose_the_lines() -> None:
+    channel, agents = make_channel(), voices("formal", "shouty")
+    chat(channel, agents, 8, tags={"build": "40"}, sent_at=MONDAY)
+    chat(channel, agents, 6, distinct=False, tags={"build": "41"}, sent_at=MONDAY)
+
+    assert line_up(channel=channel, where={"build": "40"}).balanced_accuracy == 1
+    assert line_up(channel=channel, where={"build": "41"}).compared == 12
+    assert line_up(channel=channel, window=parse_window("last:12")).compared == 12
+    assert line_up(channel=channel, window=parse_window("7d")).reason == "nobody spoke here"
+
+
+def test_the_same_lines_and_seed_give_the_same_result() -> None:
+    channel = make_channel()
+    chat(channel, voices(*VOICES), 8, distinct=False)
+
+    assert line_up(channel=channel, seed=3) == line_up(channel=channel, seed=3)
+    assert line_up(channel=channel, seed=3).chance != line_up(channel=channel, seed=4).chance
+
+
+# -- where there is no figure
+def test_an_empty_channel_has_none() -> None:
+    result = line_up(channel=make_channel())
+
+    assert (result.reason, result.balanced_accuracy, result.distinct, result.lines) == (
+        "nobody spoke here",
+        None,
+        None,
+        0,
+    )
+
+
+def test_a_single_speaker_has_nobody_to_be_taken_for() -> None:
+    channel = make_channel()
+    chat(channel, voices("formal"), 20)
+
+    assert line_up(channel=channel).reason == "only one speaker: there is nobody to be taken for"
+
+
+def test_a_channel_of_outsiders_has_none_without_everybody() -> None:
+    channel = make_channel()
+    for number in range(6):
+        say(channel, "Ms One", VOICES["formal"].format(number))
+        say(channel, "Mr Two", VOICES["shouty"].format(number))
+
+    assert line_up(channel=channel).reason == "no agent spoke here"
+    assert line_up(channel=channel, everybody=True).balanced_accuracy == 1
+
+
+def test_too_few_lines_leave_a_speaker_out_and_are_said() -> None:
+    channel, (formal, shouty, mumbly) = make_channel(), voices("formal", "shouty", "mumbly")
+    chat(channel, [formal, shouty], 8)
+    chat(channel, [mumbly], 4)
+
+    default, more = line_up(channel=channel), line_up(channel=channel, min_lines=9)
+
+    assert [v.speaker for v in default.voices] == ["formal", "shouty"]
+    assert left_out(default) == {"mumbly": "fewer than 5 lines"}
+    assert "none of 3 speakers has 9 lines" in more.reason
+    assert len(left_out(more)) == 3
+
+
+def test_who_spoke_in_one_stretch_only_is_left_out() -> None:
+    channel, (formal, shouty, mumbly) = make_channel(), voices("formal", "shouty", "mumbly")
+    chat(channel, [mumbly], 6)
+    chat(channel, [formal, shouty], 40)
+
+    result = line_up(channel=channel)
+
+    assert [v.speaker for v in result.voices] == ["formal", "shouty"]
+    assert left_out(result) == {"mumbly": "spoke in one stretch of time only"}
+
+
+def test_lines_of_nothing_but_names_are_no_lines() -> None:
+    channel, (formal, shouty) = make_channel(), voices("formal", "shouty")
+    for _ in range(9):
+        say(channel, formal, "Shouty @shouty")
+        say(channel, shouty, "formal")
+
+    result = line_up(channel=channel)
+
+    assert result.compared == 0
+    assert set(left_out(result).values()) == {"fewer than 5 lines that are more than names"}
+
+
+def test_one_message_each_and_one_monologue_each_are_defined() -> None:
+    one_each, monologues = make_channel("one"), make_channel("two")
+    formal, shouty = voices("formal", "shouty")
+    chat(one_each, [formal, shouty], 1)
+    for agent in (formal, shouty):
+        chat(monologues, [agent], 20)
+
+    assert line_up(channel=one_each).balanced_accuracy is None
+    assert "two stretches of time" in line_up(channel=monologues).reason
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("min_lines", 1), ("permutations", 18), ("permutations", 100_001), ("seed", -1)]
+)
+def test_an_option_out_of_range_is_refused(option: str, value: int) -> None:
+    with pytest.raises(ValueError, match=f"{option} is {value}; allowed: "):
+        line_up(channel=make_channel(), **{option: value})  # type: ignore[arg-type]
+
+
+# -- large channels
+def test_fifty_thousand_messages_take_bounded_time_and_memory_and_the_cap_is_said() -> None:
+    channel, agents, rng = make_channel(), voices(*VOICES), random.Random(5)
+    Message.objects.bulk_create(
+        (
+            Message(
+                channel=channel,
+                position=position,
+                external_id=str(position),
+                agent=(agent := agents[rng.randrange(3)]),
+                text=(VOICES[agent.slug] if position % 3 else SHARED[0]).format(rng.choice(THINGS))
+                + " lorem" * (400 if position % 9 == 0 else 1),
+            )
+            for position in range(1, 50_001)
+        ),
+        batch_size=2000,
+    )
+    tracemalloc.start()
+    started = time.perf_counter()
+    result = line_up(channel=channel, permutations=99)
+    seconds, peak = time.perf_counter() - started, tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+
+    assert (result.lines, result.compared) == (50_000, 3 * 666)
+    assert result.distinct is True
+    cut = int(result.notes[1].split()[1])
+    assert cut == pytest.approx(1998 / 9, rel=0.3)
+    assert result.notes == (
+        "At most 666 lines of each speaker were compared, evenly spread over all of them.",
+        f"Of {cut} lines only the first 2,000 characters were compared.",
+    )
+    assert peak < 300e6
+    assert seconds < 120
+
+
+def test_of_many_speakers_those_who_said_most_are_compared() -> None:
+    channel = make_channel()
+    for number in range(6):
+        for speaker in range(53):
+            if number < 5 or speaker >= 3:
+                say(
+                    channel,
+                    f"Guest {chr(65 + speaker // 26)}{chr(65 + speaker % 26)}",
+                    f"{THINGS[number]} and {speaker}",
+                )
+
+    result = line_up(channel=channel, everybody=True, permutations=19)
+
+    assert len(result.voices) == 50
+    assert left_out(result) == dict.fromkeys(["Guest AA", "Guest AB", "Guest AC"], "not among the 50 who said most")
+
+
+# -- the command
+def test_the_table_shows_the_figure_beside_chance_and_who_is_taken_for_whom() -> None:
+    channel, (formal, shouty, mumbly) = make_channel(), voices("formal", "shouty", "mumbly")
+    chat(channel, [formal, shouty], 10)
+    chat(channel, [mumbly], 3)
+    chat(channel, [formal, shouty], 10, distinct=False)
+
+    code, out, error = run("office")
+    result = line_up(channel=channel)
+
+    assert (code, error) == (0, "")
+    assert "can be told apart better than by chance" in out
+    assert f"Balanced accuracy {100 * (result.balanced_accuracy or 0):.0f} %" in out
+    assert f"by chance {100 * (result.chance or 0):.0f} %" in out
+    assert f"p = {result.p_value:.3g}. 40 of 43 lines" in out
+    assert "Who is taken for whom" in out
+    assert "fewer than 5 lines" in out
+
+
+def test_json_is_one_object_with_every_figure() -> None:
+    chat(make_channel(), voices("formal", "shouty"), 8)
+
+    code, out, _ = run("office", "--json", "--permutations", "99", "--seed", "2")
+
+    document = json.loads(out)
+    assert code == 0
+    assert document["channel"] == "office"
+    assert (document["balanced_accuracy"], document["distinct"]) == (1.0, True)
+    assert 0.01 <= document["p_value"] <= 0.05
+    assert (document["permutations"], document["seed"], document["blocks"]) == (99, 2, 5)
+    assert document["voices"][0] == {
+        "speaker": "formal",
+        "kind": "agent",
+        "lines": 8,
+        "compared": 8,
+        "recall": 1.0,
+        "chance": document["voices"][0]["chance"],
+    }
+
+
+def test_without_a_figure_it_exits_with_2_and_says_why() -> None:
+    channel = make_channel()
+    for number in range(3):
+        say(channel, "Visitor", f"hello {number}")
+
+    code, out, error = run("office", "--json")
+
+    assert code == 2
+    assert json.loads(out)["reason"] == "no agent spoke here"
+    assert (
+        error
+        == "no figure for #office: no agent spoke here (1 users or outsiders spoke: --everybody compares them too)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["nowhere"], "no channel 'nowhere'; channels: office"),
+        (["office", "--window", "soon"], "window 'soon' is not understood"),
+        (["office", "--where", "build"], "write tag=value"),
+        (["office", "--min-lines", "0"], "min_lines is 0; allowed: 2 or more"),
+        (["office", "--permutations", "many"], "invalid int value: 'many'"),
+    ],
+)
+def test_wrong_usage_exits_with_3_and_names_what_is_allowed(options: list[str], message: str) -> None:
+    make_channel()
+
+    code, _, error = run(*options)
+
+    assert code == 3
+    assert message in error
+
+
+def test_names_with_markup_are_shown_as_they_are() -> None:
+    channel = make_channel()
+    for number in range(6):
+        say(channel, "[red]Eve[/red]", VOICES["formal"].format(number))
+        say(channel, "Mr Two", VOICES["shouty"].format(number))
+
+    code, out, _ = run("office", "--everybody")
+
+    assert code == 0
+    assert "[red]Eve[/red]" in out
+
+
+def test_the_help_says_what_the_figure_means_and_its_limits(capsys: pytest.CaptureFixture[str]) -> None:
+    from evaluation.management.commands.lineup import Command
+
+    text = Command().create_parser("manage.py", "lineup").format_help()
+
+    for part in (
+        "balanced accuracy is the mean over the speakers",
+        "What it does not mean",
+        "2,000 lines",
+        "Exit code",
+    ):
+        assert part in text
