@@ -17,7 +17,7 @@ from agents.work_queues import WorkQueue, stopping_on_sigterm, work_queues
 
 class Command(BaseCommand):
     help = (
-        "Claim queued work (evaluations) and do it, until stopped. Start as many as you like: a row is claimed by one. "
+        "Claim queued work (turns of agents, evaluations) and do it, until stopped. Start as many as you like: a row is claimed by one. "
         "SIGTERM or Ctrl-C hands unfinished work back."
     )
 
