@@ -17,12 +17,13 @@ from agents.llm import Label
 from agents.models import Message
 from agents.persona import current_digest
 from agents.text.fences import new_nonce
+from agents.text.names import one_line
+from evaluation.budget import BudgetWatch
 from evaluation.failures import FAILURES
 from evaluation.judge import Question, ask_all
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.planning import subject_of
 from evaluation.preconditions import PRECONDITIONS, Target
-from evaluation.prompts import one_line
 from evaluation.proposition_files import propositions_for
 from evaluation.propositions import Proposition, fill, propositions_digest
 from evaluation.rules import check_rule
@@ -58,6 +59,7 @@ class Session:
     owner: str
     subject: Subject
     propositions: dict[tuple[str, str], Proposition]
+    budget: BudgetWatch
     nonce: str = field(default_factory=new_nonce)
     lost: bool = False
     renewed: float = field(default_factory=time.monotonic)
@@ -87,7 +89,8 @@ def open_session(run: EvaluationRun, owner: str) -> Session:
     loaded = [p for d in run.dimensions for p in propositions_for(agent_slug=subject.agent.slug, dimension=d)]
     if propositions_digest(loaded) != run.proposition_digest:
         raise Superseded("the proposition files changed after this run was planned; start a new one")
-    return Session(run, owner, subject, {(p.dimension, p.id): p for p in loaded})
+    watch = BudgetWatch(subject.agent, run.judge)
+    return Session(run, owner, subject, {(p.dimension, p.id): p for p in loaded}, watch)
 
 
 def judge_dimension(sessions: Sequence[Session], dimension: str, progress: Progress) -> None:
@@ -169,6 +172,8 @@ def _session_questions(session: Session, dimension: str, rows_of: _Waiting, prog
             if not any(text.strip() for text in context.judged_texts()):
                 _save([row for row, _, _ in chunk], [unscored("there is no text to judge")] * len(chunk), None)
                 progress(run, len(chunk))
+                continue
+            if session.budget.used_up():  # what is free is still settled
                 continue
             question = Question(
                 propositions=tuple(p for _, p, _ in chunk),

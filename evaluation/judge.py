@@ -80,6 +80,7 @@ def build_request(question: Question) -> LLMRequest:
                 for key, p in keyed.items()
             },
             "texts": question.context.judged_texts(),
+            "history": question.context.history(),
         },
     )
 

@@ -11,6 +11,7 @@ from itertools import islice
 
 from django.conf import settings
 from django.db import transaction
+from django.db.models import Q
 from django.utils import timezone
 
 from agents.models import Agent
@@ -25,6 +26,7 @@ from evaluation.windows import MessageWindow, parse_window
 
 MOST_SAMPLES = 100_000
 RESUMABLE_FOR = timedelta(hours=24)
+PAUSED_FOR = timedelta(days=7)  # a run that waits for its agent's budget is taken up on a later day
 UNFINISHED = ("pending", "running", "failed", "errored", "paused_budget")
 
 
@@ -123,7 +125,7 @@ def subject_of(run: EvaluationRun) -> Subject:
 
 
 def prepare_run(spec: RunSpec) -> tuple[EvaluationRun, bool]:
-    """The run for a spec: an unfinished one of the last 24 hours that asked for the same, else a new one.
+    """The run for a spec: an unfinished one of the last 24 hours (paused for a budget: 7 days) that asked for the same, else a new one.
 
     Returns:
         The run, and whether it is taken up again.
@@ -134,7 +136,10 @@ def prepare_run(spec: RunSpec) -> tuple[EvaluationRun, bool]:
         Agent.objects.select_for_update().get(pk=spec.agent.pk)
         unfinished = EvaluationRun.objects.filter(spec_digest=plan.spec_digest, status__in=UNFINISHED).order_by("-pk")
         since = timezone.now() - RESUMABLE_FOR
-        found = unfinished.filter(created_at__gte=since).first() or _with_failed_calls(plan.spec_digest, since)
+        waits = Q(status="paused_budget", created_at__gte=timezone.now() - PAUSED_FOR)
+        found = unfinished.filter(Q(created_at__gte=since) | waits).first() or _with_failed_calls(
+            plan.spec_digest, since
+        )
         return (found, True) if found is not None else (create_run(plan), False)
 
 

@@ -213,6 +213,11 @@ OFFLINE_RESPONDERS = {
 # --- Measuring ----------------------------------------------------------------------------------------------------------
 PROPOSITIONS_DIR = BASE_DIR / "propositions"
 PROPOSITION_DIRS = [Path(path).expanduser() for path in env.list("PROPOSITION_DIRS", default=[])]
+NUDGE_DIRS = [Path(path).expanduser() for path in env.list("NUDGE_DIRS", default=[])]  # what interventions tell whom
+# Asked before an evaluation asks its judge: takes agent and judge, returns why to pause, or nothing. Empty = never pauses.
+EVALUATION_BUDGET = "correction.costs.evaluation_over_budget"
+# What `manage.py seed` does besides: callables that take the example agents and return a sentence.
+SEED_STEPS = ["correction.seed.seed_configs"]
 
 # --- Turns (agents/turn) ------------------------------------------------------------------------------------------------
 # The stages a turn passes; order is meaning. Dotted paths, so that no floor imports one above it.
@@ -247,6 +252,24 @@ CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_BEAT_SCHEDULE = {
     "sweep": {"task": "agents.tasks.work", "schedule": 60.0}
 }  # picks up lost claims and lost messages
+
+# --- API ----------------------------------------------------------------------------------------------------------------
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "rest_framework.authentication.TokenAuthentication",  # first: it makes an anonymous request a 401, not a 403
+        "rest_framework.authentication.SessionAuthentication",
+    ],
+    "DEFAULT_PERMISSION_CLASSES": ["agents.api.permissions.ModelPermissions"],
+    "DEFAULT_RENDERER_CLASSES": [
+        "rest_framework.renderers.JSONRenderer",
+        "rest_framework.renderers.BrowsableAPIRenderer",
+    ],
+    "DEFAULT_PARSER_CLASSES": ["agents.api.parsers.BoundedJSONParser"],
+    "DEFAULT_PAGINATION_CLASS": "agents.api.pagination.Pages",
+    "PAGE_SIZE": 100,
+    "EXCEPTION_HANDLER": "agents.api.problems.as_problem",
+    "TEST_REQUEST_DEFAULT_FORMAT": "json",
+}
 
 # --- Sentry -------------------------------------------------------------------------------------------------------------
 SENTRY_DSN = env.str("SENTRY_DSN", default="")
@@ -288,8 +311,18 @@ CONSOLE_MENU = [
             ("evaluation.Baseline", "flag"),
         ],
     ),
+    (
+        "Correcting",
+        [
+            ("correction.AgentEvaluationConfig", "tune"),
+            ("correction.CorrectionLog", "rule"),
+            ("correction.Intervention", "campaign"),
+            ("correction.InterventionLog", "history_edu"),
+            ("correction.ObservedMessage", "visibility"),
+        ],
+    ),
     ("Logs", [("agents.Run", "play_circle"), ("agents.LLMCall", "receipt_long"), ("agents.ModelPrice", "sell")]),
-    ("Access", [("auth.User", "person"), ("auth.Group", "group")]),
+    ("Access", [("auth.User", "person"), ("auth.Group", "group"), ("authtoken.TokenProxy", "key")]),
 ]
 UNFOLD = {
     "SITE_TITLE": "Plumbline",

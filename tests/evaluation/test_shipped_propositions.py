@@ -23,7 +23,8 @@ def test_a_shipped_file_loads(path: Path) -> None:
     found = load_file(path)
 
     assert found.dimension == path.parent.name
-    assert found.agent_id == path.stem
+    assert found.agent_id == path.stem.removesuffix(".action")
+    assert found.level == ("action" if path.stem.endswith(".action") else "evaluation")
     assert all(p.recommendations or p.rule for p in found.propositions)
 
 
@@ -33,13 +34,15 @@ def test_every_shipped_id_is_unique() -> None:
     assert [name for name, count in counts.items() if count > 1] == []
 
 
-def test_fluency_is_shipped_without_personas_and_adherence_with_ac_6_3_5() -> None:
+def test_only_adherence_is_shipped_with_personas_ac_6_3_5_ac_7_0_2() -> None:
     personas = {(p.dimension, p.include_personas) for path in shipped() for p in load_file(path).propositions}
 
-    assert personas == {("adherence", True), ("fluency", False)}
+    assert personas == {("adherence", True), ("consistency", False), ("fluency", False)}
 
 
-AGENTS = [path.stem for path in shipped() if path.parent.name == "adherence" and path.stem != DEFAULT]
+AGENTS = [
+    path.stem for path in shipped() if path.parent.name == "adherence" and not path.stem.startswith(DEFAULT)
+]
 
 
 def test_each_of_the_sixteen_agents_has_propositions_of_its_own() -> None:

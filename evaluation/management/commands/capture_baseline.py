@@ -184,8 +184,8 @@ class Command(BaseCommand):
                 problems.append(f"{name}: {run.status}: {run.error or 'nothing scored'}")
         if problems:
             again = (
-                "\nRun the same command again to take up what failed."
-                if any("failed" in p or "errored" in p for p in problems)
+                "\nRun the same command again to take up what is left."
+                if any(status in problem for problem in problems for status in ("failed", "errored", "paused"))
                 else ""
             )
             raise CommandError("no score for:\n  " + "\n  ".join(problems) + again, returncode=2)
