@@ -8,9 +8,11 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
+from django.conf import settings
 from django.contrib.auth.base_user import AbstractBaseUser
 from django.db import IntegrityError, transaction
 
+from agents.llm.ledger import estimate_cost
 from agents.models import Agent
 from correction.config import FIELDS, ResolvedConfig, resolve_config, resolve_defaults
 from correction.config_fields import ConfigError, read_changes
@@ -143,11 +145,17 @@ def notes_on(config: ResolvedConfig) -> list[str]:
         notes.append(f"gate_mode is off: the enabled {', '.join(checks)} is not checked")
     if config["budget_enabled"] and config["daily_budget_usd"] is None:
         notes.append("budget_enabled is on, but daily_budget_usd is not set: nothing is capped")
+    if config["budget_enabled"] and config["daily_budget_usd"] is not None and _judge_is_unpriced():
+        notes.append(f"the judge {settings.JUDGE_MODEL} has no price: its calls do not count against the budget")
     if config["daily_budget_usd"] is not None and not config["budget_enabled"]:
         notes.append("daily_budget_usd is set, but budget_enabled is off: nothing is capped")
     if not config.gate_is_off and config["gate_total_deadline_seconds"] < config["gate_deadline_seconds"]:
         notes.append("gate_total_deadline_seconds is shorter than gate_deadline_seconds, and ends the judging first")
     return notes
+
+
+def _judge_is_unpriced() -> bool:
+    return estimate_cost(str(settings.JUDGE_MODEL), 1, 1) is None
 
 
 def plain_values(config: ResolvedConfig) -> dict[str, Any]:

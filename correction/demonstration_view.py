@@ -72,7 +72,7 @@ def _observed_scene(out: Any, stage: scenes.Stage) -> None:
     _title(out, "Observe: said at once, judged afterwards, nothing held back")
     logs = CorrectionLog.objects.filter(run=watched, outcome=Outcome.OBSERVED)
     for log in logs.prefetch_related("dimension_results"):
-        scores = [f"{r.dimension} {_number(r.score)}, needs {r.threshold}" for r in log.dimension_results.all()]
+        scores = [f"{r.dimension} {_number(r.score)}, needs {r.threshold:g}" for r in log.dimension_results.all()]
         out.write(f"     said      “{_short(log.judged_text)}”")
         out.write(f"     observed  {'; '.join(scores)}")
 
@@ -106,17 +106,19 @@ def _repetition_scene(out: Any, stage: scenes.Stage) -> None:
 
 
 def _sums(out: Any, stage: scenes.Stage) -> None:
-    statistics = get_gate_statistics(agent=stage.agent("michael"))
+    statistics = get_gate_statistics(agent=stage.agent("michael"), synthetic=True)
     _title(out, "What the gate did for michael")
     rate = statistics.original_success_rate
     out.write(
-        f"     {statistics.total_actions} messages, {statistics.original_pass_count} first drafts passed"
+        f"     {statistics.total_actions} messages, {statistics.original_pass_count} of the first drafts passed"
         + (f" ({rate:.0%})" if rate is not None else "")
         + f", {statistics.regeneration_count} drafts written anew, {statistics.forced_through_count} forced through"
     )
     spent = totals(LLMCall.objects.filter(purpose__in=["gate", "intervention"]))
     unpriced = f" and {spent.unpriced} unpriced" if spent.unpriced else ""
-    out.write(f"     correction so far: {spent.calls} judgements asked, {money(spent.cost_usd)}{unpriced}")
+    out.write(
+        f"     correction of all agents so far: {spent.calls} judgements asked, {money(spent.cost_usd)}{unpriced}"
+    )
     out.write("     manage.py costs --by dimension     and: Correction logs in the console")
 
 

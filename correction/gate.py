@@ -11,7 +11,7 @@ from decimal import Decimal
 import sentry_sdk
 from django.conf import settings
 
-from agents.llm import Label, complete_together
+from agents.llm import Label, complete_together, warm_up
 from correction.gate_claims import Claims, context_of, load_claims, questions
 from correction.gate_scores import combine, judge_parts, part_of
 from correction.gate_values import Action, DimensionCheck, DimensionStatus, GateResult, Part
@@ -58,17 +58,21 @@ def check_action_quality(
         gate: Whether the calls may use the slots reserved for drafts, without retries; False for what can wait.
         claims: What `load_claims` returned for the same agent and dimensions, where the caller has it.
     """
-    begun, started_at = time.perf_counter(), datetime.now(UTC)
     judge = model or str(settings.JUDGE_MODEL)
     asked = [d for d in dimensions if judged is None or d in judged]
+    if asked:
+        warm_up("judge", model=model)  # the first call of a process: importing is no judging
+    begun, started_at = time.perf_counter(), datetime.now(UTC)
     with sentry_sdk.start_span(op="correction.gate", name="check a draft") as span:
         own: list[Part] = []
+        looked_ms = 0.0
         parts: dict[str, list[Part]] = {dimension: [] for dimension in dimensions}
         claims = claims or load_claims(agent_slug=action.agent_slug, dimensions=asked, hard_adherence=hard_adherence)
         if claims.problem:
             parts = {dimension: [_unjudged("error", claims.problem)] for dimension in dimensions}
         else:
             own = _own_parts(action, claims, judge) if rules and "adherence" in parts else []
+            looked_ms = (time.perf_counter() - begun) * 1000
             hindrance = _hindrance(deadline=deadline, within_budget=within_budget)
             for dimension, answers in _ask(action, claims, label, model, gate, deadline, hindrance):
                 parts[dimension] += answers
@@ -83,7 +87,7 @@ def check_action_quality(
         result = GateResult(
             dimensions=checks,
             judge=judge if asked else RULE_JUDGE,
-            duration_ms=round((time.perf_counter() - begun) * 1000),
+            duration_ms=round(looked_ms + max((check.duration_ms for check in checks), default=0)),
         )
         span.set_data("gate.passed", result.passed)
         span.set_data("gate.judge", result.judge)
@@ -111,7 +115,7 @@ def _own_parts(action: Action, claims: Claims, judge: str) -> list[Part]:
 def _about(proposition: Proposition, variables: Mapping[str, str]) -> str:
     """The claim in words; of an anti-pattern, that it is one."""
     claim = fill(proposition.claim, {"channel_name": "this channel", **variables})
-    return f"It should not be so that {claim}" if proposition.inverted else claim
+    return f"Not to be seen in this agent: “{claim}”" if proposition.inverted else claim
 
 
 def _hindrance(*, deadline: float, within_budget: bool) -> tuple[DimensionStatus, str] | None:

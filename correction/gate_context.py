@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from django.db.models import Count, QuerySet, Subquery
+from django.db.models import Count, Subquery
 
 from agents.models import Agent, Channel, Message, PersonaVersion
 from agents.persona import TraitValue, render_persona
@@ -82,28 +83,23 @@ def _conversation(agent: Agent, channel: Channel, before: int | None, first_n: i
         said = said.filter(synthetic=False)
     if before is not None:
         said = said.filter(position__lt=before)
-    latest = _newest(said, first_n + last_n + 1)
+    latest = list(said.order_by("-position").values_list(*_COLUMNS)[: first_n + last_n + 1])[::-1]
     if len(latest) <= first_n + last_n:
-        return {"events": tuple(_event(agent, message) for message in latest)}
+        return {"events": tuple(_event(agent, row) for row in latest)}
     total = said.order_by().values("channel").annotate(number=Count("pk")).values("number")
-    first = list(_with_authors(said).annotate(total=Subquery(total)).order_by("position")[:first_n])
-    last = latest[len(latest) - last_n :]
-    known = getattr(first[0], "total", 0) if first else said.count()
-    events = tuple(_event(agent, message) for message in (*first, *last))
+    first = list(said.annotate(total=Subquery(total)).order_by("position").values_list(*_COLUMNS, "total")[:first_n])
+    known = first[0][-1] if first else said.count()
+    events = tuple(_event(agent, row) for row in (*first, *latest[len(latest) - last_n :]))
     return {"events": events, "head": len(first), "omitted": max(1, known - len(events))}
 
 
-def _newest(said: QuerySet[Message], number: int) -> list[Message]:
-    return list(reversed(_with_authors(said).order_by("-position")[:number]))
+# The columns an event is made of, and no others: rows of three whole tables cost more than the query itself.
+_COLUMNS = ("agent", "agent__display_name", "user__username", "user__first_name", "user__last_name", "outsider", "text")
 
 
-def _with_authors(said: QuerySet[Message]) -> QuerySet[Message]:
-    """With the columns an event is made of, and no others: naming all of three tables costs more than the query itself."""
-    columns = ("agent", "outsider", "text", "agent__display_name")
-    return said.select_related("agent", "user").only(*columns, "user__username", "user__first_name", "user__last_name")
-
-
-def _event(agent: Agent, message: Message) -> Event:
-    if message.agent_id == agent.pk:
-        return Event("action", agent.display_name, message.text)
-    return Event("stimulus", agent.display_name, message.text, speaker=message.author_name)
+def _event(agent: Agent, row: Sequence[Any]) -> Event:
+    author, display_name, username, first_name, last_name, outsider, text = row[: len(_COLUMNS)]
+    if author == agent.pk:
+        return Event("action", agent.display_name, text)
+    speaker = display_name or f"{first_name or ''} {last_name or ''}".strip() or username or outsider
+    return Event("stimulus", agent.display_name, text, speaker=speaker)

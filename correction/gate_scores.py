@@ -8,6 +8,7 @@ from decimal import Decimal
 from agents.llm import Reply, Status
 from correction.gate_values import DimensionCheck, DimensionStatus, Part
 from evaluation.judge import Question, read_reply
+from evaluation.models import is_heuristic
 from evaluation.propositions import Proposition
 from evaluation.verdicts import MAX_SCORE, Verdict
 
@@ -16,12 +17,17 @@ _FAILED: tuple[DimensionStatus, ...] = ("timeout", "overload", "error", "budget"
 
 
 def judge_parts(question: Question, reply: Reply) -> list[Part]:
-    """What a judge's reply says of each claim of its question."""
+    """What a judge's reply says of each claim of its question. Found cues mean nothing without the claim they speak of."""
+    claims = question.claims()
     return [
         part_of(
-            proposition, verdict, call_failed=_failure(reply, verdict), duration_ms=reply.latency_ms + reply.waited_ms
+            proposition,
+            verdict,
+            call_failed=_failure(reply, verdict),
+            duration_ms=reply.latency_ms + reply.waited_ms,
+            about=claims[key] if proposition.cues and is_heuristic(verdict.judge) else "",
         )
-        for proposition, verdict in zip(question.propositions, read_reply(question, reply), strict=True)
+        for (key, proposition), verdict in zip(question.keyed().items(), read_reply(question, reply), strict=True)
     ]
 
 
@@ -73,7 +79,7 @@ def combine(*, dimension: str, threshold: Decimal, claims: Sequence[Part], own: 
     scored = [part for part in claims if part.status == "scored" and part.score is not None]
     candidates: list[tuple[float, Part]] = [(p.score, p) for p in own if p.status == "scored" and p.score is not None]
     if scored:
-        mean = sum((p.score or 0.0) * p.weight for p in scored) / sum(p.weight for p in scored)
+        mean = round(sum((p.score or 0.0) * p.weight for p in scored) / sum(p.weight for p in scored), 2)
         candidates.insert(0, (mean, min(scored, key=lambda p: p.score or 0.0)))
     parts = (*own, *claims)
     failed = next((p for status in _FAILED for p in parts if p.status == status), None)
@@ -89,7 +95,7 @@ def combine(*, dimension: str, threshold: Decimal, claims: Sequence[Part], own: 
     return DimensionCheck(
         dimension=dimension,
         status=status,
-        score=None if score is None else round(score, 2),
+        score=score,
         threshold=threshold,
         passed=not broken,
         reasoning=_reasoning(decisive, threshold, parts) if broken else decisive.reasoning if decisive else "",

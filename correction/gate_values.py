@@ -115,7 +115,11 @@ class DimensionCheck:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateResult:
-    """A draft on all dimensions that were asked for."""
+    """A draft on all dimensions that were asked for.
+
+    `duration_ms` is the time of rules and of the slowest call. What a process does once (importing the SDK, making its client) is no
+    judging and is in no deadline, so a session's time must not be used up by it.
+    """
 
     dimensions: tuple[DimensionCheck, ...]
     judge: str = ""

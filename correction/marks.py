@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from agents.models import Agent
 from correction.costs import window_of_time
-from correction.models import GateDimensionResult
+from correction.models import GateDimensionResult, played
 from evaluation.models import is_heuristic
 from evaluation.windows import MessageWindow
 
@@ -92,7 +92,7 @@ def precision(
         ValueError: The window is not one; names what is allowed.
     """
     stretch = window_of_time(window) if isinstance(window, str) else window
-    marked = GateDimensionResult.objects.exclude(mark="")
+    marked = GateDimensionResult.objects.exclude(mark="").filter(~played("log__"))
     where: dict[str, Any] = {}
     if agent is not None:
         where["log__agent"] = agent

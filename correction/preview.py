@@ -8,7 +8,7 @@ from typing import NamedTuple
 from django.db.models import Count, FilteredRelation, Q
 
 from agents.models import Agent
-from correction.models import CorrectionLog, GateDimensionResult
+from correction.models import CorrectionLog, GateDimensionResult, played
 
 LOGGED = 500  # latest first drafts that are looked at
 _HEURISTIC = Q(judge__startswith="offline:")
@@ -39,7 +39,7 @@ def would_fail(
             Drafts that only rules judged count with both. None: all of them.
     """
     drafts = CorrectionLog.objects.filter(
-        attempt=1, source__in=[CorrectionLog.Source.GATE, CorrectionLog.Source.OBSERVE]
+        ~played(), attempt=1, source__in=[CorrectionLog.Source.GATE, CorrectionLog.Source.OBSERVE]
     )
     if agent is not None:
         drafts = drafts.filter(agent=agent)

@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from agents.turn.values import SendResult
-from correction.models import Outcome
+from correction.models import ObservedMessage, Outcome
 from evaluation.presentation import judge_label
 
 WIDTH = 110  # columns where standard output is no terminal
@@ -42,6 +42,7 @@ def write_result(result: SendResult, *, agent: str, channel: str, out: Any) -> N
     if result.committed:
         console.print(escape(f"Said: {result.text}"))
         return
+    console.print("What the agent would be told:", style="bold")
     console.print(escape(result.feedback))
     if result.session:
         console.print(escape(f"\nNext attempt:  manage.py say {agent} {channel} TEXT --session {result.session}"))
@@ -52,6 +53,8 @@ def _headline(result: SendResult, gate: dict[str, Any], agent: str, channel: str
     outcome = labels.get(str(result.outcome), str(result.outcome).replace("_", " "))
     where = f"{agent} in {channel}"
     if not gate:
+        if ObservedMessage.objects.filter(message=result.message).exists():
+            return f"{where}: {outcome}. Observe mode: a worker judges it afterwards (`manage.py work`), see Correction logs."
         return f"{where}: {outcome}. No gate looked at it."
     attempt = f"attempt {gate['attempt']}"
     if gate.get("best", gate["attempt"]) != gate["attempt"]:

@@ -9,7 +9,7 @@ from django.db.models import Avg, Count, Q, QuerySet
 
 from agents.models import Agent
 from correction.costs import window_of_time
-from correction.models import CorrectionLog, GateDimensionResult, Outcome
+from correction.models import CorrectionLog, GateDimensionResult, Outcome, played
 from correction.statistics_values import Checks, DimensionStatistics, GateStatistics, JudgeMeans
 from evaluation.windows import MessageWindow
 
@@ -27,25 +27,28 @@ PASSED_UNJUDGED = {
 _PASSING = (Outcome.PASSED, *PASSED_UNJUDGED.values())
 
 
-def get_gate_statistics(agent: Agent | None = None, window: str | MessageWindow = "all") -> GateStatistics:
+def get_gate_statistics(
+    agent: Agent | None = None, window: str | MessageWindow = "all", *, synthetic: bool = False
+) -> GateStatistics:
     """Statistics of one agent's gate, or of all.
 
     Args:
         agent: Whose; None for all.
         window: ``all`` or a duration such as ``24h``, ``7d``, ``4w``.
+        synthetic: Of what was played in synthetic channels instead of what was really said; the two are never mixed.
 
     Raises:
         ValueError: The window is not one; names what is allowed.
     """
     stretch = window_of_time(window) if isinstance(window, str) else window
-    logs = CorrectionLog.objects.all()
+    logs = CorrectionLog.objects.filter(played() if synthetic else ~played())
     if agent is not None:
         logs = logs.filter(agent=agent)
     if stretch.start is not None:
         logs = logs.filter(created_at__gte=stretch.start)
     if stretch.end is not None:
         logs = logs.filter(created_at__lte=stretch.end)
-    results = _results(agent, stretch)
+    results = _results(agent, stretch, synthetic)
     totals = {str(row.pop("source")): row for row in _totals(logs)}
     dimensions, failed = _dimensions(results), _failed_logs(results)
     apart = {
@@ -87,8 +90,8 @@ def _totals(logs: QuerySet[CorrectionLog]) -> list[dict[str, Any]]:
     return [dict(row) for row in rows]
 
 
-def _results(agent: Agent | None, stretch: MessageWindow) -> QuerySet[GateDimensionResult]:
-    results = GateDimensionResult.objects.all()
+def _results(agent: Agent | None, stretch: MessageWindow, synthetic: bool) -> QuerySet[GateDimensionResult]:
+    results = GateDimensionResult.objects.filter(played("log__") if synthetic else ~played("log__"))
     if agent is not None:
         results = results.filter(log__agent=agent)
     if stretch.start is not None:

@@ -115,6 +115,9 @@ class GateStatistics:
 
     @property
     def regeneration_failure_rate(self) -> float | None:
-        """Messages forced through ÷ messages that were retried and not abandoned, 0 to 1; None where none was."""
+        """Messages forced through ÷ those forced through or passed after a retry, 0 to 1; None where there is none of either.
+
+        Retried ones that passed because they could not be judged are in neither number.
+        """
         ended = self.forced_through_count + self.passed_after_retry_count
         return self.forced_through_count / ended if ended else None

@@ -26,7 +26,7 @@ class BudgetWatch:
     """Asked before each call of one run.
 
     Looks every ten calls where there is a cap, every 30 seconds in any case; so that many calls, and those that were in flight
-    or about to be, may be made past it.
+    or about to be (twice as many as may be in flight at once), may be made past it.
     """
 
     def __init__(self, agent: Agent, judge: str) -> None:

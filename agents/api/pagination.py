@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rest_framework.exceptions import NotFound
 from rest_framework.pagination import Cursor, CursorPagination, PageNumberPagination
 from rest_framework.request import Request
@@ -27,7 +25,7 @@ class Log(CursorPagination):
     max_page_size = LARGEST_PAGE
 
     def decode_cursor(self, request: Request) -> Cursor | None:
-        cursor: Any = super().decode_cursor(request)
+        cursor: Cursor | None = super().decode_cursor(request)
         if cursor is not None and cursor.position is not None and not str(cursor.position).isdecimal():
             raise NotFound(self.invalid_cursor_message)  # a position is a primary key here
         return cursor

@@ -5,6 +5,9 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import Any
 
+from django.conf import settings
+from django.core.exceptions import RequestDataTooBig
+from rest_framework.exceptions import APIException
 from rest_framework.response import Response
 from rest_framework.views import exception_handler
 
@@ -12,8 +15,16 @@ CONTENT_TYPE = "application/problem+json"
 LONGEST_NAME = 100
 
 
+class BodyTooLarge(APIException):
+    """A body above `DATA_UPLOAD_MAX_MEMORY_SIZE`."""
+
+    status_code = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+
+
 def as_problem(error: Exception, context: dict[str, Any]) -> Response | None:
     """The exception handler of the API; None (a server error) for what nobody expected."""
+    if isinstance(error, RequestDataTooBig):
+        error = BodyTooLarge(f"the body is too large; allowed: at most {settings.DATA_UPLOAD_MAX_MEMORY_SIZE:,} bytes")
     response = exception_handler(error, context)
     if response is None:
         return None

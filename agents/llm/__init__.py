@@ -15,7 +15,7 @@ from agents.llm.requests import (
     Turn,
     Usage,
 )
-from agents.llm.runtime import complete, complete_many, complete_together
+from agents.llm.runtime import complete, complete_many, complete_together, warm_up
 
 __all__ = [
     "Block",
@@ -35,4 +35,5 @@ __all__ = [
     "complete_together",
     "estimate_tokens",
     "request_digest",
+    "warm_up",
 ]

@@ -10,15 +10,22 @@ from dataclasses import replace
 
 from agents.llm import anthropic_api, ledger, offline, replay, tracing
 from agents.llm.answers import Exchange
-from agents.llm.endpoints import Route, route
+from agents.llm.endpoints import Route, route, route_of
 from agents.llm.loop import Background, background
-from agents.llm.requests import LLMRequest, Reply, Status
+from agents.llm.requests import LLMRequest, Reply, Role, Status
 
 GRACE = 1.0  # seconds past the deadline before the calling thread stops believing that the loop will answer
 GRACE_TOGETHER = 0.1  # the same where others wait for the whole: enough for the loop to cancel what hangs
 LOOKAHEAD = 2  # requests handed over per call that may be in flight: enough that no slot waits for the calling thread
 
 Future = concurrent.futures.Future[list[Exchange]]
+
+
+def warm_up(role: Role, *, model: str = "", retries: int = 0) -> None:
+    """Import the SDK and make the client of a role, once per process, so that nobody's clock runs meanwhile (1.5 to 3 s)."""
+    way = route_of(role, model)
+    if way.provider == "anthropic" and not way.problem:
+        background().clients.get(base_url=way.base_url, key=way.key, retries=retries)
 
 
 def complete(request: LLMRequest, *, deadline: float = 5.0) -> Reply:

@@ -73,29 +73,30 @@ def send_message(
     try:
         with sentry_sdk.start_span(op="agents.send_message", name="send a message") as span:
             admission = admit(agent, channel, idempotency_key)
-            if admission.earlier_id is not None:
+            is_first = admission.earlier_id is None
+            draft = Draft(text, dict(payload or {}))
+            outcome: Accept | Revise = Accept(draft)
+            if not is_first:
                 message = _first_result(turn, channel, idempotency_key)
-                outcome: Accept | Revise = Accept(Draft(message.text))
             else:
                 turn.persona_version_id = turn.persona_version_id or admission.persona_version_id
-                outcome = _review(turn, Draft(text, dict(payload or {})))
+                outcome = _review(turn, draft)
                 if isinstance(outcome, Revise):
                     span.set_data("outcome", outcome.outcome or "sent_back")
                     return _sent_back(turn, text, outcome, begun)
-                message = commit(
-                    turn=turn, draft=outcome.draft, idempotency_key=idempotency_key or None, parent=parent, tags=tags
-                )
-            span.set_data("outcome", outcome.outcome or "sent")
+                message, is_first = _save(turn, channel, outcome.draft, idempotency_key or None, parent, tags)
+            word = (outcome.outcome if is_first else "") or "sent"
+            span.set_data("outcome", word)
     except StageFailed as error:
         raise RequiredStageFailed(f"not sent: a required stage failed ({error})") from error
     finally:
         turn.channel, turn.draft_key = home, key_before
     return SendResult(
         committed=True,
-        outcome=outcome.outcome or "sent",
+        outcome=word,
         text=message.text,
         message=message,
-        reports=dict(turn.reports),
+        reports=dict(turn.reports) if is_first else {},  # what the stages said of a draft that is not this message
         trace=turn.trace[begun:],
     )
 
@@ -123,7 +124,19 @@ def commit(
         SendRefused: The channel is gone, or the key belongs to another message.
         StageFailed: A required stage failed; nothing was saved.
     """
-    where = channel or turn.channel
+    return _save(turn, channel or turn.channel, draft, idempotency_key, parent, tags)[0]
+
+
+def _save(
+    turn: Turn,
+    where: Channel,
+    draft: Draft,
+    idempotency_key: str | None,
+    parent: Message | None,
+    tags: Mapping[str, str] | None,
+) -> tuple[Message, bool]:
+    """What `commit` does; and whether the message is new, not the one that the key had committed before."""
+    is_first = True
     try:
         with transaction.atomic():
             message = append(
@@ -144,10 +157,10 @@ def commit(
     except IntegrityError:  # somebody else was faster with this key; the savepoint keeps an outer transaction usable
         if not idempotency_key or not Message.objects.filter(idempotency_key=idempotency_key).exists():
             raise
-        message = _first_result(turn, where, idempotency_key)
+        message, is_first = _first_result(turn, where, idempotency_key), False
     turn.sessions.pop(where.pk, None)
     turn.revisions.pop(where.pk, None)
-    return message
+    return message, is_first
 
 
 def _review(turn: Turn, draft: Draft) -> Accept | Revise:

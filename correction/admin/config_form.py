@@ -15,6 +15,8 @@ from correction.config_fields import CONFIG_FIELDS, ConfigError, ConfigField
 from correction.configure import LONGEST_REASON
 from correction.models import AgentEvaluationConfig, GateMode
 
+SEEN = "seen-"
+
 
 class ConfigForm(forms.Form):
     """Empty means inherit. What is inherited is shown where the value would stand: as a choice, or as the placeholder.
@@ -62,8 +64,18 @@ class ConfigForm(forms.Form):
 
     @property
     def changes(self) -> dict[str, Any]:
-        """What this person changed; what somebody else changed meanwhile stays."""
-        return {name: self.cleaned_data[name] for name in self.names if name in self.changed_data}
+        """What this person changed, compared with what the page showed; what somebody else changed meanwhile stays."""
+        return {name: self.cleaned_data[name] for name in self.names if self.cleaned_data[name] != self._seen(name)}
+
+    def seen(self, name: str) -> str:
+        """The value the page showed when it was opened, which it sends back beside the one that was typed."""
+        return str(self.data.get(f"{SEEN}{name}", self.initial[name]))
+
+    def _seen(self, name: str) -> Any:
+        try:
+            return CONFIG_FIELDS[name].read(self.seen(name))
+        except ConfigError:  # no page of ours sent it
+            return CONFIG_FIELDS[name].read(self.initial[name])
 
 
 def _inherited(own: AgentEvaluationConfig | None, defaults: AgentEvaluationConfig | None, name: str) -> tuple[str, str]:

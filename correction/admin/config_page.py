@@ -13,7 +13,7 @@ from django.utils.safestring import SafeString
 
 from agents.admin import display
 from agents.models import Agent
-from correction.admin.config_form import ConfigForm
+from correction.admin.config_form import SEEN, ConfigForm
 from correction.admin.display import origin, setting
 from correction.admin.matrix import target_of
 from correction.admin.mechanisms import Mechanism
@@ -27,8 +27,9 @@ from correction.models import AgentEvaluationConfig
 
 @dataclass(frozen=True, slots=True)
 class FieldLine:
-    """A field as the page shows it; the last three only for the threshold of a gate dimension.
+    """A field as the page shows it; the last four only for the threshold of a gate dimension.
 
+    `seen` is the value it had when the page was opened, and `seen_name` the name under which the page sends that back.
     `current` says what the threshold in effect does, `typed` what the one in the form would do; `try_url` asks that again.
     """
 
@@ -36,6 +37,8 @@ class FieldLine:
     in_effect: str
     came_from: str
     is_choice: bool
+    seen_name: str
+    seen: str
     current: SafeString | str = ""
     typed: SafeString | str = ""
     precision: SafeString | str = ""
@@ -95,6 +98,8 @@ def _line(agent: Agent | None, form: ConfigForm, name: str, config: ResolvedConf
         in_effect=setting(name, config[name]),
         came_from="set here" if is_set_here else origin(config, name),
         is_choice=isinstance(bound.field, ChoiceField),
+        seen_name=f"{SEEN}{name}",
+        seen=form.seen(name),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from django import forms
 from django.utils.html import format_html, format_html_join
@@ -11,7 +11,7 @@ from django.utils.safestring import SafeString
 from agents.adminsite import Select
 from correction.interventions import FUNCTIONS, NudgeType
 from correction.interventions.nudges import VARIABLES
-from correction.interventions.rows import CLAIM_VARIABLES
+from correction.interventions.rows import CLAIM_VARIABLES, unstorable
 from correction.models import Intervention
 
 if TYPE_CHECKING:
@@ -20,12 +20,27 @@ else:
     InterventionModelForm = forms.ModelForm
 
 
+class ParametersField(forms.JSONField):
+    """JSON that every database can keep: Python's reader also takes NaN and halves of characters."""
+
+    def to_python(self, value: Any) -> Any:
+        found = super().to_python(value)
+        if found is not None and (problem := unstorable(found)):
+            raise forms.ValidationError(problem)
+        return found
+
+    def prepare_value(self, value: Any) -> Any:
+        shown = super().prepare_value(value)
+        return shown.encode("utf-8", "backslashreplace").decode() if isinstance(shown, str) else shown
+
+
 class InterventionForm(InterventionModelForm):
     """Whether function, parameters, variables and nudge can be used is said by the model's `clean`, field by field."""
 
     class Meta:
         model = Intervention
         fields = "__all__"
+        field_classes: ClassVar = {"function_parameters": ParametersField}
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

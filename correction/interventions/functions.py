@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from agents.models import Message
 from agents.text.fences import MAX_EVENT_CHARACTERS
@@ -14,6 +14,7 @@ from agents.text.ngrams import compute_corpus_repetition
 from agents.text.tokens import find_phrases, tokenize
 from agents.text.vocabulary import pairwise_vocabulary_similarity
 from correction.interventions.context import InterventionContext
+from correction.interventions.patterns import ends_soon
 from evaluation.rules import Phrase
 from evaluation.yaml_files import dotted, in_words, location_of
 
@@ -124,7 +125,9 @@ class MessageCount(AtLeast):
 
 
 class Mentions(Parameters):
-    phrases: list[Phrase] = Field(min_length=1, max_length=200, description="phrases, or /regex/")
+    phrases: list[Annotated[Phrase, AfterValidator(ends_soon)]] = Field(
+        min_length=1, max_length=200, description="phrases, or /regex/"
+    )
     at_least: Count = Field(1, description="in how many of the last messages, default 1")
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import logging
+from typing import Any
 
 from django.db.models import Exists, OuterRef
 
+from agents.llm.extraction import storable
 from agents.models import Agent
 from correction.interventions.builtin import ANTI_CONVERGENCE, VARIETY
 from correction.interventions.functions import Finding
@@ -48,6 +51,8 @@ def problems_of(row: InterventionRow) -> dict[str, str]:
         problems["slug"] = f"{row.slug!r} is the name of a built-in intervention; choose another."
     try:
         _functional(row)
+        if problem := unstorable(row.function_parameters):
+            problems["function_parameters"] = problem
     except ValueError as error:
         problems["function_parameters" if str(error).startswith(f"{row.function}: ") else "function"] = str(error)
     for name in ("textual_claim", "proposition_claim"):
@@ -61,6 +66,17 @@ def problems_of(row: InterventionRow) -> dict[str, str]:
     except ValueError as error:
         problems["nudge" if row.nudge else "nudge_type"] = str(error)
     return problems
+
+
+def unstorable(parameters: Any) -> str:
+    """Why no database can keep these parameters, in a sentence; empty when it can."""
+    try:
+        json.dumps(parameters, allow_nan=False)
+    except ValueError:
+        return "Numbers must be finite: NaN and Infinity are not JSON."
+    if storable(parameters) != parameters:
+        return "A text holds NUL or half a character, which no database keeps."
+    return ""
 
 
 def _build(row: InterventionRow, preconditions: tuple[AnyPrecondition, ...], effect: Effect) -> Intervention:

@@ -27,6 +27,15 @@ class Outcome(models.TextChoices):
     ABANDONED = "abandoned", "abandoned by the agent"
 
 
+def played(prefix: str = "") -> Q:
+    """Condition for logs of synthetic channels: played for an evaluation or a demonstration, in no figure of real drafts.
+
+    Args:
+        prefix: Path from the filtered model to the log, e.g. ``log__``.
+    """
+    return Q(**{f"{prefix}channel__in": Channel.objects.filter(synthetic=True).values("pk")})
+
+
 class CorrectionLog(models.Model):
     """One attempt at a message as the gate saw it. A session groups the attempts; its state is these rows. Never edited."""
 

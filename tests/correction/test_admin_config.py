@@ -44,6 +44,16 @@ def save(client: Client, agent: Agent | None, query: str = "", **typed: str) -> 
     return client.post(url_of(agent, query=query), {"_save": "", **typed}, follow=True)
 
 
+def filled_in(html: str) -> dict[str, str]:
+    """What a browser would send of the form as it is shown."""
+    sent = {}
+    for tag in re.findall(r"<input[^>]*>", html.partition('id="pl-form"')[2].partition("</form>")[0]):
+        found = {key: unescape(value) for key, value in re.findall(r'([\w-]+)="([^"]*)"', tag)}
+        if found["type"] != "radio" or " checked" in tag:
+            sent[found["name"]] = found.get("value", "")
+    return sent
+
+
 def own(agent: Agent) -> dict[str, Any]:
     row = AgentEvaluationConfig.objects.get(agent=agent)
     return {name: getattr(row, name) for name in FIELDS if getattr(row, name) is not None}
@@ -91,6 +101,30 @@ def test_what_somebody_else_changed_meanwhile_stays(root: Client) -> None:
     save(root, ada, "?mechanism=adherence", gate_adherence_enabled="on")
 
     assert own(ada) == {"gate_mode": "observe", "gate_adherence_enabled": True, "gate_fluency_enabled": True}
+
+
+def test_a_page_that_was_opened_before_somebody_else_s_change_does_not_undo_it(root: Client) -> None:
+    ada = make_agent()
+    configure(agent=ada, changes={"gate_adherence_threshold": "6.5"})
+    opened = filled_in(read(root, url_of(ada)))
+    configure(agent=ada, changes={"gate_adherence_threshold": "7", "gate_fluency_enabled": "on"})
+    save(root, ada, **{**opened, "gate_consistency_threshold": "4"})
+
+    assert {name: str(value) for name, value in own(ada).items()} == {
+        "gate_adherence_threshold": "7.0",
+        "gate_consistency_threshold": "4.0",
+        "gate_fluency_enabled": "True",
+    }
+
+
+def test_what_the_page_showed_is_kept_while_it_is_tried(root: Client) -> None:
+    ada = make_agent()
+    opened = filled_in(read(root, url_of(ada)))
+    configure(agent=ada, changes={"gate_fluency_enabled": "on"})
+    tried = root.post(url_of(ada), {**opened, "gate_adherence_threshold": "4", "_try": ""}).content.decode()
+    save(root, ada, **filled_in(tried))
+
+    assert own(ada).keys() == {"gate_fluency_enabled", "gate_adherence_threshold"}
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -88,7 +89,9 @@ def test_one_agent_is_shown_with_every_field_s_meaning_and_range(client: Program
     assert shown["config"]["daily_budget_usd"] is None
 
 
-def test_patch_changes_the_fields_given_answers_what_is_in_effect_and_keeps_who_and_why(client: Program) -> None:
+def test_patch_changes_the_fields_given_answers_what_is_in_effect_and_keeps_who_and_why_ac_7_3_4(
+    client: Program,
+) -> None:
     configure(agent=michael(), changes={"max_correction_attempts": 1})
 
     answer = client.patch(
@@ -172,6 +175,22 @@ def test_characters_no_text_can_hold_are_a_400_like_other_nonsense(client: Progr
 
     assert answer.status_code == 400
     assert len(answer.json()["errors"]) == 1
+
+
+@pytest.mark.parametrize("body", ["[" * 100_000, '{"a":' * 100_000, f'{{"reason": {"[" * 50_000}{"]" * 50_000}}}'])
+def test_json_nested_without_end_is_a_400(client: Program, body: str) -> None:
+    answer = client.generic("PATCH", MICHAEL, body, content_type="application/json")
+
+    assert (answer.status_code, answer.json()["detail"]) == (400, "the JSON is nested too deeply")
+
+
+def test_a_body_too_large_to_mean_anything_is_a_413_and_is_not_read(client: Program) -> None:
+    body = json.dumps({"reason": "x" * 3_000_000})
+
+    answer = client.generic("PATCH", MICHAEL, body, content_type="application/json")
+
+    assert (answer.status_code, answer["content-type"]) == (413, "application/problem+json")
+    assert answer.json()["detail"] == "the body is too large; allowed: at most 2,621,440 bytes"
 
 
 def test_a_flood_of_unknown_fields_is_answered_briefly(client: Program) -> None:

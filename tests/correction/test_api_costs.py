@@ -23,7 +23,7 @@ def client() -> Program:
     return program(superuser())
 
 
-def test_costs_are_broken_down_by_mechanism_and_dimension(client: Program) -> None:
+def test_costs_are_broken_down_by_mechanism_and_dimension_ac_7_3_6(client: Program) -> None:
     ada = make_agent("ada")
     call(ada, dimension="fluency", cost="0.25", input_tokens=10, output_tokens=2)
     call(ada, dimension="adherence", cost=None)
@@ -65,6 +65,8 @@ def test_a_stretch_of_time_and_the_groupings_can_be_asked_for(client: Program) -
         ("window=999999w", "window", "is not understood"),
         ("since=yesterday", "since", "allowed: a date or time such as 2026-11-22"),
         ("since=2026-13-45", "since", "allowed: a date or time"),
+        ("since=9999-12-31T23:59:59-12:00", "since", "allowed: a date or time"),
+        ("until=0001-01-01T00:00:00%2B14:00", "until", "allowed: a date or time"),
         ("since=2026-11-02&until=2026-11-01", "until", "is not after since"),
         ("since=2026-11-02&window=7d", "window", "not both"),
         ("by=moon", "by", "allowed: mechanism, dimension, model, day, agent"),

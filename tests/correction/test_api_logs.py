@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid4
@@ -118,6 +119,18 @@ def test_pages_follow_each_other_without_gap_or_repetition_while_rows_are_added(
 
     assert seen == rows[::-1]
     assert client.get(f"{LOGS}?cursor=nonsense").status_code == 404
+
+
+@pytest.mark.parametrize("position", ["p=%00", "p=abc", "p=-1"])
+def test_a_cursor_nobody_gave_out_is_not_found(client: Program, position: str) -> None:
+    answer = client.get(f"{LOGS}?cursor={b64encode(position.encode()).decode()}")
+
+    assert (answer.status_code, answer.json()["detail"]) == (404, "Invalid cursor")
+
+
+def test_a_number_too_large_for_any_row_is_not_found(client: Program) -> None:
+    assert client.get(f"{LOGS}{10**25}/").status_code == 404
+    assert client.post(f"{LOGS}{10**25}/results/fluency/mark/", {"mark": "right"}).status_code == 404
 
 
 def test_the_list_costs_the_same_queries_for_one_row_and_for_fifty(client: Program, ada: Agent) -> None:

@@ -1,4 +1,4 @@
-"""What is in effect for an agent: the first that says something, of override, agent, defaults and built-in value."""
+"""What is in effect for an agent: the first that says something, of override, agent, defaults and built-in value (AC-7.3.10)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def defaults(**values: Any) -> AgentEvaluationConfig:
     return row
 
 
-def test_everything_is_off_where_nobody_said_anything() -> None:
+def test_everything_is_off_where_nobody_said_anything_ac_7_3_2() -> None:
     config = resolve_config(make_agent())
 
     assert config.gate_is_off
@@ -49,7 +49,7 @@ def test_the_built_in_numbers_are_those_of_the_specification() -> None:
     assert (config["gate_deadline_seconds"], config["gate_total_deadline_seconds"]) == (5, 12)
 
 
-def test_each_layer_wins_over_those_below_it_field_by_field() -> None:
+def test_each_layer_wins_over_those_below_it_field_by_field_ac_7_3_3() -> None:
     agent = make_agent()
     defaults(gate_fluency_threshold=3, gate_adherence_threshold=3, max_correction_attempts=1)
     own(agent, gate_fluency_threshold=7, gate_adherence_threshold=7)
@@ -183,7 +183,7 @@ def test_one_agent_s_settings_are_never_another_s() -> None:
     assert resolve_defaults().gate_is_off
 
 
-def test_there_is_one_defaults_row_and_one_row_per_agent() -> None:
+def test_there_is_one_defaults_row_and_one_row_per_agent_ac_7_3_8() -> None:
     agent = make_agent()
     defaults()
 
@@ -206,7 +206,7 @@ def save_alone(row: AgentEvaluationConfig) -> None:
         row.save()
 
 
-def test_every_column_is_a_field_with_a_meaning_a_range_and_a_built_in_value() -> None:
+def test_every_column_is_a_field_with_a_meaning_a_range_and_a_built_in_value_ac_7_3_1() -> None:
     assert set(CONFIG_FIELDS) == set(FIELDS) == set(BUILT_IN)
     assert all(field.allowed and field.description for field in CONFIG_FIELDS.values())
     for name, value in BUILT_IN.items():

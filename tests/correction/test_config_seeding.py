@@ -23,7 +23,7 @@ def seed() -> str:
     return out.getvalue()
 
 
-def test_the_sixteen_agents_and_the_defaults_get_a_row_with_everything_off() -> None:
+def test_the_sixteen_agents_and_the_defaults_get_a_row_with_everything_off_ac_7_3_9() -> None:
     assert "Correction: 17 configurations added, 0 there already." in seed()
 
     assert AgentEvaluationConfig.objects.filter(agent__isnull=False).count() == 16

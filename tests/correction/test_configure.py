@@ -324,3 +324,10 @@ def test_two_writers_of_different_fields_do_not_overwrite_each_other(tmp_path: P
         "print(c.gate_adherence_threshold, c.max_correction_attempts, C.history.count())"
     ).communicate(timeout=60)[0]
     assert told.split() == ["9.0", "9", "61"]  # a history entry for the row and for each of the 60 changes
+
+
+def test_an_agent_deleted_meanwhile_is_named_and_nothing_is_kept(ada: Agent) -> None:
+    Agent.objects.filter(pk=ada.pk).delete()
+
+    with pytest.raises(ConfigError, match="there is no agent 'ada' any more"):
+        configure(agent=ada, changes={"gate_mode": "off"})

@@ -1,4 +1,4 @@
-"""Costs are sums over the ledger: nothing left out, nothing counted twice, unpriced calls never taken for free."""
+"""Costs are sums over the ledger: nothing left out, nothing counted twice, unpriced calls never taken for free (AC-7.3.10)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def row(summary: CostSummary, grouping: Grouping, key: str, purpose: str = "") -
     return found
 
 
-def test_tokens_of_every_kind_calls_and_dollars_are_summed(ada: Agent) -> None:
+def test_tokens_of_every_kind_calls_and_dollars_are_summed_ac_7_3_5(ada: Agent) -> None:
     call(ada, input_tokens=100, output_tokens=20, cache_read_tokens=4000, cache_write_tokens=500, cost="0.00000001")
     call(ada, input_tokens=1, output_tokens=2, cache_read_tokens=3, cache_write_tokens=4, cost="1.5")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -16,6 +17,8 @@ from correction import demonstration as scenes
 from correction import observe
 from correction.demonstration_view import show_correction
 from correction.models import AgentEvaluationConfig, CorrectionLog, InterventionLog
+from correction.preview import would_fail
+from correction.statistics import get_gate_statistics
 from evaluation.windows import parse_window, spoken_by
 from tests.llm_server import LLMServer
 
@@ -116,6 +119,9 @@ def test_what_the_demonstration_says_enters_no_measurement_and_changes_no_config
 
     assert Message.objects.filter(agent=michael, synthetic=True).exists()
     assert spoken_by(agent=michael, window=parse_window("all")).count() == before
+    assert get_gate_statistics(michael).total_actions == 0
+    assert get_gate_statistics(michael, synthetic=True).total_actions == 3
+    assert would_fail(agent=michael, dimension="adherence", threshold=Decimal(9)).total == 0
     assert not AgentEvaluationConfig.objects.exclude(gate_mode=None).exclude(gate_mode="off").exists()
 
 

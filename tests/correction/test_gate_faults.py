@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from decimal import Decimal
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pytest_django import Settings
 
 from agents.llm import Label, LLMRequest, Reply, Status, complete_many
+from agents.llm.client import Clients
 from agents.llm.requests import Block, Turn
 from agents.models import LLMCall, Message
 from correction.gate_scores import combine, judge_parts
@@ -157,6 +161,24 @@ def test_the_time_of_earlier_attempts_counts_and_nobody_is_asked_when_none_is_le
 
 
 @pytest.mark.django_db
+def test_what_a_process_does_once_does_not_use_up_the_time_of_a_session(
+    llm_server: LLMServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent, channel = gated("consistency")
+    llm_server.respond = judge({"consistency": 2})
+    get = Clients.get
+
+    def slowly(clients: Clients, **where: Any) -> Any:
+        Event().wait(0.5)  # as importing the SDK takes on a busy machine
+        return get(clients, **where)
+
+    monkeypatch.setattr(Clients, "get", slowly)
+    send(agent, channel, "I filed it.")
+    (call,) = LLMCall.objects.all()
+    assert logs()[0].duration_ms - call.latency_ms < 300
+
+
+@pytest.mark.django_db
 def test_a_used_up_budget_lets_pass_without_a_call_but_rules_still_hold(
     llm_server: LLMServer, tmp_path: Path, settings: Settings
 ) -> None:
@@ -230,3 +252,14 @@ def test_what_counts_for_a_dimension(
 ) -> None:
     check = combine(dimension="adherence", threshold=Decimal(5), claims=claims, own=own)
     assert (check.status, check.score, check.passed) == (status, score, passed)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 9), st.sampled_from([0.1, 1 / 3, 0.7, 1, 3])), min_size=1, max_size=6),
+    st.integers(0, 90),
+)
+def test_the_score_that_is_stored_and_the_verdict_agree(rated: list[tuple[int, float]], tenths: int) -> None:
+    claims = [Part(id="p", judge="m", status="scored", score=score, weight=weight) for score, weight in rated]
+    check = combine(dimension="fluency", threshold=Decimal(tenths) / 10, claims=claims)
+    assert check.score is not None
+    assert check.passed == (check.score >= check.threshold)

@@ -30,7 +30,7 @@ def test_an_off_character_draft_is_caught_and_a_better_one_passes() -> None:
         "Michael talks in big, excitable, exaggerated terms rather than measured ones: Cues found against it"
         in first.feedback
     )
-    assert "It should not be so that Michael" in first.feedback
+    assert "Not to be seen in this agent: “Michael" in first.feedback
     second = send(
         agent, channel, "Listen to me, people! As your boss I have decided: this is the best day ever!", session=first.session
     )  # fmt: skip

@@ -7,8 +7,11 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
+import hypothesis
 import pytest
 from django.utils import timezone
+from hypothesis import given
+from hypothesis import strategies as st
 from pytest_django import DjangoAssertNumQueries
 
 from agents.models import Agent
@@ -156,3 +159,47 @@ def test_with_nothing_logged_there_are_no_rates(django_assert_num_queries: Djang
     with django_assert_num_queries(3):
         found = get_gate_statistics()
     assert (found.total_actions, found.original_success_rate, found.regeneration_failure_rate) == (0, None, None)
+
+
+VERDICTS = st.dictionaries(
+    st.sampled_from(["adherence", "fluency"]),
+    st.one_of(st.integers(0, 9).map(float), st.sampled_from(["timeout", "error", "unscored"])),
+    min_size=1,
+)
+ENDED = st.sampled_from(
+    ["passed", "passed_after_retry", "forced_through", "timeout_passed", "error_passed", "abandoned"]
+)
+SESSIONS = st.lists(st.lists(st.tuples(ENDED, VERDICTS), min_size=1, max_size=3), max_size=5)
+
+
+@pytest.mark.django_db
+@hypothesis.settings(max_examples=40)
+@given(SESSIONS)
+def test_the_database_counts_what_counting_by_hand_gives(
+    sessions: list[list[tuple[str, dict[str, float | str]]]],
+) -> None:
+    CorrectionLog.objects.all().delete()
+    for session in sessions:
+        message(None, *session)
+    found, drafts = get_gate_statistics(), [draft for session in sessions for draft in session]
+    firsts = [session[0] for session in sessions]
+    judged = [f for f in firsts if f[0] == "passed" or any(isinstance(score, float) for score in f[1].values())]
+    good = [f for f in judged if f[0] in ("passed", "timeout_passed", "error_passed")]
+    assert (found.total_actions, found.regeneration_count) == (len(sessions), len(drafts) - len(sessions))
+    assert (found.judged_count, found.original_pass_count) == (len(judged), len(good))
+    counted = (
+        found.forced_through_count,
+        found.passed_after_retry_count,
+        found.timeouts,
+        found.errors,
+        found.abandoned,
+    )
+    words = ("forced_through", "passed_after_retry", "timeout_passed", "error_passed", "abandoned")
+    assert counted == tuple(sum(outcome == word for outcome, _ in drafts) for word in words)
+    for name in ("adherence", "fluency"):
+        given_scores = [checks[name] for _, checks in drafts if isinstance(checks.get(name), float)]
+        known = found.dimensions.get(name)
+        assert (known.scored if known else 0) == len(given_scores)
+        assert (known.failures if known else 0) == sum(float(score) < 5 for score in given_scores)
+        if known and given_scores:
+            assert known.by_judge[0].mean == pytest.approx(sum(map(float, given_scores)) / len(given_scores))

@@ -9,6 +9,7 @@ import pytest
 
 from agents.models import Agent, Channel
 from correction.interventions import FUNCTIONS, Finding, FunctionalPrecondition, Parameters, named
+from correction.interventions.functions import function_named
 from tests.correction.steering import ECHOES, MIXED, chatter, context_of
 from tests.factories import make_agent, make_channel, say
 
@@ -176,3 +177,16 @@ def test_a_message_of_any_length_is_looked_at_as_far_as_a_judge_reads(ada: Agent
     say(office, ada, "word " * 20_000)
 
     assert held(ada, office, "words_per_message", at_least=1) == (True, 800)
+
+
+@pytest.mark.parametrize("phrase", ["/(a+)+$/", "/(a|aa)+$/", "/(a*)*b/", "/((ab)?c?)*x/", "/(?:a{1,50})+$/"])
+def test_a_pattern_that_may_take_for_ever_is_refused(phrase: str) -> None:
+    with pytest.raises(ValueError, match="may take for ever"):
+        function_named("mentions").bind({"phrases": [phrase]})
+
+
+@pytest.mark.parametrize(
+    "phrase", [r"/\bagree(d|s)?\b/", "/(ha)+/", "/[a-z]+ing/", "/a{2,}b*/", "(a+)+ as plain words"]
+)
+def test_other_patterns_are_taken(phrase: str) -> None:
+    function_named("mentions").bind({"phrases": [phrase]})

@@ -12,6 +12,7 @@ from correction.interventions import (
     Finding,
     FunctionalPrecondition,
     InterventionContext,
+    PromptModification,
     PropositionalPrecondition,
     TextualPrecondition,
 )
@@ -61,6 +62,26 @@ def test_a_functional_precondition_is_any_function_of_the_context_ac_7_1_1(ada: 
         ("functional", True, None, ""),
         ("functional", True, 5, "five of them"),
     ]
+
+
+def test_an_effect_is_given_agent_channel_and_recent_messages_and_says_what_to_add_ac_7_1_3(
+    ada: Agent, office: Channel
+) -> None:
+    say(office, ada, "Stamps again.")
+    given: list[InterventionContext] = []
+
+    def effect(context: InterventionContext) -> PromptModification:
+        given.append(context)
+        last = context.own_messages[-1].text
+        return PromptModification(guidance=f"Do not say {last!r} to {context.channel} again.", heading="House rules")
+
+    turn = looked_at(ada, office, dormant(effect=effect, window=2))
+
+    [context] = given
+    assert (context.agent, context.channel) == (ada, office)
+    assert [message.text for message in context.messages] == ["I would rather sort stamps.", "Stamps again."]
+    [section] = turn.sections
+    assert (section.heading, section.body) == ("House rules", f"Do not say 'Stamps again.' to {office} again.")
 
 
 def test_a_function_that_raises_is_unknown_and_costs_only_its_own_intervention(ada: Agent, office: Channel) -> None:

@@ -1,4 +1,4 @@
-"""Repetition suppression: what is compared, what triggers, what the agent is shown (S-7.2, AC-7.2.1 to 7.2.9)."""
+"""Repetition suppression: what is compared, what triggers, what the agent is shown (S-7.2, AC-7.2.1 to 7.2.9) (AC-7.2.9)."""
 
 from __future__ import annotations
 
@@ -214,7 +214,9 @@ def test_one_query_and_no_model_ac_7_2_7(
 
 
 @pytest.mark.parametrize(("threshold", "triggered"), [("0.300", True), ("0.900", False)])
-def test_the_threshold_comes_from_the_configuration_ac_7_2_8(ada: Agent, threshold: str, triggered: bool) -> None:
+def test_the_threshold_comes_from_the_configuration_ac_7_2_8_ac_7_3_7(
+    ada: Agent, threshold: str, triggered: bool
+) -> None:
     talk(ada, HEY)
     configure(ada, repetition_threshold=Decimal(threshold))
 

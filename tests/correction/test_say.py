@@ -123,7 +123,7 @@ def test_the_same_key_is_said_once(llm_server: LLMServer) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("nobody", "office", "x"), "there is no agent 'nobody'; known: ada"),
+        (("nobody", "office", "x"), "there is no agent 'nobody'; agents: ada"),
         (("ada", "nowhere", "x"), "there is no channel 'nowhere'; known: office"),
         (("ada", "office", ""), "the text is empty"),
         (("ada", "office", "x", "--session", "y"), "'y' is not a session id"),

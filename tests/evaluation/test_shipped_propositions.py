@@ -40,9 +40,7 @@ def test_only_adherence_is_shipped_with_personas_ac_6_3_5_ac_7_0_2() -> None:
     assert personas == {("adherence", True), ("consistency", False), ("fluency", False)}
 
 
-AGENTS = [
-    path.stem for path in shipped() if path.parent.name == "adherence" and not path.stem.startswith(DEFAULT)
-]
+AGENTS = [path.stem for path in shipped() if path.parent.name == "adherence" and not path.stem.startswith(DEFAULT)]
 
 
 def test_each_of_the_sixteen_agents_has_propositions_of_its_own() -> None:

@@ -9,7 +9,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from agents.models import Agent, Channel
+from agents.finding import UnknownAgent, find_agent
+from agents.models import Channel
 from agents.turn.send_message import SendRefused, send_message
 from agents.turn.values import SendResult
 from correction.gate_session import check_session
@@ -25,7 +26,7 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("agent", help="slug of the agent")
+        parser.add_argument("agent", help="slug or name of the agent")
         parser.add_argument("channel", help="slug of the channel; the agent must be a member")
         parser.add_argument("text", help="the draft; - reads it from standard input")
         parser.add_argument(
@@ -39,8 +40,11 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        agent = self._found(Agent, "agent", options["agent"])
-        channel = self._found(Channel, "channel", options["channel"])
+        try:
+            agent = find_agent(options["agent"])
+        except UnknownAgent as error:
+            raise CommandError(str(error), returncode=BAD_INPUT) from None
+        channel = self._channel(options["channel"])
         try:
             text = sys.stdin.read().removesuffix("\n") if options["text"] == "-" else options["text"]
             if options["session"]:
@@ -60,12 +64,12 @@ class Command(BaseCommand):
         if not result.committed:
             sys.exit(REJECTED)
 
-    def _found(self, model: Any, what: str, slug: str) -> Any:
-        row = model.objects.filter(slug=slug).first()
+    def _channel(self, slug: str) -> Channel:
+        row = Channel.objects.filter(slug=slug.removeprefix("#")).first()
         if row is None:
-            known = list(model.objects.order_by("slug").values_list("slug", flat=True)[:40])
+            known = list(Channel.objects.order_by("slug").values_list("slug", flat=True)[:40])
             shown = ", ".join(known) or "none yet (`manage.py seed` loads examples)"
-            raise CommandError(f"there is no {what} {slug!r}; known: {shown}", returncode=BAD_INPUT)
+            raise CommandError(f"there is no channel {slug!r}; known: {shown}", returncode=BAD_INPUT)
         return row
 
     def _show(self, result: SendResult, options: dict[str, Any]) -> None:

@@ -13,7 +13,7 @@ from agents.models import Agent, Channel, MemoryPassage, Message, Run
 from agents.persona import save_persona
 from agents.turn.channel_log import append
 from agents.turn.send_message import RequiredStageFailed, SendRefused, commit, send_message
-from agents.turn.values import Draft, Turn
+from agents.turn.values import Accept, Draft, Turn
 from tests.agents.turn import stages
 from tests.agents.turn.playing import join, texts
 from tests.factories import make_agent, make_channel, say
@@ -62,6 +62,13 @@ def test_an_answer_in_a_thread_stays_in_it(ada: Agent, office: Channel) -> None:
     chosen = send_message(agent=ada, channel=office, text="No?", parent=first).message
 
     assert [m.parent for m in (inside, outside, chosen) if m is not None] == [first, None, first]
+
+
+def test_a_thread_is_of_one_channel(ada: Agent, office: Channel) -> None:
+    elsewhere = say(make_channel("kitchen"), "Bob", "Tea?")
+    with pytest.raises(SendRefused, match=f"parent {elsewhere.pk} is not in channel 'office'"):
+        send_message(agent=ada, channel=office, text="Yes.", parent=elsewhere)
+    assert Message.objects.filter(channel=office).count() == 0
 
 
 def test_in_a_channel_that_is_played_speech_is_marked(ada: Agent) -> None:
@@ -183,6 +190,27 @@ def test_a_key_taken_between_the_look_and_the_commit_returns_the_first_message(a
     assert message == first
     assert send_message(agent=ada, channel=office, text="Next.").committed
     assert [m.position for m in Message.objects.order_by("position")] == [1, 2]
+
+
+class SaidElsewhere:
+    """A stage during whose review another caller says something under the same key."""
+
+    name = "elsewhere"
+
+    def review(self, turn: Turn, draft: Draft) -> Accept:
+        if turn.draft_key and draft.text == "Slower.":
+            send_message(agent=turn.agent, channel=turn.channel, text="Faster.", idempotency_key=turn.draft_key)
+        turn.reports["elsewhere"] = {"verdict on": draft.text}
+        return Accept(draft, "praised")
+
+
+def test_who_comes_second_with_a_key_hears_what_was_said_and_not_of_the_lost_draft(
+    ada: Agent, office: Channel, settings: Settings
+) -> None:
+    settings.TURN_PIPELINE = [f"{__name__}.SaidElsewhere"]
+    result = send_message(agent=ada, channel=office, text="Slower.", idempotency_key="k")
+    assert (result.outcome, result.text, texts(office)) == ("sent", "Faster.", ["Faster."])
+    assert result.reports == {}
 
 
 # -- the stages
