@@ -60,9 +60,9 @@ def _gate_scenes(out: Any, stage: scenes.Stage) -> None:
         out, "A message in character, gate on", scenes.attempts(stage, "michael", [scenes.IN_CHARACTER], overrides=on)
     )
     results = scenes.attempts(stage, "michael", (scenes.OFF_CHARACTER, scenes.RECOVERED), overrides=on)
-    _scene(out, "A draft out of character: sent back with feedback, written anew, sent", results)
+    _scene(out, "A draft out of character, and what the agent writes instead", results)
     results = scenes.attempts(stage, "michael", scenes.ATTEMPTS, overrides=on)
-    _scene(out, "Three drafts that all fail: the best of them is sent, not the last", results)
+    _scene(out, "Three drafts out of character: when all fail, the best of them is sent, not the last", results)
 
 
 def _observed_scene(out: Any, stage: scenes.Stage) -> None:
@@ -71,6 +71,8 @@ def _observed_scene(out: Any, stage: scenes.Stage) -> None:
         pass
     _title(out, "Observe: said at once, judged afterwards, nothing held back")
     logs = CorrectionLog.objects.filter(run=watched, outcome=Outcome.OBSERVED)
+    if not logs:
+        out.write(f"     the actor said nothing: {watched.error or watched.get_stop_reason_display()}")
     for log in logs.prefetch_related("dimension_results"):
         scores = [f"{r.dimension} {_number(r.score)}, needs {r.threshold:g}" for r in log.dimension_results.all()]
         out.write(f"     said      “{_short(log.judged_text)}”")
