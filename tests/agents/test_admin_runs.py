@@ -142,7 +142,7 @@ def test_cancelling_needs_the_right_to_change_turns_and_the_forms_token(root: Cl
     assert careful.post(url).status_code == 403
     assert Browser().post(url)["Location"].startswith(reverse("admin:login"))
     assert root.get(url).status_code == 405
-    assert root.post(reverse("admin:agents_run_cancel", args=[77])).status_code == 404
+    assert root.post(reverse("admin:agents_run_cancel", args=[987654321])).status_code == 404
     run.refresh_from_db()
     assert run.status == "pending"
 
