@@ -14,21 +14,24 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from django.apps import apps
 from django.conf import settings
 from django.contrib import admin
-from django.contrib.auth.admin import GroupAdmin, UserAdmin
-from django.contrib.auth.models import Group, User
 from django.core.paginator import Paginator
 from django.db.models import JSONField, Model, Prefetch, QuerySet, TextField
 from django.forms import Widget
 from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
 from django.templatetags.static import static
 from django.urls import reverse
 from django.utils.safestring import SafeString
 from django.utils.text import capfirst
-from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
+from unfold.forms import AdminPasswordChangeForm as AdminPasswordChangeForm
+from unfold.forms import UserChangeForm as UserChangeForm
+from unfold.forms import UserCreationForm as UserCreationForm
 from unfold.paginator import InfinitePaginator
 from unfold.widgets import (
     UnfoldAdminColorInputWidget,
+    UnfoldAdminDecimalFieldWidget,
     UnfoldAdminExpandableTextareaWidget,
+    UnfoldAdminSelectWidget,
     UnfoldAdminTextInputWidget,
 )
 
@@ -62,6 +65,8 @@ else:
 
 ColorInput: type[Widget] = UnfoldAdminColorInputWidget
 TextInput: type[Widget] = UnfoldAdminTextInputWidget
+NumberInput: type[Widget] = UnfoldAdminDecimalFieldWidget
+Select: type[Widget] = UnfoldAdminSelectWidget
 GrowingTextarea: type[Widget] = UnfoldAdminExpandableTextareaWidget
 LONG_TEXTS: dict[Any, Any] = {TextField: {"widget": GrowingTextarea}, JSONField: {"widget": GrowingTextarea}}
 # Pages of a log without counting its rows: on a large table the count costs more than the page. The theme's templates know
@@ -137,6 +142,15 @@ class ModelAdmin(ThemedModelAdmin[M]):
     def get_panels(self, request: HttpRequest, obj: M) -> list[SafeString]:
         """HTML at the top of the object's page."""
         return [panel(request, obj) for extension in extensions(self.model, request) for panel in extension.panels]
+
+    def page(self, request: HttpRequest, template: str, title: str, **context: Any) -> TemplateResponse:
+        """A page of its own in the console's frame, for a view that `get_urls` wraps in `admin_site.admin_view`.
+
+        The template extends ``admin/base_site.html``. (The theme's `UnfoldModelAdminViewMixin` gives class-based views the same.)
+        """
+        request.current_app = self.admin_site.name
+        frame = {**self.admin_site.each_context(request), "title": title, "model_admin": self, "opts": self.opts}
+        return TemplateResponse(request, template, {**frame, **context})
 
     def render_change_form(
         self,
@@ -233,16 +247,3 @@ def navigation(request: HttpRequest) -> list[dict[str, Any]]:
 
 
 admin.site.index_title = "Console"
-admin.site.unregister([User, Group])
-
-
-@admin.register(User)
-class ThemedUserAdmin(UserAdmin, ModelAdmin[User]):  # type: ignore[type-arg]
-    form = UserChangeForm
-    add_form = UserCreationForm
-    change_password_form = AdminPasswordChangeForm
-
-
-@admin.register(Group)
-class ThemedGroupAdmin(GroupAdmin, ModelAdmin[Group]):
-    ordering: ClassVar = ["name"]

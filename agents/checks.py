@@ -1,4 +1,4 @@
-"""System checks of the settings for models: each says what to do."""
+"""System checks of the settings for models and turns: each says what to do."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 from django.apps import AppConfig
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Info, Warning, register
+from django.utils.module_loading import import_string
 
 from agents.llm.endpoints import base_url_of, model_of, problem_of, provider_of, replay_file, without_credentials
 from agents.llm.ledger import STORE_CHOICES
@@ -19,8 +20,13 @@ NUMBERS = {
     "LLM_GATE_SLOTS": "the number of further calls kept for the gate",
     "LLM_EVALUATION_DEADLINE": "seconds for one judging call",
     "LLM_EVALUATION_RETRIES": "how often a call is tried again",
+    "TURN_MAX_REVISIONS": "how often one message may be sent back",
+    "TURN_STEP_DEADLINE": "seconds for one model call of an agent",
+    "TURN_MAX_REPLY_DEPTH": "replies of agents to agents in a direct message; 0 = none",
+    "TURN_HISTORY_MESSAGES": "how many recent messages an agent is shown",
 }
 OFFLINE_MODELS = {"judge": ("offline:lexical-1",), "actor": ("offline:scripted-1",)}
+PHASES = ("received", "prepare", "review", "committed", "finish")  # of a turn, see agents/turn/values.py
 ROLES: tuple[Role, ...] = ("judge", "actor")
 
 
@@ -67,7 +73,7 @@ def _check_role(role: Role) -> list[CheckMessage]:
 
 @register()
 def check_llm_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
-    """The numbers and choices for model calls are in range."""
+    """The numbers and choices for model calls and turns are in range."""
     found: list[CheckMessage] = []
     if settings.LLM_STORE_PAYLOADS not in STORE_CHOICES:
         hint = f"Set it to one of: {', '.join(STORE_CHOICES)}."
@@ -77,11 +83,33 @@ def check_llm_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -
         "LLM_GATE_SLOTS": 0,
         "LLM_EVALUATION_DEADLINE": 1,
         "LLM_EVALUATION_RETRIES": 0,
+        "TURN_MAX_REVISIONS": 0,
+        "TURN_STEP_DEADLINE": 1,
+        "TURN_MAX_REPLY_DEPTH": 0,
+        "TURN_HISTORY_MESSAGES": 1,
     }
     for name, least in least_of.items():
         if getattr(settings, name) < least:
             hint = f"Set it to {least} or more ({NUMBERS[name]})."
             found.append(Error(f"{name} is {getattr(settings, name)}.", hint=hint, id="agents.E004"))
+    return found
+
+
+@register()
+def check_pipeline(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+    """Every stage of `TURN_PIPELINE` can be made and does something."""
+    found: list[CheckMessage] = []
+    for path in settings.TURN_PIPELINE:
+        try:
+            stage = import_string(path)()
+        except Exception as error:  # noqa: BLE001 (whatever an import can raise is told, not a traceback on every command)
+            problem = f"cannot be loaded: {type(error).__name__}: {error}"
+        else:
+            if any(callable(getattr(stage, phase, None)) for phase in PHASES):
+                continue
+            problem = "has none of the methods of a stage"
+        hint = f"Correct the path, or take it out. A stage is a class without arguments that has any of: {', '.join(PHASES)}."
+        found.append(Error(f"TURN_PIPELINE names {path!r}, which {problem}.", hint=hint, id="agents.E006"))
     return found
 
 

@@ -18,6 +18,14 @@ def work_queues() -> list[WorkQueue]:
     return [import_string(path) for path in settings.WORK_QUEUES]
 
 
+def wake_workers() -> None:
+    """Tell Celery workers, if there are any, that something waits."""
+    if settings.CELERY_BROKER_URL:
+        from agents.tasks import nudge  # Celery takes half a second to import, which nobody without a broker should pay
+
+        nudge()
+
+
 def _interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 

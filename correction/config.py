@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Literal
 
 import sentry_sdk
-from django.core.exceptions import ValidationError
 from django.db.models import Q
 
 from agents.models import Agent
+from agents.turn.values import Turn
+from correction.config_fields import CONFIG_FIELDS, ConfigError
 from correction.models import AgentEvaluationConfig, GateMode
 
 Provenance = Literal["override", "agent", "defaults", "built-in"]
@@ -92,13 +94,32 @@ def resolve_config(agent: Agent, overrides: Mapping[str, Any] | None = None) -> 
         overrides: Values for one run (`Run.overrides`); names that are no field, and None, are passed over.
     """
     with sentry_sdk.start_span(op="correction.config", name="resolve config") as span:
-        rows = AgentEvaluationConfig.objects.filter(Q(agent=agent) | Q(is_defaults=True))
+        rows = AgentEvaluationConfig.objects.filter(Q(agent=agent) | Q(is_defaults=True)).order_by()
         own = defaults = None
         for row in rows:
             own, defaults = (own, row) if row.is_defaults else (row, defaults)
         resolved = merge(own=own, defaults=defaults, overrides=_checked(overrides or {}))
         span.set_data("gate_mode", resolved.gate_mode)
         return resolved
+
+
+def resolve_all(agents: Iterable[Agent]) -> list[tuple[Agent, ResolvedConfig]]:
+    """The configuration of each of these agents, in one query (give a queryset with ``select_related("evaluation_config")``)."""
+    defaults = AgentEvaluationConfig.objects.filter(is_defaults=True).first()
+    return [(agent, merge(own=getattr(agent, "evaluation_config", None), defaults=defaults)) for agent in agents]
+
+
+def resolve_defaults() -> ResolvedConfig:
+    """What holds for an agent that says nothing of its own."""
+    return merge(own=None, defaults=AgentEvaluationConfig.objects.filter(is_defaults=True).first())
+
+
+def config_of(turn: Turn) -> ResolvedConfig:
+    """The configuration of a turn, read once and kept on it: an edit holds from the next turn on."""
+    known: ResolvedConfig | None = turn.reports.get("config")
+    if known is None:
+        known = turn.reports["config"] = resolve_config(turn.agent, turn.overrides)
+    return known
 
 
 def merge(
@@ -130,11 +151,7 @@ def merge(
 def _checked(overrides: Mapping[str, Any]) -> dict[str, Any]:
     """The overrides that are fields, as the types of the columns; one that is not valid is left out, for a turn must not die of it."""
     found: dict[str, Any] = {}
-    for name, value in overrides.items():
-        if name in BUILT_IN and value is not None:
-            field = AgentEvaluationConfig._meta.get_field(name)
-            try:
-                found[name] = field.clean(value, None)  # type: ignore[union-attr]
-            except ValidationError:
-                continue
+    for name in BUILT_IN.keys() & overrides.keys():
+        with contextlib.suppress(ConfigError):
+            found[name] = CONFIG_FIELDS[name].read(overrides[name])
     return found

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from django.conf import settings
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
-from agents.llm import Block, Label, LLMRequest, complete
+from agents.llm import Block, Label, LLMRequest, Reply, complete, complete_together
 from agents.text.fences import new_nonce
 from evaluation.answer_schema import CONFIDENCES
+from evaluation.judge import Question, build_request, read_reply
 from evaluation.prompts import Context, render, system_blocks, user_turn
 from evaluation.propositions import Proposition, fill
-from evaluation.verdicts import usable_confidence
+from evaluation.verdicts import Verdict, usable_confidence
 
 
 class _Answer(BaseModel):
@@ -60,43 +62,51 @@ _EXAMPLE = {
 }
 
 
-def check_proposition(
-    *,
-    proposition: Proposition,
-    context: Context,
-    label: Label,
-    model: str = "",
-    gate: bool = False,
-    deadline: float | None = None,
-) -> CheckResult:
-    """Ask whether a claim is true. An inverted proposition is asked as written; its answer is not flipped.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One claim to be found true or false. An inverted proposition is asked as written; its answer is not flipped.
 
-    Args:
+    Attributes:
         proposition: The claim.
         context: What the judge is shown.
         label: Columns for the ledger.
         model: Overrides the configured judge.
         gate: Whether the call may use the gate's slots; such a call is never asked again.
-        deadline: Seconds in total; default `LLM_EVALUATION_DEADLINE`.
+        nonce: Marks the fences of the prompt; checks that share a window may share it, so that a prompt cache can hold the window.
     """
-    nonce = new_nonce()
+
+    proposition: Proposition
+    context: Context
+    label: Label
+    model: str = ""
+    gate: bool = False
+    nonce: str = field(default_factory=new_nonce)
+
+
+def build_check(check: Check) -> LLMRequest:
+    """The model request of a check.
+
+    Raises:
+        ValueError: The claim uses a variable that has no value here.
+    """
+    proposition, context = check.proposition, check.context
     claim = fill(proposition.claim, context.variables())
     rubric = Block(render("check", environment=context.environment), cache=True)
-    request = LLMRequest(
+    return LLMRequest(
         role="judge",
         task="check",
-        system=(rubric, *system_blocks(context, (proposition,), nonce)[1:]),
-        turns=(user_turn(context, [("p1", claim)], nonce),),
-        label=label,
+        system=(rubric, *system_blocks(context, (proposition,), check.nonce)[1:]),
+        turns=(user_turn(context, [("p1", claim)], check.nonce),),
+        label=check.label,
         schema=_SCHEMA,
         parse=_Answer.model_validate,
         example=_EXAMPLE,
-        reask=not gate,
+        reask=not check.gate,
         max_tokens=1000,
-        retries=0 if gate else settings.LLM_EVALUATION_RETRIES,
-        gate=gate,
-        model=model,
-        nonce=nonce,
+        retries=0 if check.gate else settings.LLM_EVALUATION_RETRIES,
+        gate=check.gate,
+        model=check.model,
+        nonce=check.nonce,
         facts={
             "claims": {
                 "p1": {
@@ -109,8 +119,11 @@ def check_proposition(
             "texts": context.judged_texts(),
         },
     )
-    reply = complete(request, deadline=deadline or settings.LLM_EVALUATION_DEADLINE)
-    judge = model or str(settings.JUDGE_MODEL)
+
+
+def read_check(check: Check, reply: Reply) -> CheckResult:
+    """What a reply says of the check; `holds` is None where it says nothing."""
+    judge = check.model or str(settings.JUDGE_MODEL)
     if not reply.ok:
         return CheckResult(holds=None, reason=f"{reply.status}: {reply.error}", judge=judge, call=reply.call_id)
     answer: _Answer = reply.value
@@ -122,3 +135,31 @@ def check_proposition(
         judge=judge,
         call=reply.call_id,
     )
+
+
+def check_proposition(
+    *,
+    proposition: Proposition,
+    context: Context,
+    label: Label,
+    model: str = "",
+    gate: bool = False,
+    deadline: float | None = None,
+) -> CheckResult:
+    """Ask whether one claim is true; see `Check`. `deadline` in seconds in total, default `LLM_EVALUATION_DEADLINE`."""
+    check = Check(proposition=proposition, context=context, label=label, model=model, gate=gate)
+    return read_check(check, complete(build_check(check), deadline=deadline or settings.LLM_EVALUATION_DEADLINE))
+
+
+def ask_together(asked: Sequence[Check | Question], *, deadline: float) -> list[CheckResult | list[Verdict]]:
+    """Ask several checks, and questions that are scored, at the same time; the deadline (seconds) is that of the whole.
+
+    Returns:
+        In their order, a result for each check, and for each question one verdict per proposition.
+    """
+    requests = [build_check(one) if isinstance(one, Check) else build_request(one) for one in asked]
+    replies = complete_together(requests, deadline=deadline) if requests else []
+    return [
+        read_check(one, reply) if isinstance(one, Check) else read_reply(one, reply)
+        for one, reply in zip(asked, replies, strict=True)
+    ]

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from django.conf import settings
 from django.core.checks import CheckMessage, Error, register
+from django.utils.module_loading import import_string
 
 from evaluation.proposition_files import PropositionError, load_all
 
@@ -21,3 +23,18 @@ def proposition_files_are_valid(app_configs: Any, **kwargs: Any) -> Sequence[Che
         )
         return [Error(str(problem), hint=hint, id="evaluation.E001") for problem in error.problems]
     return []
+
+
+@register()
+def budget_watcher_is_there(app_configs: Any, **kwargs: Any) -> Sequence[CheckMessage]:
+    """evaluation.E002: what `EVALUATION_BUDGET` names cannot be asked."""
+    try:
+        if not settings.EVALUATION_BUDGET or callable(import_string(settings.EVALUATION_BUDGET)):
+            return []
+        problem = "it is not callable"
+    except ImportError as error:
+        problem = str(error)
+    hint = (
+        "Name a callable that takes agent and judge and returns why to pause, or leave it empty: then nothing pauses."
+    )
+    return [Error(f"EVALUATION_BUDGET is {settings.EVALUATION_BUDGET!r}: {problem}.", hint=hint, id="evaluation.E002")]

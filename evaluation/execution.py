@@ -16,6 +16,7 @@ from agents.llm import Label
 from agents.models import Message
 from agents.persona import current_digest
 from agents.text.fences import new_nonce
+from evaluation.budget import BudgetWatch
 from evaluation.failures import FAILURES
 from evaluation.items import Open, context_of, groups, settle, variables_in
 from evaluation.judge import Question, ask_all
@@ -68,6 +69,7 @@ class Session:
     owner: str
     subject: Subject | ChannelSubject
     propositions: dict[tuple[str, str], Proposition]
+    budget: BudgetWatch
     nonce: str = field(default_factory=new_nonce)
     lost: bool = False
     renewed: float = field(default_factory=time.monotonic)
@@ -98,7 +100,8 @@ def open_session(run: EvaluationRun, owner: str) -> Session:
     loaded = [p for d in run.own_dimensions for p in claims_for(slug=slug, dimension=d, hard=run.hard)]
     if propositions_digest(loaded) != run.proposition_digest:
         raise Superseded("the proposition files changed after this run was planned; start a new one")
-    return Session(run, owner, subject, {(p.dimension, p.id): p for p in loaded})
+    watch = BudgetWatch(run.agent, run.judge)
+    return Session(run, owner, subject, {(p.dimension, p.id): p for p in loaded}, watch)
 
 
 def judge_dimension(sessions: Sequence[Session], dimension: str, progress: Progress) -> None:
@@ -198,6 +201,8 @@ def _session_questions(session: Session, dimension: str, rows_of: _Waiting, prog
             if not any(text.strip() for text in context.judged_texts()):
                 save_verdicts(chunk_rows, [unscored("there is no text to judge")] * len(chunk), None)
                 progress(run, len(chunk))
+                continue
+            if session.budget.used_up():  # what is free is still settled
                 continue
             question = Question(
                 propositions=tuple(entry.proposition for entry in chunk),

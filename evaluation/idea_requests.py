@@ -11,7 +11,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from agents.llm import Block, Label, LLMRequest, Turn
 from agents.llm.requests import InvalidAnswer
 from agents.text.fences import fence, neutral
-from evaluation.prompts import one_line, render
+from agents.text.names import one_line
+from evaluation.prompts import render
 from evaluation.propositions import Proposition, fill
 from evaluation.trajectory import Event, Window, render_trajectory
 

@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from agents.models import Message
+from agents.text.names import one_line
 from evaluation.preconditions import PRECONDITIONS, Target
-from evaluation.prompts import Context, one_line
+from evaluation.prompts import Context
 from evaluation.propositions import Proposition
 from evaluation.rules import check_rule
 from evaluation.scorers.base import Subject

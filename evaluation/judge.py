@@ -95,6 +95,7 @@ def build_request(question: Question) -> LLMRequest:
             },
             "texts": question.context.judged_texts(),
             "measured": question.context.measured,
+            "history": question.context.history(),
         },
     )
 

@@ -35,9 +35,10 @@ class Method(models.TextChoices):
     )
 
 
-def procedure_name(*, method: str, hard: bool, double_check: bool) -> str:
-    """A name for how something is judged, e.g. ``plumbline+hard``."""
-    return "+".join([method, *(["hard"] if hard else []), *(["double-check"] if double_check else [])])
+def procedure_name(*, method: str, hard: bool, double_check: bool, played: bool = False) -> str:
+    """A name for how something is judged, e.g. ``plumbline+hard``; speech that was played for it is another thing than real speech."""
+    parts = {"hard": hard, "double-check": double_check, "played": played}
+    return "+".join([method, *(name for name, on in parts.items() if on)])
 
 
 def is_heuristic(judge: str) -> bool:
@@ -77,6 +78,20 @@ class EvaluationRun(Claimable):
     method = models.CharField(max_length=16, choices=Method.choices, default=Method.PLUMBLINE)
     additional_context = models.JSONField(
         default=dict, blank=True, help_text="what preconditions and the judge are given beside the messages, as data"
+    )
+    played = models.BooleanField(
+        default=False, help_text="what was judged was played for it in a synthetic channel, never said to anybody"
+    )
+    actor_model = models.CharField(
+        max_length=200, blank=True, default="", help_text="model that spoke, where speech was played"
+    )
+    turn_bins = models.JSONField(
+        default=list,
+        blank=True,
+        help_text="sampled evenly by turn: [first, last] each, last empty = no end; empty = sampled over all",
+    )
+    schedule = models.ForeignKey(
+        "evaluation.EvaluationSchedule", null=True, blank=True, on_delete=models.SET_NULL, related_name="runs"
     )
     figures = models.JSONField(
         default=dict, blank=True, help_text="what was measured beside the judgements, by dimension"
@@ -140,7 +155,7 @@ class EvaluationRun(Claimable):
     @property
     def procedure(self) -> str:
         """How it was judged, e.g. ``plumbline+hard``: scores compare only with scores of the same procedure."""
-        return procedure_name(method=self.method, hard=self.hard, double_check=self.double_check)
+        return procedure_name(method=self.method, hard=self.hard, double_check=self.double_check, played=self.played)
 
     @property
     def own_dimensions(self) -> list[str]:
@@ -250,7 +265,7 @@ class Baseline(models.Model):
     agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="baselines")
     judge = models.CharField(max_length=200)
     procedure = models.CharField(
-        max_length=48, default=Method.PLUMBLINE.value, help_text="how it was judged, e.g. plumbline+hard"
+        max_length=64, default=Method.PLUMBLINE.value, help_text="how it was judged, e.g. plumbline+hard"
     )
     dimension = models.CharField(max_length=32, choices=Dimension.choices)
     evaluation_run = models.ForeignKey(EvaluationRun, on_delete=models.CASCADE, related_name="baselines")
@@ -276,15 +291,21 @@ class Baseline(models.Model):
 
 
 from evaluation.channel_models import ChannelShare, Idea, IdeaPart  # noqa: E402 (they refer to the models above)
+from evaluation.label_models import LabelSet, ScoreLabel  # noqa: E402
+from evaluation.schedule_models import DriftAlert, EvaluationSchedule  # noqa: E402
 
 __all__ = [
     "Baseline",
     "ChannelShare",
     "Dimension",
+    "DriftAlert",
     "EvaluationRun",
+    "EvaluationSchedule",
     "EvaluationScore",
     "Idea",
     "IdeaPart",
+    "LabelSet",
     "Method",
+    "ScoreLabel",
     "is_heuristic",
 ]

@@ -11,9 +11,9 @@ from math import exp
 from typing import Any
 
 from agents.llm.requests import InvalidAnswer, LLMRequest
-from agents.text.ngrams import RepetitionStatistics, repetition_statistics
+from agents.text.ngrams import RepetitionStatistics, extract_ngrams, repetition_statistics
 from agents.text.style import StyleProfile, style_deviations
-from agents.text.tokens import find_phrases
+from agents.text.tokens import find_matches
 
 NEEDS_JUDGE = "needs an LLM judge: the claim lists no cues for the offline one"
 NEEDS_JUDGE_FOR_FLAWS = "needs an LLM judge: hard mode takes off for every flaw, and cues list none"
@@ -29,8 +29,11 @@ DISTINCT = 0.15  # distinctness at which the scale has risen by 1 - 1/e
 
 def score(request: LLMRequest) -> dict[str, Any]:
     """Scores for the request's claims, in the shape of a judge's reply (responder for the task ``score``)."""
-    claims, texts, measured = request.facts["claims"], request.facts["texts"], request.facts.get("measured")
-    entries = {key: _measured(claim, texts, measured) or _score_claim(claim, texts) for key, claim in claims.items()}
+    claims, texts, facts = request.facts["claims"], request.facts["texts"], request.facts
+    entries = {
+        key: _measured(claim, texts, facts.get("measured")) or score_claim(claim, texts, facts.get("history"))
+        for key, claim in claims.items()
+    }
     return entries if len(entries) > 1 else next(iter(entries.values()))
 
 
@@ -40,7 +43,7 @@ def check(request: LLMRequest) -> dict[str, Any]:
     Raises:
         InvalidAnswer: The cues say nothing; the result is "could not be judged", not False.
     """
-    entry = _score_claim(request.facts["claims"]["p1"], request.facts["texts"])
+    entry = score_claim(request.facts["claims"]["p1"], request.facts["texts"])
     if "unscored" in entry:
         raise InvalidAnswer(entry["unscored"])
     return {**entry, "value": entry["value"] >= SUPPORTED}
@@ -82,16 +85,23 @@ def _score_voices(figures: Mapping[str, Any] | None) -> dict[str, Any]:
     return _entry(round(9 * (1 - exp(-distinct / DISTINCT))), reasoning, 0.4)
 
 
-def _score_claim(claim: Mapping[str, Any], texts: Sequence[str]) -> dict[str, Any]:
+def score_claim(claim: Mapping[str, Any], texts: Sequence[str], history: Sequence[str] | None = None) -> dict[str, Any]:
+    """One claim's entry of a reply, or ``{"unscored": why}``.
+
+    Args:
+        claim: As a request's facts hold it: ``cues``, ``measure``, ``hard``.
+        texts: What the claim is about.
+        history: What the agent said before, where the text is a draft; None for what has been said already.
+    """
     if claim["hard"]:
         return {"unscored": NEEDS_JUDGE_FOR_FLAWS}
     if claim["measure"] == "repetition":
-        return _score_repetition(texts)
+        return _score_repetition(texts) if history is None else _score_draft_repetition("\n".join(texts), history)
     cues = claim["cues"]
     if not cues:
         return {"unscored": NEEDS_JUDGE}
     text = "\n".join(texts)
-    supports, contradicts = find_phrases(text, cues["supports"]), find_phrases(text, cues["contradicts"])
+    supports, contradicts = find_matches(text, cues["supports"]), find_matches(text, cues["contradicts"])
     if not supports and not contradicts:
         return {"unscored": NO_CUE_FOUND}
     value = BOTH if supports and contradicts else SUPPORTED if supports else CONTRADICTED
@@ -112,6 +122,22 @@ def _score_repetition(texts: Sequence[str]) -> dict[str, Any]:
         + (f" Most frequent: {phrases}." if phrases else "")
     )
     return _entry(value, reasoning, 0.6)
+
+
+def _score_draft_repetition(draft: str, history: Sequence[str]) -> dict[str, Any]:
+    """How far a draft says again what its speaker said before: ``round(9 * (1 - r)**2)``, r = share of its 3-grams said before."""
+    grams = extract_ngrams(draft, 3)
+    if not history:
+        return {"unscored": "repetition shows against earlier messages, and the agent said nothing before"}
+    if not grams:
+        return {"unscored": "repetition shows in 3-grams, and the message has fewer than 3 words"}
+    said = {gram for text in history for gram in extract_ngrams(text, 3)}
+    again = [" ".join(gram) for gram in grams if gram in said]
+    phrases = f" Said again: {_quoted(list(dict.fromkeys(again)))}." if again else ""
+    reasoning = (
+        f"{len(again) / len(grams):.0%} of the 3-grams stand in the agent's {len(history)} earlier messages.{phrases}"
+    )
+    return _entry(round(9 * (1 - len(again) / len(grams)) ** 2), reasoning, 0.6)
 
 
 def repetition_value(statistics: RepetitionStatistics) -> int:

@@ -10,13 +10,14 @@ from datetime import datetime, timedelta
 from itertools import islice
 
 from django.db import transaction
+from django.db.models import Q
 from django.utils import timezone
 
 from agents.persona import current_digest, render_persona
+from agents.text.names import one_line
 from evaluation.channels import channel_specs
 from evaluation.failures import reopen_failed
 from evaluation.models import CHANNEL_DIMENSIONS, ChannelShare, EvaluationRun, EvaluationScore
-from evaluation.prompts import one_line
 from evaluation.proposition_files import propositions_for
 from evaluation.propositions import Proposition, fill, propositions_digest
 from evaluation.run_spec import RunSpec
@@ -28,6 +29,7 @@ from evaluation.windows import parse_history, parse_window
 __all__ = ["Plan", "RunSpec", "create_run", "make_plan", "prepare_run", "subject_of"]
 
 RESUMABLE_FOR = timedelta(hours=24)
+PAUSED_FOR = timedelta(days=7)  # a run that waits for its agent's budget is taken up on a later day
 UNFINISHED = ("pending", "running", "failed", "errored", "paused_budget")
 
 
@@ -57,6 +59,7 @@ class Plan:
                 s.method,
             ),
             s.additional_context,
+            *(s.played, s.actor_model, s.turn_bins, s.schedule.pk if s.schedule else None),
         ]
         return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
 
@@ -108,11 +111,13 @@ def subject_of(run: EvaluationRun) -> Subject | ChannelSubject:
         seed=run.seed,
         history=history,
         history_where=run.history_where,
+        played=run.played,
+        turn_bins=tuple((first, last) for first, last in run.turn_bins),
     )
 
 
 def prepare_run(spec: RunSpec) -> tuple[EvaluationRun, bool]:
-    """The run for a spec: an unfinished one of the last 24 hours that asked for the same, else a new one.
+    """The run for a spec: an unfinished one of the last 24 hours (paused for a budget: 7 days) that asked for the same, else a new one.
 
     Returns:
         The run, and whether it is taken up again.
@@ -123,7 +128,10 @@ def prepare_run(spec: RunSpec) -> tuple[EvaluationRun, bool]:
         type(spec.target)._default_manager.select_for_update().get(pk=spec.target.pk)
         unfinished = EvaluationRun.objects.filter(spec_digest=plan.spec_digest, status__in=UNFINISHED).order_by("-pk")
         since = timezone.now() - RESUMABLE_FOR
-        found = unfinished.filter(created_at__gte=since).first() or _with_failed_calls(plan.spec_digest, since)
+        waits = Q(status="paused_budget", created_at__gte=timezone.now() - PAUSED_FOR)
+        found = unfinished.filter(Q(created_at__gte=since) | waits).first() or _with_failed_calls(
+            plan.spec_digest, since
+        )
         run, resumed = (found, True) if found is not None else (create_run(plan), False)
     link_channels(run, spec)
     return run, resumed
@@ -182,6 +190,10 @@ def new_run(plan: Plan) -> EvaluationRun:
         double_check=spec.double_check,
         method=spec.method,
         additional_context=dict(spec.additional_context),
+        played=spec.played,
+        actor_model=spec.actor_model,
+        turn_bins=[list(pair) for pair in spec.turn_bins],
+        schedule=spec.schedule,
         persona_digest=plan.persona_digest,
         proposition_digest=plan.proposition_digest,
         spec_digest=plan.spec_digest,

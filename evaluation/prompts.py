@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -16,6 +15,7 @@ from django.template import Engine, Template
 
 from agents.llm.requests import Block, Turn
 from agents.text.fences import fence, neutral
+from agents.text.names import one_line
 from evaluation.propositions import Proposition
 from evaluation.trajectory import Event, Window, one_event, render_trajectory
 
@@ -72,6 +72,12 @@ class Context:
             return [self.message.text]
         if self.pair is not None:
             return [self.pair[1].events[-1].text]
+        return [event.text for event in self.window.events if event.kind == "action"]
+
+    def history(self) -> list[str] | None:
+        """What the agent said before the draft; None where no draft is judged."""
+        if self.action is None:
+            return None
         return [event.text for event in self.window.events if event.kind == "action"]
 
 
@@ -168,20 +174,3 @@ def _judged(event: Event, context: Context, nonce: str) -> str:
     """The one message judged, in its fence, with where it was sent."""
     where = f"(in {neutral(' '.join(context.channel_name.split()), 200)[0]})\n" if context.channel_name else ""
     return fence("MESSAGE", where + one_event(event, 1)[0].removeprefix("1. "), nonce)
-
-
-PLAIN_NAME = re.compile(r"[#@]?[^\W_][\w'\u2019&-]*(?:\.? [^\W_][\w'\u2019&-]*){0,3}\.?")
-LONGEST_NAME = 60
-
-
-def one_line(name: str) -> str:
-    """A name as it may stand outside a fence.
-
-    Names come from imported files, so they are data like everything else: one line, at most 60 characters, nothing like a marker,
-    and in quotation marks when it is more than a few plain words.
-    """
-    text = neutral(" ".join(name.split()), 10_000)[0]
-    if len(text) <= LONGEST_NAME and PLAIN_NAME.fullmatch(text):
-        return text
-    text = text.translate({ord(mark): "'" for mark in '"\u201c\u201d\u201e'})
-    return f"\u201c{text if len(text) <= LONGEST_NAME else text[:LONGEST_NAME] + '…'}\u201d"

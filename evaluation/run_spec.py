@@ -9,7 +9,7 @@ from typing import Any
 from django.conf import settings
 
 from agents.models import Agent, Channel
-from evaluation.models import CHANNEL_DIMENSIONS, Method, procedure_name
+from evaluation.models import CHANNEL_DIMENSIONS, EvaluationSchedule, Method, procedure_name
 from evaluation.scorers import SCORERS
 from evaluation.windows import BEFORE, MessageWindow
 
@@ -39,6 +39,10 @@ class RunSpec:
         double_check: Ask the judge whether it is sure (AC-6.0.11).
         method: ``plumbline``, or ``tinytroupe`` for comparison with its paper; that one asks one claim per call.
         additional_context: Given to preconditions and shown to the judge as data.
+        played: Measure speech that was played for it (synthetic messages, chosen by `where`) instead of real speech.
+        actor_model: The model that spoke, where speech was played; for the record.
+        turn_bins: Sample evenly from these stretches of a conversation, in turns of the agent from 1: ``((1, 5), (6, None))``.
+        schedule: The schedule that asked for it.
     """
 
     agent: Agent | None = None
@@ -58,6 +62,10 @@ class RunSpec:
     double_check: bool = False
     method: str = Method.PLUMBLINE.value
     additional_context: Mapping[str, Any] = field(default_factory=dict)
+    played: bool = False
+    actor_model: str = ""
+    turn_bins: tuple[tuple[int, int | None], ...] = ()
+    schedule: EvaluationSchedule | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dimensions", tuple(dict.fromkeys(self.dimensions)))  # named twice is meant once
@@ -102,7 +110,7 @@ class RunSpec:
     @property
     def procedure(self) -> str:
         """How it is judged, as `EvaluationRun.procedure` says it."""
-        return procedure_name(method=self.method, hard=self.hard, double_check=self.double_check)
+        return procedure_name(method=self.method, hard=self.hard, double_check=self.double_check, played=self.played)
 
     @property
     def judge_model(self) -> str:

@@ -10,6 +10,7 @@ from django.db import transaction
 
 from agents.models import Agent, Claimable, owner_name
 from evaluation import baselines, links
+from evaluation.budget import why_over_budget
 from evaluation.execution import (
     JudgeDown,
     Progress,
@@ -131,7 +132,9 @@ def _end(session: Session, failure: str = "") -> None:
     left = sum(d.pending for d in own)
     scores = EvaluationScore.objects.filter(evaluation_run=run)
     error = ""
-    if left:
+    if left and session.budget.reason and not failure:
+        status, error = Status.PAUSED_BUDGET, session.budget.reason
+    elif left:
         status, error = Status.FAILED, failure or f"{left} judgements are still pending"
     elif (broken := failed_call(run)) and (not any(d.measured for d in own) or not judge_answered(run)):
         status, error = Status.FAILED, failure or f"the judge scored nothing; for example {broken}"
@@ -177,9 +180,24 @@ def wake_workers() -> None:
     nudge()
 
 
+def _paused_that_may_go_on() -> EvaluationRun | None:
+    """The oldest run that paused for its agent's budget, which has room again: a new day, or a higher cap."""
+    paused = EvaluationRun.objects.filter(status=Status.PAUSED_BUDGET).select_related("agent")
+    over: set[int | None] = set()  # asked once per agent
+    run: EvaluationRun
+    for run in paused.order_by("created_at", "pk"):
+        if run.agent is not None and run.agent_id not in over:
+            if not why_over_budget(run.agent, run.judge):
+                return run
+            over.add(run.agent_id)
+    return None
+
+
 def work_one(*, owner: str) -> bool:
-    """Claim and execute the oldest pending or lost run; whether there was one. What `manage.py work` calls."""
+    """Claim and execute the oldest pending, lost or no longer paused run; whether there was one. What `manage.py work` calls."""
     waiting = EvaluationRun.objects.filter(EvaluationRun.claimable()).order_by("created_at", "pk").first()
+    if waiting is None:
+        waiting = _paused_that_may_go_on()
     if waiting is None:
         return False
     with sentry_sdk.start_transaction(op="evaluation.work", name="evaluate"):  # a span alone would be sent nowhere

@@ -88,12 +88,15 @@ def in_window(messages: QuerySet[Message], window: MessageWindow) -> QuerySet[Me
     return messages
 
 
-def spoken_by(*, agent: Agent, window: MessageWindow, where: Mapping[str, str] | None = None) -> QuerySet[Message]:
+def spoken_by(
+    *, agent: Agent, window: MessageWindow, where: Mapping[str, str] | None = None, played: bool = False
+) -> QuerySet[Message]:
     """What an agent really said: committed messages with a text, never drafts, never synthetic ones, oldest first.
 
-    Messages without a time stand before those with one, in the order they were stored.
+    With `played`, what it was made to say for a measurement, and nothing else: the two never mix (AC-6.5.2). Messages without
+    a time stand before those with one, in the order they were stored.
     """
-    messages = with_tags(Message.objects.filter(agent=agent, synthetic=False, text__regex=r"\S"), where or {})
+    messages = with_tags(Message.objects.filter(agent=agent, synthetic=played, text__regex=r"\S"), where or {})
     messages = in_window(messages, window).order_by(F("sent_at").asc(nulls_first=True), "pk")
     if window.last is None:
         return messages

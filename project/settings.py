@@ -13,6 +13,8 @@ import environ
 from csp.constants import NONE, SELF, UNSAFE_EVAL, UNSAFE_INLINE
 from django.core.exceptions import ImproperlyConfigured
 
+from project.console import CONSOLE_MENU, UNFOLD  # noqa: F401 (settings like the others)
+
 BASE_DIR = Path(__file__).resolve().parent.parent
 LOCAL_DIR = BASE_DIR / ".local"
 
@@ -216,6 +218,11 @@ OFFLINE_RESPONDERS = {
 PROPOSITIONS_DIR = BASE_DIR / "propositions"
 IDEAS_PART_CHARACTERS = int(_number("IDEAS_PART_CHARACTERS", 24_000))  # of a conversation read in one call
 PROPOSITION_DIRS = [Path(path).expanduser() for path in env.list("PROPOSITION_DIRS", default=[])]
+NUDGE_DIRS = [Path(path).expanduser() for path in env.list("NUDGE_DIRS", default=[])]  # what interventions tell whom
+# Asked before an evaluation asks its judge: takes agent and judge, returns why to pause, or nothing. Empty = never pauses.
+EVALUATION_BUDGET = "correction.costs.evaluation_over_budget"
+# What `manage.py seed` does besides: callables that take the example agents and return a sentence.
+SEED_STEPS = ["correction.seed.seed_configs"]
 
 # --- Turns (agents/turn) ------------------------------------------------------------------------------------------------
 # The stages a turn passes; order is meaning. Dotted paths, so that no floor imports one above it.
@@ -251,6 +258,24 @@ CELERY_BEAT_SCHEDULE = {
     "sweep": {"task": "agents.tasks.work", "schedule": 60.0}
 }  # picks up lost claims and lost messages
 
+# --- API ----------------------------------------------------------------------------------------------------------------
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "rest_framework.authentication.TokenAuthentication",  # first: it makes an anonymous request a 401, not a 403
+        "rest_framework.authentication.SessionAuthentication",
+    ],
+    "DEFAULT_PERMISSION_CLASSES": ["agents.api.permissions.ModelPermissions"],
+    "DEFAULT_RENDERER_CLASSES": [
+        "rest_framework.renderers.JSONRenderer",
+        "rest_framework.renderers.BrowsableAPIRenderer",
+    ],
+    "DEFAULT_PARSER_CLASSES": ["agents.api.parsers.BoundedJSONParser"],
+    "DEFAULT_PAGINATION_CLASS": "agents.api.pagination.Pages",
+    "PAGE_SIZE": 100,
+    "EXCEPTION_HANDLER": "agents.api.problems.as_problem",
+    "TEST_REQUEST_DEFAULT_FORMAT": "json",
+}
+
 # --- Sentry -------------------------------------------------------------------------------------------------------------
 SENTRY_DSN = env.str("SENTRY_DSN", default="")
 if SENTRY_DSN:
@@ -277,32 +302,4 @@ LOGGING = {
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "plain"}},
     "loggers": {"django.server": {"handlers": ["console"], "level": "WARNING", "propagate": False}},
     "root": {"handlers": ["console"], "level": env.str("LOG_LEVEL", default="WARNING")},
-}
-
-# --- Console --------------------------------------------------------------------------------------------------------------
-# The sidebar: group, then (model, icon of Material Symbols); what a user may not view is left out.
-CONSOLE_MENU = [
-    ("Cast", [("agents.Agent", "groups"), ("agents.Channel", "forum"), ("agents.Message", "chat_bubble")]),
-    (
-        "Measuring",
-        [
-            ("evaluation.EvaluationRun", "straighten"),
-            ("evaluation.EvaluationScore", "fact_check"),
-            ("evaluation.Baseline", "flag"),
-        ],
-    ),
-    ("Logs", [("agents.Run", "play_circle"), ("agents.LLMCall", "receipt_long"), ("agents.ModelPrice", "sell")]),
-    ("Access", [("auth.User", "person"), ("auth.Group", "group")]),
-]
-UNFOLD = {
-    "SITE_TITLE": "Plumbline",
-    "SITE_HEADER": "Plumbline",
-    "SITE_SUBHEADER": "Keeping personas in character",
-    "SITE_SYMBOL": "straighten",
-    "SITE_URL": None,
-    "SHOW_HISTORY": True,
-    "SHOW_VIEW_ON_SITE": False,
-    "SIDEBAR": {"navigation": "agents.adminsite.navigation"},
-    "STYLES": ["agents.adminsite.stylesheet"],
-    "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": "agents.adminsite.favicon"}],
 }

@@ -6,10 +6,12 @@ from collections.abc import Iterator
 
 import hypothesis
 import pytest
+import sentry_sdk
 from pytest_django import Settings
 
 from agents.llm import endpoints, prices
 from tests.llm_server import LLMServer
+from tests.tracing import Caught
 
 # On a busy machine an example may take long; that is no defect of what is tested.
 hypothesis.settings.register_profile(
@@ -33,3 +35,20 @@ def llm_server(settings: Settings) -> Iterator[LLMServer]:
         settings.JUDGE_MODEL = settings.ACTOR_MODEL = "test-model"
         settings.ANTHROPIC_API_KEY = "sk-test-secret"
         yield server
+
+
+@pytest.fixture
+def sentry() -> Iterator[Caught]:
+    """Sentry as the settings start it, but for the transport; put back as it was afterwards."""
+    before, caught = sentry_sdk.get_client(), Caught()
+    sentry_sdk.init(
+        dsn="http://key@127.0.0.1:9/1",
+        transport=caught,
+        traces_sample_rate=1.0,
+        include_local_variables=False,
+        default_integrations=False,  # they patch other libraries for good
+        auto_enabling_integrations=False,
+    )
+    yield caught
+    sentry_sdk.get_client().close()
+    sentry_sdk.get_global_scope().set_client(before if before.is_active() else None)

@@ -3,7 +3,8 @@
     with LLMServer() as server:
         server.reply(text="not JSON")             # the next request gets this, once; replies queue up
         server.reply(status=429, headers={"retry-after": "1"})
-        server.always(json={"score": 7})          # every request that finds the queue empty
+        server.reply(tool_calls=[("send_message", {"text": "Hello."})])  # with text= it says that first
+    server.always(json={"score": 7})          # every request that finds the queue empty
         server.respond = lambda body: {...}       # or decide by the request's body: keywords as for `reply`, None =
         default
 
@@ -18,7 +19,7 @@ import asyncio
 import json
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -34,7 +35,10 @@ class Scripted:
     Attributes:
         text, json: Text of the answer, or the object whose JSON is its text.
         thinking: Text of a thinking block before it.
-        stop_reason, model, usage: Fields of the message; `usage` None leaves it out.
+        tool_calls: Tools the model wants to use, as (name, input), with ids the server makes; after `text`, if there is
+            one. A dict instead of a pair is sent as the block it is, right or wrong.
+        stop_reason, model, usage: Fields of the message; `stop_reason` is by default ``tool_use`` with tool calls, else
+            ``end_turn``; `usage` None leaves it out.
         status, message, error_code: An HTTP status other than 200 answers with this error.
         headers: Further response headers.
         raw, content_type: A whole body instead of a message.
@@ -47,7 +51,8 @@ class Scripted:
     text: str | None = None
     json: Any = None
     thinking: str = ""
-    stop_reason: str = "end_turn"
+    tool_calls: Sequence[tuple[str, Any] | dict[str, Any]] = ()
+    stop_reason: str = ""
     model: str = ""
     usage: dict[str, int] | None = field(default_factory=lambda: {"input_tokens": 100, "output_tokens": 10})
     status: int = 200
@@ -252,21 +257,34 @@ class LLMServer:
             if scripted.error_code:
                 error["details"] = {"error_code": scripted.error_code}
             return json.dumps({"type": "error", "error": error, "request_id": f"req_{self.calls}"})
-        text = scripted.text
-        if text is None:
-            format_ = body.get("output_config", {}).get("format", {})
-            found = scripted.json if scripted.json is not None else example_of(format_["schema"]) if format_ else None
-            text = "plain text" if found is None else json.dumps(found)
-        content: list[dict[str, Any]] = [{"type": "text", "text": text}]
-        if scripted.thinking:
-            content.insert(0, {"type": "thinking", "thinking": scripted.thinking, "signature": "x"})
+        content = self._content(body, scripted)
         message = {
             "id": f"msg_{self.calls}",
             "type": "message",
             "role": "assistant",
             "model": scripted.model or body.get("model", ""),
             "content": [] if scripted.stop_reason == "refusal" and not scripted.text else content,
-            "stop_reason": scripted.stop_reason,
+            "stop_reason": scripted.stop_reason or ("tool_use" if scripted.tool_calls else "end_turn"),
             "stop_sequence": None,
         }
         return json.dumps(message if scripted.usage is None else message | {"usage": scripted.usage})
+
+    def _content(self, body: dict[str, Any], scripted: Scripted) -> list[dict[str, Any]]:
+        text = scripted.text
+        if text is None and not scripted.tool_calls:
+            format_ = body.get("output_config", {}).get("format", {})
+            found = scripted.json if scripted.json is not None else example_of(format_["schema"]) if format_ else None
+            text = "plain text" if found is None else json.dumps(found)
+        content: list[dict[str, Any]] = []
+        if scripted.thinking:
+            content.append({"type": "thinking", "thinking": scripted.thinking, "signature": "x"})
+        if text is not None:
+            content.append({"type": "text", "text": text})
+        for number, call in enumerate(scripted.tool_calls, start=1):
+            if isinstance(call, dict):
+                content.append(call)
+            else:
+                name, input_ = call
+                id_ = f"toolu_{self.calls}_{number}"
+                content.append({"type": "tool_use", "id": id_, "name": name, "input": input_})
+        return content

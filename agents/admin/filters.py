@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import date, datetime, time, timedelta
 from typing import Any, ClassVar
 
 from django.contrib import admin
 from django.contrib.admin.views.main import ChangeList
 from django.db.models import Field, Model, QuerySet, Subquery
 from django.http import HttpRequest
+from django.utils import timezone
 
 from agents.admin.display import shortened
 
@@ -86,3 +88,56 @@ class ChosenFilter(admin.SimpleListFilter):
         if not value:
             return queryset
         return queryset.filter(**{self.field: value}) if value.isdecimal() and len(value) < 19 else queryset.none()
+
+
+class DateRangeFilter(admin.FieldListFilter):
+    """Rows of a range of days, both ends included, in the console's time zone; its dates are typed or picked."""
+
+    template = "admin/date_range_filter.html"
+
+    def __init__(
+        self,
+        field: Field[Any, Any],
+        request: HttpRequest,
+        params: dict[str, Any],
+        model: type[Model],
+        model_admin: admin.ModelAdmin[Any],
+        field_path: str,
+    ) -> None:
+        self.names = (f"{field_path}_from", f"{field_path}_to")
+        super().__init__(field, request, params, model, model_admin, field_path)
+        typed: Any = self.used_parameters
+        self.days = {name: _day(str((typed.get(name) or [""])[-1])) for name in self.names}
+
+    def expected_parameters(self) -> list[str | None]:
+        return list(self.names)
+
+    def has_output(self) -> bool:
+        return True
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        first, last = (self.days[name] for name in self.names)
+        if first is not None:
+            queryset = queryset.filter(**{f"{self.field_path}__gte": _midnight(first)})
+        if last is not None:
+            queryset = queryset.filter(**{f"{self.field_path}__lt": _midnight(last + timedelta(days=1))})
+        return queryset
+
+    def choices(self, changelist: ChangeList) -> Iterator[Any]:
+        """One choice, which holds what the template's form needs."""
+        kept = {name: value for name, value in changelist.params.items() if name not in self.names}
+        days = [(name, label, self.days[name]) for name, label in zip(self.names, ("from", "to"), strict=True)]
+        yield {"days": days, "kept": kept, "selected": any(self.days.values())}
+
+
+def _day(text: str) -> date | None:
+    """A day of the years that every database can compare; None for anything else."""
+    try:
+        day = date.fromisoformat(text)
+    except ValueError:
+        return None
+    return day if 1900 <= day.year < 9000 else None
+
+
+def _midnight(day: date) -> datetime:
+    return timezone.make_aware(datetime.combine(day, time.min))

@@ -47,7 +47,7 @@ def totals_context(sums: Totals | None) -> dict[str, Any]:
 
 class PayloadInline(ReadOnlyStackedInline[LLMPayload, LLMCall]):
     model = LLMPayload
-    fields = ("exact_request", "raw_reply")
+    fields = ("exact_request", "raw_reply", "raw_tool_calls")
     readonly_fields = fields
 
     @admin.display(description="request")
@@ -57,6 +57,10 @@ class PayloadInline(ReadOnlyStackedInline[LLMPayload, LLMCall]):
     @admin.display(description="reply")
     def raw_reply(self, payload: LLMPayload) -> SafeString:
         return display.block(payload.reply)
+
+    @admin.display(description="tool calls")
+    def raw_tool_calls(self, payload: LLMPayload) -> SafeString:
+        return display.json_block(payload.tool_calls)
 
 
 @admin.register(LLMCall)

@@ -1,4 +1,4 @@
-"""Calling a model: `complete` and `complete_many`, and the values that go in and come out."""
+"""Calling a model: `complete`, `complete_many`, `complete_together`, and the values that go in and come out."""
 
 from agents.llm.digest import estimate_tokens, request_digest
 from agents.llm.requests import (
@@ -15,7 +15,7 @@ from agents.llm.requests import (
     Turn,
     Usage,
 )
-from agents.llm.runtime import complete, complete_many
+from agents.llm.runtime import complete, complete_many, complete_together, warm_up
 
 __all__ = [
     "Block",
@@ -32,6 +32,8 @@ __all__ = [
     "Usage",
     "complete",
     "complete_many",
+    "complete_together",
     "estimate_tokens",
     "request_digest",
+    "warm_up",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,6 +20,7 @@ from agents.llm.limiter import Limiter
 from agents.llm.loop import Background
 from agents.llm.messages import body_of
 from agents.llm.requests import LLMRequest, Reply, Status, Usage
+from agents.llm.tool_use import tool_blocks
 
 logger = logging.getLogger(__name__)
 
@@ -137,13 +138,14 @@ async def _exchange(call: Call, ability: Ability, *, example: bool) -> Exchange:
             endpoints.remember_no_schema(call.route, ability, received.error)
         if second.http_status != 400:
             body, received = without, second
-    reply = _reply(call, received)
+    blocks = tool_blocks(_content(received) or ()) if call.request.tools else ()
+    reply = _reply(call, received, blocks)
     seen: dict[str, Any] = {
         "latency_ms": _milliseconds(clock() - begun),
         "attempts": trace.attempts,
         "request_id": trace.request_id,
     }
-    return Exchange(replace(reply, **seen), started_at, body)
+    return Exchange(replace(reply, **seen), started_at, body, blocks)
 
 
 async def _send(call: Call, body: Mapping[str, Any], trace: Trace) -> Received:
@@ -169,27 +171,40 @@ def _blames_schema(route: Route, error: str) -> bool:
     return not route.is_default_endpoint or any(word in error.lower() for word in SCHEMA_WORDS)
 
 
-def _reply(call: Call, received: Received) -> Reply:
+def _content(received: Received) -> list[Any] | None:
+    content = getattr(received.message, "content", None)
+    return content if isinstance(content, list) else None
+
+
+def _reply(call: Call, received: Received, blocks: Sequence[Mapping[str, Any]]) -> Reply:
     if received.status is not None:
-        return call.blank(received.status, received.error)
-    message = received.message
-    content = getattr(message, "content", None)
-    if not isinstance(content, list):
+        return call.blank(received.status, received.error + _tools_hint(call, received.error))
+    message, content = received.message, _content(received)
+    if content is None:
         # Some servers answer 200 to what they refuse, and a wrong base URL can lead to any web page.
         complaint = getattr(message, "error", None) or "not a message of the Messages API; is the base URL right?"
-        return call.blank(Status.REJECTED, f"{call.route.endpoint} answered 200 with: {complaint}")
+        error = f"{call.route.endpoint} answered 200 with: {complaint}"
+        return call.blank(Status.REJECTED, error + _tools_hint(call, error))
     texts = [getattr(block, "text", None) for block in content if getattr(block, "type", "") == "text"]
     text: str = storable("".join(part for part in texts if isinstance(part, str)))
     stop_reason = str(getattr(message, "stop_reason", None) or "")
-    found = read_answer(call.request, text=text, stop_reason=stop_reason)
+    found = read_answer(call.request, text=text, stop_reason=stop_reason, tool_blocks=blocks)
     return replace(
         call.blank(found.status, found.error),
         value=found.value,
         text=text,
+        tool_calls=found.tool_calls,
         stop_reason=stop_reason,
         served_model=str(getattr(message, "model", None) or ""),
         usage=_usage(getattr(message, "usage", None)),
     )
+
+
+def _tools_hint(call: Call, error: str) -> str:
+    """What to add where a server other than Anthropic's complains of tools: many a local model can use none."""
+    if call.request.tools and not call.route.is_default_endpoint and "tool" in error.lower():
+        return " (the request offers tools: a model that cannot use them cannot be an actor)"
+    return ""
 
 
 def _usage(usage: Any) -> Usage:

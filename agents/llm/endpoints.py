@@ -96,11 +96,16 @@ def _url_fault(url: str) -> str:
 
 def route(request: LLMRequest) -> Route:
     """Who answers `request`, from its own model or its role's settings, read now."""
-    model = request.model or model_of(request.role)
+    return route_of(request.role, request.model)
+
+
+def route_of(role: Role, model: str = "") -> Route:
+    """Who answers for a role; `model` overrides the configured one."""
+    model = model or model_of(role)
     provider = provider_of(model)
     if provider != "anthropic":
         return Route(provider=provider, model=model)
-    configured = base_url_of(request.role).rstrip("/")
+    configured = base_url_of(role).rstrip("/")
     base_url = configured or ANTHROPIC_URL
     return Route(
         provider=provider,
@@ -110,7 +115,7 @@ def route(request: LLMRequest) -> Route:
         key=settings.ANTHROPIC_API_KEY or PLACEHOLDER_KEY,
         max_concurrency=max(1, settings.LLM_MAX_CONCURRENCY),
         gate_slots=max(0, settings.LLM_GATE_SLOTS),
-        problem=problem_of(request.role, model),
+        problem=problem_of(role, model),
     )
 
 

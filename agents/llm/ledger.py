@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
@@ -15,7 +15,7 @@ from django.db.models import Count, Q, QuerySet, Sum
 from django.utils import timezone
 
 from agents.llm import prices
-from agents.llm.answers import one_line
+from agents.llm.answers import Exchange, one_line
 from agents.llm.extraction import storable
 from agents.llm.requests import LLMRequest, Reply, Status, Usage
 from agents.models import LLMCall, LLMPayload
@@ -25,25 +25,85 @@ logger = logging.getLogger(__name__)
 STORE_CHOICES = ("none", "judge", "all")
 
 
-def record(request: LLMRequest, reply: Reply, *, body: Mapping[str, Any] | None = None) -> int:
+def record_all(calls: Sequence[tuple[LLMRequest, Exchange]]) -> list[int | None]:
+    """Write the rows of several calls by one insert, and their payloads by another; return the rows' primary keys.
+
+    Where the insert fails, because an agent was deleted meanwhile or a value does not fit, each row is written alone,
+    so that one cannot cost the others. A row that cannot be written even so is logged and its key is None: the caller
+    must not lose the answer with it.
+    """
+    if len(calls) > 1:
+        try:
+            return _record_together(calls)
+        except Exception as problem:  # noqa: BLE001 (what is wrong is said when the row is written alone)
+            logger.info("%d ledger rows could not be written at once, now one by one: %r", len(calls), problem)
+    return [_record_or_log(request, exchange) for request, exchange in calls]
+
+
+def record(request: LLMRequest, exchange: Exchange) -> int:
     """Write the row of one call, and its payload where `LLM_STORE_PAYLOADS` says so; return the row's primary key.
 
     Args:
         request: What was asked; its label gives the columns.
-        reply: How it ended.
-        body: What was sent over the network, without the key; None when nothing was.
+        exchange: What was sent over the network and how it ended.
 
     Raises:
         DatabaseError: The row could not be written. A payload that cannot be written is only logged.
     """
-    call = _insert(_columns(request, reply))
-    if body is not None and _stores_payloads(request.role):
-        try:
-            with transaction.atomic():
-                LLMPayload.objects.create(call=call, request=storable(dict(body)), reply=storable(reply.text))
-        except Exception:
-            logger.exception("the payload of model call %s could not be stored", call.pk)
+    call = _insert(_columns(request, exchange.reply))
+    if _stores_payload(request, exchange):
+        _insert_payload(_payload(call.pk, exchange))
     return call.pk
+
+
+def _record_or_log(request: LLMRequest, exchange: Exchange) -> int | None:
+    try:
+        return record(request, exchange)
+    except Exception:
+        purpose, status = request.label.purpose, exchange.reply.status
+        logger.exception("the ledger row of a %s call (%s) could not be written", purpose, status)
+        return None
+
+
+def _record_together(calls: Sequence[tuple[LLMRequest, Exchange]]) -> list[int | None]:
+    rows = [LLMCall(**_columns(request, exchange.reply)) for request, exchange in calls]
+    with transaction.atomic():
+        LLMCall.objects.bulk_create(rows)
+    payloads = [
+        _payload(row.pk, exchange)
+        for row, (request, exchange) in zip(rows, calls, strict=True)
+        if _stores_payload(request, exchange)
+    ]
+    try:
+        with transaction.atomic():
+            LLMPayload.objects.bulk_create(payloads)
+    except Exception as problem:  # noqa: BLE001 (as above)
+        logger.info("%d payloads could not be stored at once, now one by one: %r", len(payloads), problem)
+        for payload in payloads:
+            _insert_payload(payload)
+    return [row.pk for row in rows]
+
+
+def _stores_payload(request: LLMRequest, exchange: Exchange) -> bool:
+    choice = settings.LLM_STORE_PAYLOADS
+    return exchange.body is not None and (choice == "all" or (choice == "judge" and request.role == "judge"))
+
+
+def _payload(call_id: int, exchange: Exchange) -> LLMPayload:
+    return LLMPayload(
+        call_id=call_id,
+        request=storable(dict(exchange.body or {})),
+        reply=storable(exchange.reply.text),
+        tool_calls=list(exchange.tool_blocks),
+    )
+
+
+def _insert_payload(payload: LLMPayload) -> None:
+    try:
+        with transaction.atomic():
+            payload.save(force_insert=True)
+    except Exception:
+        logger.exception("the payload of model call %s could not be stored", payload.call_id)
 
 
 def _columns(request: LLMRequest, reply: Reply) -> dict[str, Any]:
@@ -95,11 +155,6 @@ def _insert(columns: dict[str, Any]) -> LLMCall:
         return LLMCall.objects.create(**columns)
     except IntegrityError:
         return LLMCall.objects.create(**{**columns, "agent_id": None, "run_id": None})
-
-
-def _stores_payloads(role: str) -> bool:
-    choice = settings.LLM_STORE_PAYLOADS
-    return choice == "all" or (choice == "judge" and role == "judge")
 
 
 @dataclass(frozen=True, slots=True)

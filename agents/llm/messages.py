@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from agents.llm.extraction import storable
 from agents.llm.requests import Block, LLMRequest, Turn
+from agents.llm.tool_use import call_part, result_part, tool_part
 
 MAX_BREAKPOINTS = 4  # the API refuses more
 EXAMPLE_QUESTION = (
@@ -25,8 +27,8 @@ def body_of(request: LLMRequest, *, model: str, structured: bool, example: bool)
             Small models follow such an example far better than a description; the conversation still ends with the
             user.
     """
-    system = [_text(block) for block in request.system if block.text]
-    messages = [_message(turn) for turn in request.turns]
+    system = _texts(request.system)
+    messages = [message for turn in request.turns if (message := _message(turn))["content"]]
     _limit_breakpoints([*system, *(part for message in messages for part in message["content"])])
     if example and request.example is not None:
         answer = json.dumps(request.example, ensure_ascii=False)
@@ -37,6 +39,8 @@ def body_of(request: LLMRequest, *, model: str, structured: bool, example: bool)
     body: dict[str, Any] = {"model": model, "max_tokens": request.max_tokens, "messages": messages}
     if system:
         body["system"] = system
+    if request.tools:
+        body["tools"] = [tool_part(tool) for tool in request.tools]
     if structured and request.schema is not None:
         body["output_config"] = {"format": {"type": "json_schema", "schema": dict(request.schema)}}
     if model.startswith("claude-haiku-5"):
@@ -45,7 +49,14 @@ def body_of(request: LLMRequest, *, model: str, structured: bool, example: bool)
 
 
 def _message(turn: Turn) -> dict[str, Any]:
-    return {"role": turn.role, "content": [_text(block) for block in turn.blocks if block.text]}
+    """Results of tools first and calls of tools last, which is the only order that the API takes."""
+    results, calls = map(result_part, turn.tool_results), map(call_part, turn.tool_calls)
+    return {"role": turn.role, "content": [*results, *_texts(turn.blocks), *calls]}
+
+
+def _texts(blocks: Sequence[Block]) -> list[dict[str, Any]]:
+    """The blocks that say something: the API refuses empty ones, and white space counts as empty."""
+    return [_text(block) for block in blocks if block.text.strip()]
 
 
 def _text(block: Block) -> dict[str, Any]:

@@ -22,13 +22,17 @@ def answer(request: LLMRequest, route: Route) -> Exchange:
     """Answer in the calling thread, at no cost.
 
     A responder is named in `OFFLINE_RESPONDERS` by a dotted path. It takes the request and returns the object that a
-    model would have written as JSON (or text, where the request has no schema). It raises `LookupError` where it has no
+    model would have written as JSON (or text, where the request has no schema). Where the request has tools it may
+    return ``{"text": str, "tool_calls": [{"name": str, "input": {…}}, …]}``. It raises `LookupError` where it has no
     answer (`rejected`) and `InvalidAnswer` where the request makes no sense to it (`malformed`).
     """
     started_at, begun = time.time(), time.perf_counter()
     given: Any = ""
+    blocks: list[dict[str, Any]] = []
     try:
         given = _responder(request.task)(request)
+        if request.tools and isinstance(given, dict):
+            given, blocks = _said_and_done(given)
     except LookupError as problem:
         found = Answer(Status.REJECTED, error=one_line(str(problem.args[0] if problem.args else "no offline answer")))
     except InvalidAnswer as problem:
@@ -39,13 +43,18 @@ def answer(request: LLMRequest, route: Route) -> Exchange:
             Status.REJECTED, error=one_line(f"the offline responder failed: {type(problem).__name__}: {problem}")
         )
     else:
-        found = read_answer(request, text=given, stop_reason="") if isinstance(given, str) else parsed(request, given)
+        found = (
+            read_answer(request, text=given, stop_reason="", tool_blocks=blocks)
+            if isinstance(given, str)
+            else parsed(request, given)
+        )
     return Exchange(
         Reply(
             status=found.status,
             value=found.value,
             error=found.error,
             text=given if isinstance(given, str) else json.dumps(given, ensure_ascii=False, default=str),
+            tool_calls=found.tool_calls,
             provider="offline",
             model=route.model,
             served_model=route.model,
@@ -56,6 +65,13 @@ def answer(request: LLMRequest, route: Route) -> Exchange:
         ),
         started_at,
     )
+
+
+def _said_and_done(given: dict[str, Any]) -> tuple[str, list[dict[str, Any]]]:
+    text, calls = given.get("text", ""), given.get("tool_calls", [])
+    if not isinstance(text, str) or not isinstance(calls, list) or not all(isinstance(call, dict) for call in calls):
+        raise InvalidAnswer("the responder's text must be a string and its tool_calls a list of objects")
+    return text, calls
 
 
 def _responder(task: str) -> Any:

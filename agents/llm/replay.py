@@ -32,6 +32,7 @@ def answer(request: LLMRequest, route: Route) -> Exchange:
             value=found.value,
             error=found.error,
             text=str(stored.get("text", "")),
+            tool_calls=found.tool_calls,
             stop_reason=str(stored.get("stop_reason", "")),
             provider="replay",
             model=route.model,
@@ -48,7 +49,11 @@ def answer(request: LLMRequest, route: Route) -> Exchange:
 def _read(request: LLMRequest, stored: dict[str, Any], path: Path) -> Answer:
     if not stored:
         return Answer(Status.REJECTED, error=f"no stored answer for this request in {path}")
-    return read_answer(request, text=str(stored.get("text", "")), stop_reason=str(stored.get("stop_reason", "")))
+    blocks = stored.get("tool_calls", [])
+    if not isinstance(blocks, list) or not all(isinstance(block, dict) for block in blocks):
+        raise ValueError("the tool_calls of an answer are not a list of objects")
+    text, stop_reason = str(stored.get("text", "")), str(stored.get("stop_reason", ""))
+    return read_answer(request, text=text, stop_reason=stop_reason, tool_blocks=blocks)
 
 
 def stored_answers(path: Path) -> dict[str, dict[str, Any]]:
@@ -112,12 +117,13 @@ def export_answers(out: Path, *, since: datetime | None = None, work_id: str = "
     return len(chosen)
 
 
-def _row(payload: LLMPayload) -> dict[str, str]:
+def _row(payload: LLMPayload) -> dict[str, Any]:
     call = payload.call
-    return {
+    row = {
         "digest": call.request_digest,
         "model": call.model,
         "served_model": call.served_model,
         "stop_reason": call.stop_reason,
         "text": payload.reply,
     }
+    return row | {"tool_calls": payload.tool_calls} if payload.tool_calls else row

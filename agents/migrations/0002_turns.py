@@ -38,4 +38,9 @@ class Migration(migrations.Migration):
             name='prompt',
             field=models.TextField(blank=True, default='', help_text='what an operator asks of this turn; shown to the agent, not said in the channel'),
         ),
+        migrations.AddField(
+            model_name='llmpayload',
+            name='tool_calls',
+            field=models.JSONField(blank=True, default=list, help_text='tools the model wanted to use, as it sent them'),
+        ),
     ]

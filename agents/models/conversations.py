@@ -47,7 +47,8 @@ class Channel(models.Model):
     topic = models.TextField(blank=True, default="")
     tags = models.JSONField(default=dict, blank=True, validators=[validate_tags], help_text="key -> value, both texts")
     synthetic = models.BooleanField(
-        default=False, help_text="played for an evaluation or a demonstration: what is said here is never mixed with real speech"
+        default=False,
+        help_text="played for an evaluation or a demonstration: what is said here is never mixed with real speech",
     )
     next_position = models.PositiveBigIntegerField(
         default=1, editable=False, help_text="position of the next message; raised by the statement that takes it"

@@ -68,6 +68,7 @@ class LLMPayload(models.Model):
     call = models.OneToOneField(LLMCall, on_delete=models.CASCADE, related_name="payload")
     request = models.JSONField()
     reply = models.TextField(blank=True)
+    tool_calls = models.JSONField(default=list, blank=True, help_text="tools the model wanted to use, as it sent them")
 
     class Meta:
         db_table = "llm_payloads"

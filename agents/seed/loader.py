@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import yaml
+from django.conf import settings
 from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
+from django.utils.module_loading import import_string
 from pydantic import BaseModel, ConfigDict, Field
 
 from agents.models import Agent, Channel, ChannelMember, Message
@@ -102,6 +104,7 @@ class SeedReport:
     channels: int = 0
     messages_created: int = 0
     messages_present: int = 0
+    notes: list[str] = field(default_factory=list)
 
 
 def personas() -> Iterator[SeedPersona]:
@@ -135,6 +138,8 @@ def seed(*, reset: bool = False, now: datetime | None = None) -> SeedReport:
         with transaction.atomic():
             _seed_conversation(conversation, agents, now or timezone.now(), report)
         report.channels += 1
+    for path in settings.SEED_STEPS:  # what floors above add; each takes the agents and returns a sentence
+        report.notes.append(import_string(path)(list(agents.values())))
     return report
 
 

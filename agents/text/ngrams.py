@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import nsmallest
+from itertools import chain
 
 from agents.text.tokens import tokenize
 
@@ -20,8 +22,12 @@ def extract_ngrams(text: str, n: int) -> list[Ngram]:
     """
     if n < 1:
         raise ValueError(f"n is {n}; an n-gram has at least 1 word")
-    words = tokenize(text)
-    return [tuple(words[i : i + n]) for i in range(len(words) - n + 1)]
+    return ngrams_of(tokenize(text), n)
+
+
+def ngrams_of(words: Sequence[str], n: int) -> list[Ngram]:
+    """The n-grams of a text that is split into words already."""
+    return list(zip(*(words[start:] for start in range(n)), strict=False))
 
 
 def compute_overlap(ngrams_a: Iterable[Ngram], ngrams_b: Iterable[Ngram]) -> float:
@@ -30,12 +36,26 @@ def compute_overlap(ngrams_a: Iterable[Ngram], ngrams_b: Iterable[Ngram]) -> flo
     return len(a & b) / len(a | b) if a or b else 0.0
 
 
-def message_counts(messages: Sequence[str], n: int) -> Counter[Ngram]:
-    """In how many of the messages each n-gram occurs."""
+def recurring_ngrams(messages: Sequence[Sequence[Ngram]]) -> tuple[float, dict[Ngram, int]]:
+    """The share of n-gram tokens whose type occurs in at least two of the messages, and those types.
+
+    Args:
+        messages: The n-grams of each message.
+
+    Returns:
+        The share, 0 to 1, and for each recurring n-gram the number of messages it occurs in.
+    """
+    seen: set[Ngram] = set()
+    recurring: set[Ngram] = set()
+    for types in map(set, messages):
+        recurring |= seen & types
+        seen |= types
     counts: Counter[Ngram] = Counter()
-    for message in messages:
-        counts.update(set(extract_ngrams(message, n)))
-    return counts
+    for grams in messages:
+        counts.update(recurring.intersection(grams))
+    total = sum(map(len, messages))
+    hits = sum(map(recurring.__contains__, chain.from_iterable(messages)))
+    return (hits / total if total else 0.0), dict(counts)
 
 
 def compute_corpus_repetition(messages: Sequence[str], n: int = 3) -> float:
@@ -44,16 +64,18 @@ def compute_corpus_repetition(messages: Sequence[str], n: int = 3) -> float:
     Returns:
         0.0 (nothing recurs, fewer than two messages, or none long enough) to 1.0 (all say the same: five identical messages).
     """
-    counts = message_counts(messages, n)
-    tokens = [gram for message in messages for gram in extract_ngrams(message, n)]
-    return sum(counts[gram] >= 2 for gram in tokens) / len(tokens) if tokens else 0.0
+    return recurring_ngrams([extract_ngrams(message, n) for message in messages])[0]
 
 
 def repeated_ngrams(messages: Sequence[str], n: int = 3, limit: int = 20) -> list[tuple[str, int]]:
     """The n-grams that occur in at least two messages, as (phrase, number of messages), most frequent first."""
-    counts = message_counts(messages, n)
-    found = [(" ".join(gram), count) for gram, count in counts.items() if count >= 2]
-    return sorted(found, key=lambda item: (-item[1], item[0]))[:limit]
+    return most_frequent(recurring_ngrams([extract_ngrams(message, n) for message in messages])[1], limit)
+
+
+def most_frequent(counts: Mapping[Ngram, int], limit: int) -> list[tuple[str, int]]:
+    """The first `limit` n-grams as phrases with their counts, most frequent first, then by the alphabet."""
+    first = nsmallest(limit, counts.items(), key=lambda item: (-item[1], item[0]))
+    return [(" ".join(gram), count) for gram, count in first]
 
 
 def compression_gain(messages: Sequence[str]) -> float:

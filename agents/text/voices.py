@@ -9,7 +9,7 @@ from itertools import combinations
 from statistics import fmean
 
 from agents.text.style import style_of
-from agents.text.vocabulary import vocabulary_similarity, word_counts
+from agents.text.word_statistics import vocabulary_similarity, word_counts
 
 Line = tuple[str, str]  # speaker, text
 

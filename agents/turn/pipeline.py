@@ -50,7 +50,7 @@ class Pipeline:
 
     def review(self, turn: Turn, draft: Draft) -> Accept | Revise:
         """Pass a draft through the stages; the first that sends it back decides. No transaction may be open here."""
-        accepted = Accept(draft)
+        turn.original, accepted = draft, Accept(draft)
         for stage, method in self._having("review"):
             with _noted(stage, "review", turn.trace, turn.running):
                 answer = _typed(method(turn, accepted.draft), Accept, Revise)

@@ -87,7 +87,9 @@ class Turn:
         transcript: The recent conversation the agent is shown, oldest first; `prepare` may reshape it.
         sections: Prompt sections added by stages, in their order.
         sessions: Channel id to the session of the message being attempted there; set from `Revise.session`, cleared by a commit.
+        revisions: Channel id to how often the message being attempted there was sent back; cleared by a commit.
         draft_key: Idempotency key of the draft under review; empty when the caller gave none.
+        original: The draft under review as the agent wrote it, before any stage rewrote it.
         preview: The prompt is only shown to a person: no model calls, no log rows.
         abandoned: The agent chose to say nothing after a draft was sent back.
         reports: Stage name to what callers above may want to show (the gate's scores); opaque to this floor.
@@ -103,7 +105,9 @@ class Turn:
     transcript: list[Message] = field(default_factory=list)
     sections: list[Section] = field(default_factory=list)
     sessions: dict[int, str] = field(default_factory=dict)
+    revisions: dict[int, int] = field(default_factory=dict)
     draft_key: str = ""
+    original: Draft | None = None
     preview: bool = False
     abandoned: bool = False
     reports: dict[str, Any] = field(default_factory=dict)

@@ -1,7 +1,7 @@
 """The tables of correction, one file per group."""
 
 from correction.models.config import AgentEvaluationConfig, GateMode
-from correction.models.gate import CorrectionLog, GateDimensionResult, ObservedMessage, Outcome
+from correction.models.gate import CorrectionLog, GateDimensionResult, ObservedMessage, Outcome, played
 from correction.models.interventions import Intervention, InterventionLog
 
 __all__ = [
@@ -13,4 +13,5 @@ __all__ = [
     "InterventionLog",
     "ObservedMessage",
     "Outcome",
+    "played",
 ]

@@ -27,6 +27,15 @@ class Outcome(models.TextChoices):
     ABANDONED = "abandoned", "abandoned by the agent"
 
 
+def played(prefix: str = "") -> Q:
+    """Condition for logs of synthetic channels: played for an evaluation or a demonstration, in no figure of real drafts.
+
+    Args:
+        prefix: Path from the filtered model to the log, e.g. ``log__``.
+    """
+    return Q(**{f"{prefix}channel__in": Channel.objects.filter(synthetic=True).values("pk")})
+
+
 class CorrectionLog(models.Model):
     """One attempt at a message as the gate saw it. A session groups the attempts; its state is these rows. Never edited."""
 
@@ -57,6 +66,7 @@ class CorrectionLog(models.Model):
     )  # fmt: skip
     original_text = models.TextField(help_text="the draft as the agent wrote it")
     judged_text = models.TextField(help_text="the draft as it was judged and would be said")
+    payload = models.JSONField(default=dict, blank=True, help_text="typed data beside the draft, sent with it")
     outcome = models.CharField(max_length=20, choices=Outcome.choices)
     feedback = models.TextField(blank=True, default="", help_text="what the agent was told")
     score_sum = models.FloatField(null=True, blank=True, help_text="sum of the dimensions' scores; empty = none scored")

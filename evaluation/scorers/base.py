@@ -39,6 +39,8 @@ class Subject:
         seed: Seed of the sampling.
         history: What self-consistency compares the window with.
         history_where: Tags the messages of the history must have.
+        played: Whether what was played for a measurement is looked at, instead of real speech.
+        turn_bins: Stretches of a conversation the sample is drawn evenly from.
     """
 
     agent: Agent
@@ -49,12 +51,14 @@ class Subject:
     seed: int
     history: MessageWindow = field(default_factory=lambda: MessageWindow(BEFORE))
     history_where: dict[str, str] = field(default_factory=dict)
+    played: bool = False
+    turn_bins: tuple[tuple[int, int | None], ...] = ()
     _windows: dict[tuple[object, ...], Window] = field(default_factory=dict)
     _halves: Halves | None = None
     _style: StyleProfile | None = None
 
     def spoken(self) -> QuerySet[Message]:
-        return spoken_by(agent=self.agent, window=self.window, where=self.where)
+        return spoken_by(agent=self.agent, window=self.window, where=self.where, played=self.played)
 
     def sample(self) -> list[int]:
         """Ids of up to `samples` messages, drawn at random with the seed (AC-6.1.2); in order of time."""
@@ -92,7 +96,7 @@ class Subject:
         """
         key = ("channel", channel_id, first_n, last_n)
         if key not in self._windows:
-            messages = in_window(Message.objects.filter(channel_id=channel_id, synthetic=False), self.window)
+            messages = in_window(Message.objects.filter(channel_id=channel_id, synthetic=self.played), self.window)
             self._windows[key] = ends(messages.select_related("agent", "user"), first_n, last_n, self.event)
         return self._windows[key]
 

@@ -42,7 +42,9 @@ def context(
 
 
 def _moment(subject: Subject, message: Message) -> Window:
-    around = Message.objects.filter(channel=message.channel_id, position__lt=message.position, synthetic=False)
+    around = Message.objects.filter(
+        channel=message.channel_id, position__lt=message.position, synthetic=message.synthetic
+    )
     before = around.select_related("agent", "user").order_by("-position")[:SAID_BEFORE]
     own = Event("action", subject.agent.display_name, message.text)
     return Window((*(subject.event(said) for said in reversed(before)), own), 0, ())

@@ -10,8 +10,8 @@ from dataclasses import asdict
 from typing import Any
 
 from agents.models import Message
-from agents.text.vocabulary import pairwise_similarity, vocabulary_statistics
 from agents.text.voices import voice_distinctness
+from agents.text.word_statistics import pairwise_similarity, vocabulary_statistics
 from evaluation.prompts import Context
 from evaluation.propositions import Proposition
 from evaluation.scorers.base import Item

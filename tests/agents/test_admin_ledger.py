@@ -10,7 +10,7 @@ import pytest
 from django.test import Client
 
 from agents.admin import ledger
-from agents.models import LLMCall, ModelPrice
+from agents.models import LLMCall, LLMPayload, ModelPrice
 from tests.console import list_of, page_of, read, signed_in, superuser
 from tests.factories import make_agent
 
@@ -118,3 +118,17 @@ def test_prices_can_be_edited(console: Client) -> None:
     assert console.post(page_of(price), sent).status_code == 302
     price.refresh_from_db()
     assert (price.input_usd, price.source) == (Decimal("0.5"), "the vendor's page")
+
+
+def test_a_stored_reply_shows_the_tools_it_wanted_to_use(console: Client) -> None:
+    acted = call(role="actor", purpose="turn")
+    LLMPayload.objects.create(
+        call=acted,
+        request={},
+        reply="",
+        tool_calls=[{"id": "a", "name": "send_message", "input": {"text": "<b>Hi</b>"}}],
+    )
+
+    html = read(console, page_of(acted))
+    assert "send_message" in html
+    assert "&lt;b&gt;Hi&lt;/b&gt;" in html

@@ -135,7 +135,7 @@ def test_an_empty_channel_says_how_to_fill_it(console: Client) -> None:
 
 
 def test_a_channel_that_is_not_there_is_not_found(console: Client) -> None:
-    assert console.get("/admin/agents/channel/77/transcript/").status_code == 404
+    assert console.get("/admin/agents/channel/987654321/transcript/").status_code == 404
 
 
 def test_the_transcript_needs_the_right_to_view_channels() -> None:

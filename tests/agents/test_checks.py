@@ -100,6 +100,38 @@ def test_the_numbers_of_slots_are_in_range(
 
 
 @pytest.mark.parametrize(
+    ("name", "value"),
+    [("TURN_MAX_REVISIONS", -1), ("TURN_STEP_DEADLINE", 0), ("TURN_MAX_REPLY_DEPTH", -1), ("TURN_HISTORY_MESSAGES", 0)],
+)
+def test_the_numbers_for_turns_are_in_range(settings: Settings, name: str, value: int) -> None:
+    setattr(settings, name, value)
+
+    message = found()["agents.E004"]
+
+    assert message.msg == f"{name} is {value}."
+    assert f"Set it to {value + 1} or more" in str(message.hint)
+
+
+@pytest.mark.parametrize(
+    ("path", "complaint"),
+    [
+        ("correction.stages.ActionGat", "cannot be loaded: ImportError"),
+        ("nowhere.at.all", "cannot be loaded: ModuleNotFoundError"),
+        ("stages", "cannot be loaded: ImportError"),
+        ("agents.llm.Label", "cannot be loaded: TypeError"),
+        ("collections.OrderedDict", "has none of the methods of a stage"),
+    ],
+)
+def test_a_stage_that_is_none_is_an_error(settings: Settings, path: str, complaint: str) -> None:
+    settings.TURN_PIPELINE = [path]
+
+    message = found()["agents.E006"]
+
+    assert f"TURN_PIPELINE names {path!r}, which {complaint}" in message.msg
+    assert "received, prepare, review, committed, finish" in str(message.hint)
+
+
+@pytest.mark.parametrize(
     ("model", "unpriced"),
     [
         ("claude-haiku-5-5", False),

@@ -70,7 +70,7 @@ def test_an_operator_reads_agent_conversation_run_and_scores(
     expect(page.locator("#result_list")).to_contain_text("heuristic")
     assert fits(visitor)
     page.get_by_role("link", name="Ada").click()
-    expect(page.locator(".pl-panel")).to_contain_text("adherence")
+    expect(page.locator(".pl-panel", has_text="Baselines")).to_contain_text("adherence")
     assert fits(visitor)
 
     visitor.open(list_of(type(office.messages.all()[0].channel)))
@@ -124,7 +124,7 @@ def test_editing_a_persona_makes_a_version_that_can_be_read(
     page.locator("[name=traits-0-strength]").fill("0")
     page.get_by_label("What changed, and why").fill("more jokes")
     page.get_by_role("button", name="Save and continue editing").click()
-    expect(page.locator(".pl-panel")).to_contain_text("stale")
+    expect(page.locator(".pl-panel", has_text="Baselines")).to_contain_text("stale")
 
     page.get_by_role("link", name="Persona versions").click()
     expect(page.locator("#persona_versions-group")).to_contain_text("edited: more jokes")

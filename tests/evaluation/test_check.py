@@ -10,9 +10,10 @@ import pytest
 from pytest_django import Settings
 
 from agents.models import LLMCall
-from evaluation.check import check_proposition
+from evaluation.check import Check, CheckResult, ask_together, check_proposition
+from evaluation.judge import Question
 from evaluation.propositions import Cues
-from tests.evaluation.judging import CONTEXT, LABEL, claim, entry, prompt_of
+from tests.evaluation.judging import CONTEXT, LABEL, answers, claim, entry, prompt_of
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
@@ -120,3 +121,38 @@ def test_the_offline_judge_goes_by_cues_and_is_silent_without(
     assert found.holds is holds
     assert ("needs an LLM judge" in found.reason) == (holds is None)
     assert found.judge == "offline:lexical-1"
+
+
+def test_checks_and_questions_can_be_asked_together_and_are_answered_in_order(llm_server: LLMServer) -> None:
+    llm_server.respond = answers(lambda text: {"even": True, "odd": False}.get(text.split()[-1], 4))
+    check = [Check(proposition=claim(text=f"is {word}"), context=CONTEXT, label=LABEL) for word in ("odd", "even")]
+    question = Question(propositions=(claim(text="is dry"),), context=CONTEXT, label=LABEL)
+
+    odd, dry, even = ask_together([check[0], question, check[1]], deadline=10)
+
+    assert isinstance(odd, CheckResult)
+    assert isinstance(even, CheckResult)
+    assert (odd.holds, even.holds) == (False, True)
+    assert isinstance(dry, list)
+    assert (dry[0].value, dry[0].status) == (4, "scored")
+    assert {odd.call, even.call, dry[0].call} == set(LLMCall.objects.values_list("pk", flat=True))
+
+
+def test_asked_together_one_that_fails_costs_the_others_nothing(llm_server: LLMServer) -> None:
+    llm_server.respond = lambda body: {"hang": True} if "is slow" in prompt_of(body) else {"json": entry(True)}
+    checks = [
+        Check(proposition=claim(text=f"is {word}"), context=CONTEXT, label=LABEL, gate=True)
+        for word in ("slow", "quick")
+    ]
+
+    slow, quick = ask_together(checks, deadline=1.5)
+
+    assert isinstance(slow, CheckResult)
+    assert isinstance(quick, CheckResult)
+    assert (slow.holds, quick.holds) == (None, True)
+    assert slow.reason.startswith("timeout: ")
+
+
+def test_nothing_to_ask_asks_nobody(llm_server: LLMServer) -> None:
+    assert ask_together([], deadline=1) == []
+    assert llm_server.calls == 0

@@ -59,9 +59,9 @@ def test_cues_for_and_against_a_claim_decide(text: str, value: int) -> None:
     assert "Cues found" in found.reasoning
 
 
-def test_found_cues_are_named_in_the_reasoning() -> None:
+def test_what_was_found_is_quoted_in_the_reasoning() -> None:
     assert verdict(about("Tofu from the farm"), cues=CUES).reasoning == (
-        "Cues found for it: “/farm(er)?s?/”; against it: “tofu”."
+        "Cues found for it: “farm”; against it: “Tofu”."
     )
 
 

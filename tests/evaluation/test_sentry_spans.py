@@ -5,16 +5,11 @@ AC-6.0.18, AC-6.1.9, AC-6.2.8, AC-6.3.9, AC-6.4.10, AC-6.5.9, AC-6.6.7.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 import sentry_sdk
 from pytest_django import Settings
-from sentry_sdk.envelope import Envelope
-from sentry_sdk.transport import Transport
 
 from agents.models import Agent
 from evaluation.capture import capture
@@ -26,45 +21,11 @@ from tests.evaluation.conversing import DRY, LOUD, diverse
 from tests.evaluation.judging import prompt_of
 from tests.factories import make_agent, talk
 from tests.llm_server import LLMServer
+from tests.tracing import Caught, tree
 
 pytestmark = pytest.mark.django_db
 
 SECRETS = ("the raccoon is in the annex", "keeper of the stamp drawer", "claim voice", "sk-test-secret")
-
-
-class Caught(Transport):
-    """Keeps what would be sent."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.envelopes: list[Envelope] = []
-
-    def capture_envelope(self, envelope: Envelope) -> None:
-        self.envelopes.append(envelope)
-
-    def of_type(self, kind: str) -> list[dict[str, Any]]:
-        return [item.payload.json or {} for envelope in self.envelopes for item in envelope.items if item.type == kind]
-
-    @property
-    def text(self) -> str:
-        return json.dumps([item.payload.json for envelope in self.envelopes for item in envelope.items])
-
-
-@pytest.fixture
-def sentry() -> Iterator[Caught]:
-    """Sentry as the settings start it, but for the transport; put back as it was afterwards."""
-    before, caught = sentry_sdk.get_client(), Caught()
-    sentry_sdk.init(
-        dsn="http://key@127.0.0.1:9/1",
-        transport=caught,
-        traces_sample_rate=1.0,
-        include_local_variables=False,
-        default_integrations=False,  # they patch other libraries for good
-        auto_enabling_integrations=False,
-    )
-    yield caught
-    sentry_sdk.get_client().close()
-    sentry_sdk.get_global_scope().set_client(before if before.is_active() else None)
 
 
 @pytest.fixture
@@ -75,13 +36,6 @@ def ada(settings: Settings, propositions: PropositionFolder) -> Agent:
     agent = make_agent("ada", system_prompt="You are Ada, keeper of the stamp drawer.")
     talk(agent, ["the raccoon is in the annex", "Never."])
     return agent
-
-
-def tree(transaction: dict[str, Any]) -> Counter[tuple[str, str]]:
-    """(operation, operation of its parent) for every span of a transaction."""
-    root = transaction["contexts"]["trace"]
-    ops = {span["span_id"]: span["op"] for span in transaction["spans"]} | {root["span_id"]: root["op"]}
-    return Counter((span["op"], ops[span["parent_span_id"]]) for span in transaction["spans"])
 
 
 def test_a_baseline_is_one_trace_with_a_span_per_dimension_and_call(
@@ -99,6 +53,7 @@ def test_a_baseline_is_one_trace_with_a_span_per_dimension_and_call(
         {
             ("evaluation.run", "evaluation.baseline"): 1,
             ("evaluation.adherence", "evaluation.run"): 1,
+            ("correction.config", "evaluation.adherence"): 1,  # whether the agent has a budget
             ("evaluation.fluency", "evaluation.run"): 1,
             ("llm.call", "evaluation.adherence"): 2,
             ("llm.call", "evaluation.fluency"): 1,
@@ -149,6 +104,7 @@ def test_a_worker_traces_its_runs_too(sentry: Caught, llm_server: LLMServer, ada
         "evaluation.run",
         "evaluation.adherence",
         "evaluation.fluency",
+        "correction.config",
         "llm.call",
     }
 

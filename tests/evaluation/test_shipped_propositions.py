@@ -23,7 +23,8 @@ def test_a_shipped_file_loads(path: Path) -> None:
     found = load_file(path)
 
     assert found.dimension == path.parent.name
-    assert found.agent_id == path.stem
+    assert found.agent_id == path.stem.removesuffix(".action")
+    assert found.level == ("action" if path.stem.endswith(".action") else "evaluation")
     assert all(p.recommendations or p.rule for p in found.propositions)
 
 
@@ -49,7 +50,7 @@ def test_what_is_measured_of_a_channel_is_shipped_as_environment_ac_6_4_5_ac_6_6
     assert {d for d, target in targets if target == "agent"} == {"adherence", "consistency", "fluency"}
 
 
-AGENTS = [path.stem for path in shipped() if path.parent.name == "adherence" and path.stem != DEFAULT]
+AGENTS = [path.stem for path in shipped() if path.parent.name == "adherence" and not path.stem.startswith(DEFAULT)]
 
 
 def test_each_of_the_sixteen_agents_has_propositions_of_its_own() -> None:

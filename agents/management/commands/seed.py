@@ -25,6 +25,8 @@ class Command(BaseCommand):
         self.stdout.write(
             f"Messages: {report.messages_created} added, {report.messages_present} there already, in {report.channels} channels."
         )
+        for note in report.notes:
+            self.stdout.write(note)
         if report.kept:
             self.stdout.write(
                 self.style.WARNING(f"Edited personas were kept: {', '.join(report.kept)}. --reset overwrites them.")

@@ -11,13 +11,14 @@ from django.conf import settings
 from django.core.management.base import BaseCommand
 from django.db import OperationalError, close_old_connections
 
+from agents.llm import warm_up
 from agents.models import owner_name
 from agents.work_queues import WorkQueue, stopping_on_sigterm, work_queues
 
 
 class Command(BaseCommand):
     help = (
-        "Claim queued work (evaluations) and do it, until stopped. Start as many as you like: a row is claimed by one. "
+        "Claim queued work (turns of agents, evaluations) and do it, until stopped. Start as many as you like: a row is claimed by one. "
         "SIGTERM or Ctrl-C hands unfinished work back."
     )
 
@@ -32,6 +33,8 @@ class Command(BaseCommand):
         self.stdout.write(f"Working as {owner} on {', '.join(settings.WORK_QUEUES)}. Stop with Ctrl-C.")
         try:
             with stopping_on_sigterm():
+                warm_up("judge")
+                warm_up("actor")
                 while True:
                     if self._round(queues, owner):
                         continue

@@ -7,11 +7,12 @@ import sys
 from argparse import ArgumentParser
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import BaseCommand, CommandError
 
+from agents.usage import exit_3_on_wrong_usage
 from agents.work_queues import stopping_on_sigterm
 from evaluation.capture import Captured, UnknownAgents, capture, choose_agents
 from evaluation.estimate import estimate, estimate_channels
@@ -49,13 +50,7 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        def wrong_usage(message: str) -> NoReturn:
-            if isinstance(parser, CommandParser) and not parser.called_from_command_line:
-                raise CommandError(f"Error: {message}", returncode=3)
-            parser.print_usage(sys.stderr)
-            parser.exit(3, f"{parser.prog}: error: {message}\n")
-
-        parser.error = wrong_usage  # type: ignore[method-assign]  # 2 has a meaning of its own here
+        exit_3_on_wrong_usage(parser)
         parser.add_argument(
             "--agents", default="all", help="slugs separated by commas, or all (default: all active agents)"
         )
@@ -226,8 +221,8 @@ class Command(BaseCommand):
                 problems.append(f"{name}: {run.status}: {run.error or 'nothing scored'}")
         if problems:
             again = (
-                "\nRun the same command again to take up what failed."
-                if any("failed" in p or "errored" in p for p in problems)
+                "\nRun the same command again to take up what is left."
+                if any(status in problem for problem in problems for status in ("failed", "errored", "paused"))
                 else ""
             )
             raise CommandError("no score for:\n  " + "\n  ".join(problems) + again, returncode=2)

@@ -12,8 +12,9 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError
 
 from agents.models import Agent
-from evaluation.proposition_files import DEFAULT, FileProblem, LoadedFile, PropositionError, load_all, load_file
+from evaluation.proposition_files import DEFAULT, LoadedFile, PropositionError, load_all, load_file
 from evaluation.propositions import PropositionFile
+from evaluation.yaml_files import FileProblem
 
 
 def known_slugs() -> set[str] | None:
@@ -59,9 +60,10 @@ class Command(BaseCommand):
                 "rule" if p.rule else "cues" if p.cues or p.measure else "judge only" for p in file.propositions
             )
             known = "" if slugs is None or file.agent_id in slugs | {DEFAULT} else "   (no agent of that slug here)"
+            about = " (about drafts)" if file.level == "action" else ""
             detail = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
             self.stdout.write(
-                f"{file.dimension}/{file.agent_id}: {len(file.propositions)} propositions ({detail}){known}"
+                f"{file.dimension}/{file.agent_id}{about}: {len(file.propositions)} propositions ({detail}){known}"
             )
         if files:
             self.stdout.write(
@@ -78,6 +80,7 @@ def _document(files: list[LoadedFile], problems: list[FileProblem]) -> dict[str,
                 "path": str(f.path),
                 "dimension": f.dimension,
                 "agent": f.agent_id,
+                "level": f.level,
                 "propositions": [p.id for p in f.propositions],
             }
             for f in files

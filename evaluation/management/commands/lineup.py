@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import sys
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
-from typing import Any, NoReturn
+from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from rich import box
@@ -14,6 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from agents.models import Channel
+from agents.usage import exit_3_on_wrong_usage
 from evaluation.lineup import MIN_LINES, PERMUTATIONS, LineUp, line_up
 from evaluation.management.commands.capture_baseline import tag_pairs
 from evaluation.windows import ALLOWED, parse_window
@@ -44,13 +44,7 @@ Exit code: 0 there is a figure, 2 there are too few lines or speakers for one, 3
         return super().create_parser(prog_name, subcommand, formatter_class=RawDescriptionHelpFormatter, **kwargs)
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        def wrong_usage(message: str) -> NoReturn:
-            if isinstance(parser, CommandParser) and not parser.called_from_command_line:
-                raise CommandError(f"Error: {message}", returncode=3)
-            parser.print_usage(sys.stderr)
-            parser.exit(3, f"{parser.prog}: error: {message}\n")
-
-        parser.error = wrong_usage  # type: ignore[method-assign]  # 2 has a meaning of its own here
+        exit_3_on_wrong_usage(parser)
         parser.add_argument("--channel", required=True, metavar="SLUG", help="whose lines")
         parser.add_argument("--window", default="all", help=f"which of them: {ALLOWED} (default: all)")
         parser.add_argument(

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from agents.llm import Block, Label, LLMRequest, Reply, Turn
+from agents.llm import Block, Label, LLMRequest, Reply, Tool, Turn
 from agents.models import LLMCall
 
 SCHEMA = {
@@ -15,6 +15,13 @@ SCHEMA = {
     "required": ["score", "reason"],
     "additionalProperties": False,
 }
+
+SEND = Tool(
+    name="send_message",
+    description="Say something.",
+    input_schema={"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]},
+)
+LOOK = Tool(name="look_around", description="See who is here.", input_schema={"type": "object", "properties": {}})
 
 
 class Score(BaseModel):
@@ -44,6 +51,21 @@ def judge_request(**changes: Any) -> LLMRequest:
 def text_request(**changes: Any) -> LLMRequest:
     """A request of the actor for free text."""
     return judge_request(**({"role": "actor", "task": "act", "schema": None, "parse": None, "example": None} | changes))
+
+
+def act_request(**changes: Any) -> LLMRequest:
+    """A request of the actor that may use tools."""
+    return text_request(**({"tools": (SEND, LOOK)} | changes))
+
+
+def asking(word: str, **changes: Any) -> LLMRequest:
+    """A question whose word stands in its ledger row too."""
+    label = Label(purpose="gate", dimension=word, work_id="gate_session:1", **changes.pop("label", {}))
+    return text_request(turns=(Turn("user", (Block(word),)),), label=label, **changes)
+
+
+def word_of(body: dict[str, Any]) -> str:
+    return str(body["messages"][-1]["content"][0]["text"])
 
 
 def row_of(reply: Reply) -> LLMCall:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from agents.llm import Block, Turn, estimate_tokens, request_digest
-from tests.agents.llm.asking import judge_request
+from agents.llm import Block, Tool, ToolCall, ToolResult, Turn, estimate_tokens, request_digest
+from tests.agents.llm.asking import LOOK, SEND, act_request, judge_request, text_request
 
 
 def fenced(nonce: str, text: str = "hello") -> dict[str, Any]:
@@ -56,6 +56,55 @@ def test_what_is_asked_counts(change: dict[str, Any]) -> None:
     assert request_digest(judge_request(**change)) != request_digest(judge_request())
 
 
+def test_answers_stored_before_there_were_tools_are_found() -> None:
+    turns = (Turn("user", (Block("a"),)), Turn("assistant", (Block("b"),)), Turn("user", (Block("n1n c"),)))
+
+    assert request_digest(judge_request()) == "f2d458739d0568b4d07f9a1bfa325090b9bebdae33307ef50b1343d84ddb5758"
+    assert request_digest(text_request(turns=turns, nonce="n1n")) == (
+        "4dcafa74f6cd11c9ce9efbde9f97382d490af344ad981ac0a415a7072b092c98"
+    )
+
+
+def acted(
+    ids: str = "ab", names: tuple[str, str] = ("look", "say"), text: str = "done", **changes: Any
+) -> tuple[Turn, ...]:
+    """A conversation in which two tools were used, and the second call was answered."""
+    inputs: tuple[dict[str, Any], ...] = ({"x": 1, "y": 2}, {"text": "n1n"})
+    calls = tuple(ToolCall(id_, name, given) for id_, name, given in zip(ids, names, inputs, strict=True))
+    return (Turn("assistant", tool_calls=calls), Turn("user", tool_results=(ToolResult(ids[1], text, **changes),)))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"tools": ()},
+        {"tools": (SEND,)},
+        {"tools": (LOOK, SEND)},
+        {"tools": (SEND, Tool(name=LOOK.name, description="Look.", input_schema=LOOK.input_schema))},
+        {"tools": (SEND, Tool(name=LOOK.name, description=LOOK.description, input_schema={}))},
+        {"turns": acted(names=("look", "shout"))},
+        {"turns": acted(text="failed")},
+        {"turns": acted(is_error=True)},
+        {"turns": (acted()[0], Turn("user", tool_results=(ToolResult("a", "done"),)))},
+    ],
+)
+def test_tools_and_what_came_of_them_count(change: dict[str, Any]) -> None:
+    assert request_digest(act_request(**({"turns": acted()} | change))) != request_digest(act_request(turns=acted()))
+
+
+def test_the_ids_of_tool_calls_do_not_count_for_they_differ_in_every_run() -> None:
+    assert request_digest(act_request(turns=acted("xy"))) == request_digest(act_request(turns=acted("ab")))
+
+
+def test_a_nonce_in_tool_inputs_and_results_does_not_count() -> None:
+    def digest(nonce: str) -> str:
+        call = ToolCall("a", "say", {"text": f"<{nonce}>"})
+        turns = (Turn("assistant", tool_calls=(call,)), Turn("user", tool_results=(ToolResult("a", nonce),)))
+        return request_digest(act_request(turns=turns, nonce=nonce))
+
+    assert digest("a1b2") == digest("c3d4")
+
+
 def test_a_digest_fits_its_column_and_takes_any_text() -> None:
     digest = request_digest(judge_request(system=(Block("\ud800 \x00 😀"),)))
     assert len(digest) == 64
@@ -68,3 +117,14 @@ def test_the_estimate_is_a_quarter_of_all_characters() -> None:
     )
     assert estimate_tokens(request) == 50
     assert estimate_tokens(judge_request()) > estimate_tokens(judge_request(schema=None))
+
+
+def test_the_estimate_counts_tools_and_their_use() -> None:
+    turns = (
+        Turn("assistant", tool_calls=(ToolCall("a", "say", {"text": "b" * 400}),)),
+        Turn("user", tool_results=(ToolResult("a", "c" * 200),)),
+    )
+    described = act_request(tools=(Tool(name="say", description="d" * 80, input_schema={}),))
+
+    assert 150 <= estimate_tokens(text_request(turns=turns)) <= 165
+    assert estimate_tokens(described) - estimate_tokens(text_request()) in (21, 22)

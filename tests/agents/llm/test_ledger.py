@@ -13,7 +13,7 @@ from pytest_django import DjangoAssertNumQueries, Settings
 
 from agents.llm import Label, Status, Usage, complete, complete_many, ledger, prices
 from agents.models import Agent, LLMCall, LLMPayload, ModelPrice
-from tests.agents.llm.asking import SCHEMA, judge_request, row_of, text_request
+from tests.agents.llm.asking import SCHEMA, act_request, judge_request, row_of, text_request
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
@@ -197,6 +197,17 @@ def test_a_payload_is_what_was_sent_and_what_came_without_the_key(llm_server: LL
     assert payload.request["output_config"]["format"]["schema"] == json.loads(json.dumps(SCHEMA))
     assert payload.reply == "```json\n{}```"
     assert "sk-test-secret" not in json.dumps(payload.request)
+
+
+def test_a_payload_holds_the_tool_calls_as_they_came(llm_server: LLMServer, settings: Settings) -> None:
+    settings.LLM_STORE_PAYLOADS = "all"
+    llm_server.reply(text="Well.", tool_calls=[("send_message", '{"text": "Hello."}')])
+
+    reply = complete(act_request())
+
+    payload = LLMPayload.objects.get(call=row_of(reply))
+    assert payload.reply == "Well."
+    assert payload.tool_calls == [{"id": "toolu_1_1", "name": "send_message", "input": '{"text": "Hello."}'}]
 
 
 def test_a_payload_that_cannot_be_stored_costs_neither_row_nor_answer(

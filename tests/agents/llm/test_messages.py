@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from agents.llm import Block, Turn, complete
+from agents.llm import Block, Tool, ToolCall, ToolResult, Turn, complete
 from agents.llm.messages import body_of
-from tests.agents.llm.asking import judge_request, text_request
+from tests.agents.llm.asking import act_request, judge_request, text_request
 from tests.llm_server import LLMServer
 
 
@@ -71,3 +71,86 @@ def test_nothing_of_the_sdks_environment_is_sent(llm_server: LLMServer, monkeypa
         assert headers["authorization"] == "Bearer sk-test-secret"
         assert headers["anthropic-version"] == "2026-10-21"
         assert "stray" not in str(headers)
+
+
+@pytest.mark.django_db
+def test_tools_are_sent_with_their_schema(llm_server: LLMServer) -> None:
+    complete(act_request())
+
+    (body,) = llm_server.bodies
+    assert body["tools"] == [
+        {
+            "name": "send_message",
+            "description": "Say something.",
+            "input_schema": {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]},
+        },
+        {
+            "name": "look_around",
+            "description": "See who is here.",
+            "input_schema": {"type": "object", "properties": {}},
+        },
+    ]
+    assert "tool_choice" not in body  # some models refuse a forced one
+
+
+@pytest.mark.django_db
+def test_a_conversation_with_tools_is_sent_in_the_order_the_api_takes(llm_server: LLMServer) -> None:
+    turns = (
+        Turn("user", (Block("Your turn."),)),
+        Turn("assistant", (Block("Let me see."),), tool_calls=(ToolCall("a", "look_around", {"where": {"x": [1]}}),)),
+        Turn("user", (Block("Go on."),), tool_results=(ToolResult("a", "Nobody.", is_error=True),)),
+    )
+
+    complete(act_request(turns=turns))
+
+    assert llm_server.bodies[0]["messages"][1:] == [
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "text", "text": "Let me see."},
+                {"type": "tool_use", "id": "a", "name": "look_around", "input": {"where": {"x": [1]}}},
+            ],
+        },
+        {
+            "role": "user",
+            "content": [
+                {"type": "tool_result", "tool_use_id": "a", "content": "Nobody.", "is_error": True},
+                {"type": "text", "text": "Go on."},
+            ],
+        },
+    ]
+
+
+@pytest.mark.django_db
+def test_empty_texts_are_never_sent(llm_server: LLMServer) -> None:
+    turns = (
+        Turn("user", (Block("Your turn."),)),
+        Turn("assistant", (Block("\n"),), tool_calls=(ToolCall("a", "look_around", {}),)),
+        Turn("user", (Block(""),), tool_results=(ToolResult("a", ""),)),
+        Turn("assistant", (Block(" "),)),
+    )
+
+    complete(act_request(turns=turns))
+
+    assert llm_server.bodies[0]["messages"][1:] == [
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "look_around", "input": {}}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a"}]},
+    ]
+
+
+@pytest.mark.django_db
+def test_what_cannot_be_sent_is_replaced_in_tools_inputs_and_results(llm_server: LLMServer) -> None:
+    bad = "a\x00b\ud800"
+    turns = (
+        Turn("user", (Block("Your turn."),)),
+        Turn("assistant", tool_calls=(ToolCall("a", "send_message", {"text": bad, "list": [bad]}),)),
+        Turn("user", tool_results=(ToolResult("a", bad),)),
+    )
+
+    assert complete(act_request(turns=turns, tools=(Tool(name="t", description=bad, input_schema={}),))).ok
+
+    good = "a\ufffdb\ufffd"
+    body = llm_server.bodies[0]
+    assert body["messages"][1]["content"][0]["input"] == {"text": good, "list": [good]}
+    assert body["messages"][2]["content"][0]["content"] == good
+    assert body["tools"][0]["description"] == good

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from pytest_django import Settings
 
-from agents.llm import InvalidAnswer, LLMRequest, Status, Usage, complete
-from tests.agents.llm.asking import Score, judge_request, row_of, text_request
+from agents.llm import InvalidAnswer, LLMRequest, Status, ToolCall, Usage, complete
+from tests.agents.llm.asking import Score, act_request, judge_request, row_of, text_request
 
 pytestmark = pytest.mark.django_db
 
@@ -23,6 +23,10 @@ def score_from_facts(request: LLMRequest) -> dict[str, Any]:
 
 def say_hello(request: LLMRequest) -> str:
     return "Hello."
+
+
+def acts_on_facts(request: LLMRequest) -> Any:
+    return dict(request.facts)
 
 
 def has_nothing_to_say(request: LLMRequest) -> Any:
@@ -62,6 +66,41 @@ def test_free_text_is_answered_with_text() -> None:
     reply = complete(text_request())
 
     assert (reply.status, reply.text) == (Status.OK, "Hello.")
+
+
+def test_a_responder_can_use_the_tools_of_a_request(settings: Settings) -> None:
+    settings.OFFLINE_RESPONDERS = {"act": f"{HERE}.acts_on_facts"}
+    calls = [{"name": "send_message", "input": {"text": "Hello."}}, {"name": "look_around", "input": {}}]
+
+    reply = complete(act_request(facts={"text": "I greet them.", "tool_calls": calls}))
+
+    assert (reply.status, reply.text, reply.provider) == (Status.OK, "I greet them.", "offline")
+    assert reply.tool_calls == (
+        ToolCall("call_1", "send_message", {"text": "Hello."}),
+        ToolCall("call_2", "look_around", {}),
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [
+        ({"text": "", "tool_calls": []}, "the answer is empty"),
+        (
+            {"tool_calls": "send_message"},
+            "the responder's text must be a string and its tool_calls a list of objects",
+        ),
+        (
+            {"tool_calls": [{"name": "send_message", "input": ["Hello."]}]},
+            "the input of the tool send_message must be an object, not list",
+        ),
+    ],
+)
+def test_its_tool_calls_are_checked_like_any_others(settings: Settings, given: dict[str, Any], error: str) -> None:
+    settings.OFFLINE_RESPONDERS = {"act": f"{HERE}.acts_on_facts"}
+
+    reply = complete(act_request(facts=given))
+
+    assert (reply.status, reply.error, reply.tool_calls) == (Status.MALFORMED, error, ())
 
 
 def test_it_costs_nothing_and_is_in_the_ledger_all_the_same() -> None:

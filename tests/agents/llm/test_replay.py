@@ -13,9 +13,9 @@ from django.core.management import CommandError, call_command
 from django.utils import timezone
 from pytest_django import Settings
 
-from agents.llm import Block, Label, LLMRequest, Reply, Status, Turn, complete
+from agents.llm import Block, Label, LLMRequest, Reply, Status, ToolCall, ToolResult, Turn, complete
 from agents.models import LLMCall, LLMPayload
-from tests.agents.llm.asking import Score, judge_request, row_of
+from tests.agents.llm.asking import Score, act_request, judge_request, row_of
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
@@ -144,3 +144,71 @@ def test_an_export_that_cannot_be_written_says_so(llm_server: LLMServer, tmp_pat
 
     with pytest.raises(CommandError, match="cannot write"):
         export(tmp_path / "missing" / "answers.jsonl")
+
+
+def play_turn() -> list[Reply]:
+    """An actor's turn: ask, answer the tools it wants, ask again, until it wants none."""
+    turns: tuple[Turn, ...] = (Turn("user", (Block("Your turn."),)),)
+    replies: list[Reply] = []
+    while not replies or replies[-1].tool_calls:
+        replies.append(complete(act_request(turns=turns)))
+        calls = replies[-1].tool_calls
+        results = tuple(ToolResult(call.id, f"{call.name}: done") for call in calls)
+        turns += (
+            Turn("assistant", (Block(replies[-1].text),), tool_calls=calls),
+            Turn("user", tool_results=results),
+        )
+    return replies
+
+
+def test_a_turn_with_tools_is_replayed_step_by_step(llm_server: LLMServer, settings: Settings, answers: Path) -> None:
+    llm_server.reply(text="Who is here?", tool_calls=[("look_around", {}), ("send_message", {"text": "Grüß Gott 😀"})])
+    llm_server.reply(tool_calls=[{"type": "tool_use", "name": "send_message", "input": '{"text": "Bye."}'}])
+    llm_server.reply(text="That is all.")
+    first = play_turn()
+    export(answers)
+
+    settings.ACTOR_MODEL = f"replay:{answers}"
+    again = play_turn()
+
+    assert [(r.text, r.tool_calls, r.stop_reason) for r in again] == [
+        (r.text, r.tool_calls, r.stop_reason) for r in first
+    ]
+    assert again[0].tool_calls[1] == ToolCall("toolu_1_2", "send_message", {"text": "Grüß Gott 😀"})
+    assert again[1].tool_calls == (ToolCall("call_1", "send_message", {"text": "Bye."}),)
+    assert {reply.provider for reply in again} == {"replay"}
+    assert llm_server.calls == 3
+
+
+@pytest.mark.parametrize(
+    ("fields", "status"),
+    [
+        ({"tool_calls": [("send_message", {"text": "I wou"})], "stop_reason": "max_tokens"}, Status.TRUNCATED),
+        ({"tool_calls": [("send_message", "I would")]}, Status.MALFORMED),
+    ],
+)
+def test_a_tool_call_that_was_not_carried_out_is_not_in_a_replay_either(
+    llm_server: LLMServer, settings: Settings, answers: Path, fields: dict[str, Any], status: Status
+) -> None:
+    llm_server.reply(**fields)
+    first = complete(act_request())
+    export(answers)
+
+    settings.ACTOR_MODEL = f"replay:{answers}"
+    again = complete(act_request())
+
+    assert again.status is first.status is status
+    assert (again.error, again.tool_calls) == (first.error, ())
+
+
+def test_a_file_whose_tool_calls_are_none_is_rejected(llm_server: LLMServer, settings: Settings, answers: Path) -> None:
+    digest = complete(act_request()).request_digest
+    answers.write_text(json.dumps({"digest": digest, "tool_calls": "send_message"}), encoding="utf-8")
+
+    settings.ACTOR_MODEL = f"replay:{answers}"
+    reply = complete(act_request())
+
+    assert (reply.status, reply.error) == (
+        Status.REJECTED,
+        f"cannot read {answers}: the tool_calls of an answer are not a list of objects",
+    )

@@ -11,7 +11,7 @@ import sentry_sdk
 from sentry_sdk.envelope import Envelope
 from sentry_sdk.transport import Transport
 
-from agents.llm import complete, complete_many
+from agents.llm import complete, complete_many, complete_together
 from tests.agents.llm.asking import judge_request, text_request
 from tests.llm_server import LLMServer
 
@@ -80,6 +80,17 @@ def test_each_of_many_calls_and_each_reask_has_its_span(llm_server: LLMServer, c
         [("llm.actor", "ok"), ("llm.judge", "malformed"), ("llm.judge", "ok")],
         [("llm.actor", "ok"), ("llm.judge", "ok")],  # the actor's call was the first to arrive
     )
+
+
+def test_each_of_the_calls_made_together_has_its_span(llm_server: LLMServer, captured: Captured) -> None:
+    with sentry_sdk.start_transaction(name="gate"):
+        complete_together([judge_request(), text_request()], deadline=5)
+
+    spans = captured.events[0]["spans"]
+    assert [(span["description"], span["data"]["llm.status"]) for span in spans] == [
+        ("llm.judge", "ok"),
+        ("llm.actor", "ok"),
+    ]
 
 
 def test_no_text_of_prompt_or_answer_is_sent(llm_server: LLMServer, captured: Captured) -> None:

@@ -1,4 +1,4 @@
-"""``manage.py demo``: from an empty database to measured persona drift, in one command."""
+"""``manage.py demo``: from an empty database to measured persona drift and messages corrected before they are said."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
 
 from agents.models import Agent
+from correction.demonstration_view import show_correction
 from evaluation.capture import Captured, capture, existing
 from evaluation.estimate import estimate
 from evaluation.models import is_heuristic
@@ -23,13 +24,13 @@ DRIFT = "Planted drift: michael, dwight, angela, stanley and kevin lose their vo
 
 class Command(BaseCommand):
     help = (
-        "Set up the database, load the 16 example agents and capture their baseline with the configured judge "
-        "(offline heuristics without a key). Safe to run again."
+        "Set up the database, load the 16 example agents, capture their baseline with the configured judge (offline heuristics "
+        "without a key), and show messages being checked, corrected and nudged before they are said. Safe to run again."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(
-            "--again", action="store_true", help="judge anew even if the same baseline was captured before"
+            "--again", action="store_true", help="judge anew and play the scenes again, even if nothing changed"
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -46,9 +47,14 @@ class Command(BaseCommand):
         results = self._measure(specs, again=options["again"])
         outcome_table(str(settings.JUDGE_MODEL), results, self.stdout, by_tag="build")
         self.stdout.write(f"{DRIFT}\nWhere it was planted: docs/seed-data.md")
+        self._heading("4. Before it is said")
+        show_correction(self.stdout, again=options["again"])
         self._heading("Next")
         self.stdout.write("  make run                          the console, with its address and login")
         self.stdout.write("  manage.py capture_baseline --help  measure again, other windows, --json")
+        self.stdout.write("  manage.py configure michael        what is corrected; everything is off until you say so")
+        self.stdout.write("  manage.py say --help               pass a draft of your own through the gate")
+        self.stdout.write("  manage.py turn --help              let an agent take a whole turn")
         self.stdout.write("  docs/real-conversation.md          your own personas and conversations")
         if any(result.summary.overall_score is None for result in results):
             problems = sorted({result.summary.run.error for result in results if result.summary.run.error})

@@ -1,0 +1,22 @@
+"""Who may use a route: signed-in users with the model's permission, also for reading. No route is anonymous."""
+
+from __future__ import annotations
+
+from rest_framework.permissions import DjangoModelPermissions
+
+_VIEW = ["%(app_label)s.view_%(model_name)s"]
+_CHANGE = ["%(app_label)s.change_%(model_name)s"]
+_READ_TOO = {**DjangoModelPermissions.perms_map, "GET": _VIEW, "HEAD": _VIEW, "OPTIONS": _VIEW}
+_ACTING = {**_READ_TOO, "POST": _CHANGE}
+
+
+class ModelPermissions(DjangoModelPermissions):
+    """Reading needs the view permission of the model of the view's ``queryset``; Django REST framework alone leaves it open."""
+
+    perms_map = _READ_TOO
+
+
+class ActionPermissions(ModelPermissions):
+    """For routes whose POST acts on what is there: it needs the change permission."""
+
+    perms_map = _ACTING

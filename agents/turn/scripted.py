@@ -1,0 +1,87 @@
+"""The offline actor `offline:scripted-1`: it says the persona's own sample lines, one after the other.
+
+A script, not a model: it understands nothing, and its replies say by whom they are (provider ``offline``). The same facts always give the
+same answer, so that a demonstration or a test of the correction pipeline needs no key and can be repeated.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agents.llm.requests import InvalidAnswer, LLMRequest
+
+NO_LINES = "no sample lines: the scripted actor says only what an agent's sample lines hold, and this one has none"
+ALL_REJECTED = "no sample line left: every one was sent back, and the scripted actor does not repeat a rejected line"
+DONE = "(The scripted actor has said its line and ends the turn.)"
+
+
+def answer(request: LLMRequest) -> dict[str, Any]:
+    """What the script does in this step (responder for the task ``turn``).
+
+    The request's `facts`, all but `agent` optional:
+
+    * ``agent``: slug; with the number of lines said it decides where in the script to begin.
+    * ``sample_lines``: the script.
+    * ``said``: texts the agent said recently in the channel, oldest first; said again only when all others were.
+    * ``rejected``: texts sent back in this turn; never said again in it.
+    * ``sent``: whether something was said in this turn, which ends it.
+    * ``channel``: slug, given to tools that ask for a channel.
+
+    Returns:
+        ``text`` and ``tool_calls`` (``name``, ``input``): one `send_message`, one `do_nothing`, or none at the end of the turn.
+
+    Raises:
+        InvalidAnswer: The request does not offer the tool that the script needs.
+    """
+    facts = request.facts
+    if facts.get("sent"):
+        return {"text": DONE, "tool_calls": []}
+    lines = _distinct(facts.get("sample_lines", ()))
+    if not lines:
+        return _call(request, "do_nothing", reason=NO_LINES)
+    line = next_line(lines, agent=facts["agent"], said=facts.get("said", ()), rejected=facts.get("rejected", ()))
+    if line is None:
+        return _call(request, "do_nothing", reason=ALL_REJECTED)
+    return _call(request, "send_message", text=line, channel=facts.get("channel", ""))
+
+
+def next_line(lines: Sequence[str], *, agent: str, said: Sequence[str], rejected: Sequence[str]) -> str | None:
+    """The line to say now; None when every line was rejected.
+
+    From a place that depends on the agent and on how much it has said, the first line that is new; when none is new, the one
+    said longest ago. Lines that differ only in white space are the same.
+    """
+    start = _stable_number(f"{agent}:{len(said)}") % len(lines)
+    refused = {_plain(text) for text in rejected}
+    allowed = [line for line in (*lines[start:], *lines[:start]) if _plain(line) not in refused]
+    last_said = {_plain(text): place for place, text in enumerate(said)}
+    return min(allowed, key=lambda line: last_said.get(_plain(line), -1), default=None)
+
+
+def _call(request: LLMRequest, name: str, **arguments: str) -> dict[str, Any]:
+    """A call of one of the request's tools, with those of the arguments that it takes."""
+    tools = {tool.name: tool for tool in request.tools}
+    if name not in tools:
+        raise InvalidAnswer(f"the scripted actor needs the tool {name}; offered: {', '.join(tools) or 'none'}")
+    takes: Mapping[str, Any] = tools[name].input_schema.get("properties", {})
+    return {"text": "", "tool_calls": [{"name": name, "input": {k: v for k, v in arguments.items() if k in takes}}]}
+
+
+def _distinct(lines: Sequence[str]) -> list[str]:
+    """The lines without blank ones and repetitions, in their order."""
+    distinct: dict[str, str] = {}
+    for line in lines:
+        if line.strip():
+            distinct.setdefault(_plain(line), line.strip())
+    return list(distinct.values())
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _stable_number(key: str) -> int:
+    """The same in every process, which `hash` is not."""
+    return int.from_bytes(hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()[:8])

@@ -1,0 +1,204 @@
+"""Configurations in the console: the matrix is their list, and one page edits a whole configuration or one mechanism of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import URLPattern, path, reverse
+
+from agents.admin.access import user_of
+from agents.adminsite import ModelAdmin
+from agents.models import Agent
+from correction.admin.config_form import ConfigForm
+from correction.admin.config_history import history_context
+from correction.admin.config_page import form_context, stored_rows
+from correction.admin.matrix import DEFAULTS, anchor_of, config_url, context_of, matrix, target_of
+from correction.admin.mechanisms import BY_ID, BY_SWITCH, MECHANISMS, Mechanism
+from correction.admin.trying import tried
+from correction.config import GATE_DIMENSIONS
+from correction.config_fields import ConfigError
+from correction.configure import configure, revert
+from correction.models import AgentEvaluationConfig
+
+PAGES = "admin/correction/config/"
+
+
+@admin.register(AgentEvaluationConfig)
+class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
+    """Rows are made by the first setting of an agent, so there is nothing to add; they go with their agent."""
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: AgentEvaluationConfig | None = None) -> bool:
+        return super().has_delete_permission(request, obj) and (obj is None or not obj.is_defaults)
+
+    def get_urls(self) -> list[URLPattern]:
+        pages = (
+            ("target/<str:target>/", self.edit_view, "target"),
+            ("target/<str:target>/try/", self.try_view, "try"),
+            ("target/<str:target>/history/", self.history_of_view, "target_history"),
+        )
+        own = [
+            path(route, self.admin_site.admin_view(view), name=f"correction_agentevaluationconfig_{name}")
+            for route, view, name in pages
+        ]
+        return [*own, *super().get_urls()]
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        """The matrix; its buttons set one switch, or take back what is set in one cell."""
+        self._allow(request)
+        if request.method == "POST":
+            return self._button_pressed(request)
+        search = request.GET.get("q", "")[:100]
+        found = matrix(search=search, page=request.GET.get("p", "1"))
+        return self.page(
+            request,
+            f"{PAGES}matrix.html",
+            "Corrections",
+            may_change=self.has_change_permission(request),
+            **context_of(found, search=search),
+        )
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """The address that Django knows for a row leads to the page of its agent."""
+        return HttpResponseRedirect(config_url(self._row(request, object_id).agent))
+
+    def history_view(
+        self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        return HttpResponseRedirect(_history_url(self._row(request, object_id).agent))
+
+    def edit_view(self, request: HttpRequest, target: str) -> HttpResponse:
+        """A configuration as a form; with ``?mechanism=`` only that part of it."""
+        self._allow(request)
+        agent, chosen = _agent(target), _mechanism(request)
+        own, defaults = stored_rows(agent)
+        shown = MECHANISMS if chosen is None else (chosen,)
+        names = [name for mechanism in shown for name in mechanism.fields]
+        form = ConfigForm(request.POST or None, own=own, defaults=defaults, names=names)
+        if request.method == "POST":
+            self._allow(request, change=True)
+            if "_reset" in request.POST:
+                return self._save(request, agent, chosen, dict.fromkeys(names))
+            if form.is_valid() and "_try" not in request.POST:
+                return self._save(request, agent, chosen, form.changes, reason=form.cleaned_data["reason"])
+        title = f"{agent or 'Defaults'}: {chosen.label if chosen else 'corrections'}"
+        context = form_context(agent, form, shown, own=own, defaults=defaults, tried_now="_try" in request.POST)
+        return self.page(
+            request,
+            f"{PAGES}form.html",
+            title,
+            may_change=self.has_change_permission(request),
+            chosen=chosen,
+            matrix_url=reverse("admin:correction_agentevaluationconfig_changelist"),
+            whole_url=config_url(agent),
+            history_url=_history_url(agent),
+            **context,
+        )
+
+    def try_view(self, request: HttpRequest, target: str) -> HttpResponse:
+        """What a threshold would have done, as a piece of the form; nothing is stored."""
+        self._allow(request)
+        dimension = request.GET.get("dimension", "")
+        if dimension not in GATE_DIMENSIONS:
+            raise Http404(f"There is no gate dimension {dimension!r}; there are {', '.join(GATE_DIMENSIONS)}.")
+        return HttpResponse(tried(_agent(target), dimension, request.GET.get(f"gate_{dimension}_threshold", "")))
+
+    def history_of_view(self, request: HttpRequest, target: str) -> HttpResponse:
+        """Who changed what and when; each state can be gone back to."""
+        self._allow(request, change=request.method == "POST")
+        agent = _agent(target)
+        if request.method == "POST":
+            self._go_back(request, agent, request.POST.get("history_id", ""))
+            return HttpResponseRedirect(_history_url(agent))
+        return self.page(
+            request,
+            f"{PAGES}history.html",
+            f"{agent or 'Defaults'}: history",
+            may_change=self.has_change_permission(request),
+            config_url=config_url(agent),
+            **history_context(agent),
+        )
+
+    def _go_back(self, request: HttpRequest, agent: Agent | None, entry: str) -> None:
+        number = int(entry) if entry.isdecimal() and len(entry) < 19 else 0
+        try:
+            revert(agent=agent, history_id=number, user=user_of(request))
+        except ConfigError as error:
+            self.message_user(request, str(error), messages.ERROR)
+        else:
+            self.message_user(request, f"{agent or 'The defaults'}: back to entry {entry}.", messages.SUCCESS)
+
+    def _button_pressed(self, request: HttpRequest) -> HttpResponse:
+        """``set=TARGET:FIELD:VALUE`` or ``reset=TARGET:MECHANISM``."""
+        self._allow(request, change=True)
+        target, _, rest = (request.POST.get("set") or request.POST.get("reset") or "").partition(":")
+        name, _, value = rest.partition(":")
+        mechanism = BY_SWITCH.get(name) if "set" in request.POST else BY_ID.get(name)
+        if mechanism is None:
+            raise Http404("There is no such cell.")
+        changes = {name: value} if "set" in request.POST else dict.fromkeys(mechanism.fields)
+        return self._save(request, _agent(target), mechanism, changes, stay=request.get_full_path())
+
+    def _save(
+        self,
+        request: HttpRequest,
+        agent: Agent | None,
+        mechanism: Mechanism | None,
+        changes: dict[str, Any],
+        *,
+        reason: str = "",
+        stay: str = "",
+    ) -> HttpResponse:
+        """Store the changes under the user's name, say so, and return to where the person was."""
+        try:
+            configure(agent=agent, changes=changes, user=user_of(request), reason=reason)
+        except ConfigError as error:
+            self.message_user(request, str(error), messages.ERROR)
+        else:
+            whose = str(agent or "The defaults")
+            self.message_user(
+                request, f"{whose}: {mechanism.label if mechanism else 'corrections'} saved.", messages.SUCCESS
+            )
+        if mechanism is None:
+            return HttpResponseRedirect(config_url(agent))
+        matrix_url = stay or reverse("admin:correction_agentevaluationconfig_changelist")
+        return HttpResponseRedirect(f"{matrix_url}#{anchor_of(agent, mechanism)}")
+
+    def _allow(self, request: HttpRequest, *, change: bool = False) -> None:
+        if not (self.has_change_permission(request) if change else self.has_view_permission(request)):
+            raise PermissionDenied
+
+    def _row(self, request: HttpRequest, object_id: str) -> AgentEvaluationConfig:
+        self._allow(request)
+        row = self.get_object(request, object_id)
+        if row is None:
+            raise Http404(f"There is no configuration {object_id}.")
+        return row
+
+
+def _agent(target: str) -> Agent | None:
+    """The agent that a URL names; None for the defaults."""
+    if target == DEFAULTS:
+        return None
+    agent = Agent.objects.filter(pk=target).first() if target.isdecimal() and len(target) < 19 else None
+    if agent is None:
+        raise Http404(f"There is no agent {target}.")
+    return agent
+
+
+def _mechanism(request: HttpRequest) -> Mechanism | None:
+    wanted = request.GET.get("mechanism", "")
+    if wanted and wanted not in BY_ID:
+        raise Http404(f"There is no mechanism {wanted!r}; there are {', '.join(BY_ID)}.")
+    return BY_ID.get(wanted)
+
+
+def _history_url(agent: Agent | None) -> str:
+    return reverse("admin:correction_agentevaluationconfig_target_history", args=[target_of(agent)])

@@ -1,0 +1,106 @@
+"""How settings, outcomes and verdicts of the gate look in the console; built on the display functions of the floors below."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+
+from agents.admin import display
+from agents.admin.display import Tone
+from correction.config import ResolvedConfig
+from correction.config_fields import CONFIG_FIELDS
+from correction.models import CorrectionLog, GateDimensionResult, GateMode, Outcome
+
+ORIGINS = {"override": "this run", "agent": "own", "defaults": "defaults", "built-in": "built-in"}
+# Where nobody said anything, these two follow from other fields (see `correction.config.merge`).
+FOLLOWING = {"gate_mode": "follows the checks", "gate_rules_enabled": "follows adherence"}
+MODE_TONES: dict[str, Tone] = {GateMode.OFF: "plain", GateMode.OBSERVE: "info", GateMode.ENFORCE: "good"}
+_OUTCOMES: dict[str, tuple[str, Tone]] = {
+    Outcome.PASSED: ("passed", "good"),
+    Outcome.CORRECTED: ("sent back", "warning"),
+    Outcome.PASSED_AFTER_RETRY: ("passed after retry", "good"),
+    Outcome.FORCED_THROUGH: ("forced through", "bad"),
+    Outcome.TIMEOUT_PASSED: ("timed out", "warning"),
+    Outcome.OVERLOAD_PASSED: ("no free slot", "warning"),
+    Outcome.ERROR_PASSED: ("judge failed", "warning"),
+    Outcome.UNSCORED_PASSED: ("not judged", "warning"),
+    Outcome.BUDGET_PASSED: ("budget used up", "warning"),
+    Outcome.OBSERVED: ("observed", "info"),
+    Outcome.ABANDONED: ("abandoned", "plain"),
+}
+
+
+def outcome_badge(outcome: str) -> SafeString:
+    """The badge of an attempt's outcome; its title says it in full."""
+    label, tone = _OUTCOMES.get(outcome, (outcome, "plain"))
+    title = Outcome(outcome).label if outcome in Outcome.values else "not a known outcome"
+    return display.badge(label, tone, str(title))
+
+
+def source_badge(log: CorrectionLog) -> SafeString:
+    tone: Tone = "plain" if log.source == CorrectionLog.Source.GATE else "accent"
+    return display.badge(log.get_source_display(), tone)
+
+
+def against_threshold(result: GateDimensionResult) -> SafeString:
+    """A dimension's score beside its threshold. What failed has a cross, heavier letters and a border, not only a colour."""
+    name = result.dimension.replace("_", " ")
+    if result.score is None or result.status == GateDimensionResult.Status.TRIVIAL:
+        label = result.get_status_display()
+        return format_html(
+            '<span class="pl-result" title="{}">– {} <span class="pl-subtle">{}</span></span>',
+            display.marked(result.reason or label), display.visible(name), label,
+        )  # fmt: skip
+    kind, sign, compared, said = (
+        ("pl-passed", "✓", "≥", "passed") if result.passed else ("pl-failed", "✗", "<", "failed")
+    )
+    return format_html(
+        '<span class="pl-result {}"><span aria-hidden="true">{}</span><span class="pl-hidden">{}:</span> {} <b>{}</b> {} {}{}</span>',
+        kind, sign, said, display.visible(name), f"{result.score:g}", compared, number(result.threshold), mark_of(result),
+    )  # fmt: skip
+
+
+def mark_of(result: GateDimensionResult) -> SafeString:
+    """What a person said of the verdict, if anything."""
+    if not result.mark:
+        return SafeString("")
+    return format_html(' <span class="pl-subtle">· {}</span>', result.get_mark_display())
+
+
+def results(found: Iterable[GateDimensionResult]) -> SafeString:
+    """The dimensions of one attempt, failed ones first."""
+    ordered = sorted(found, key=lambda result: (result.passed, result.dimension))
+    shown = format_html_join("", "{}", ((against_threshold(result),) for result in ordered))
+    return format_html('<span class="pl-results">{}</span>', shown) if ordered else display.EMPTY
+
+
+def number(value: Any) -> str:
+    """A number without the zeros its column adds."""
+    return f"{value.normalize():f}" if hasattr(value, "normalize") else str(value)
+
+
+def setting(name: str, value: Any) -> str:
+    """A field's value for people: on, off, a number; a dash where nothing is set."""
+    if value is None:
+        return "–"
+    return CONFIG_FIELDS[name].show(value)
+
+
+def origin(config: ResolvedConfig, name: str) -> str:
+    """Where the value in effect comes from."""
+    came = config.provenance[name]
+    return FOLLOWING.get(name, ORIGINS[came]) if came == "built-in" else ORIGINS[came]
+
+
+def label_of(name: str) -> str:
+    """A field's name for people."""
+    words = name.removeprefix("gate_").removesuffix("_usd").removesuffix("_seconds").replace("_", " ")
+    return {"mode": "gate mode"}.get(words, words)
+
+
+def share(part: int, whole: int) -> str:
+    """``12 of 80 (15 %)``."""
+    return f"{part:,} of {whole:,}" + (f" ({100 * part / whole:.0f} %)" if whole else "")

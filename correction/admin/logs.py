@@ -1,0 +1,105 @@
+"""The log of the gate: every attempt with its verdicts, and the session it belongs to as a timeline."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
+from django.db.models import QuerySet
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
+from django.template.loader import render_to_string
+from django.urls import URLPattern, path, reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from agents.admin import display
+from agents.admin.filters import DateRangeFilter
+from agents.adminsite import ReadOnlyAdmin
+from correction.admin.display import outcome_badge, results, source_badge
+from correction.admin.log_filters import FailedDimensionFilter, MarkFilter, MessageFilter, SessionFilter
+from correction.admin.timeline import session_context
+from correction.marks import mark_result
+from correction.models import CorrectionLog, GateDimensionResult
+
+MARKING = "correction.change_gatedimensionresult"
+
+
+@admin.register(CorrectionLog)
+class CorrectionLogAdmin(ReadOnlyAdmin[CorrectionLog]):
+    list_display = ("when", "who", "outcome_mark", "verdicts", "draft", "place")
+    list_display_links = ("when",)
+    list_filter = (
+        SessionFilter,
+        MessageFilter,
+        "outcome",
+        FailedDimensionFilter,
+        MarkFilter,
+        "source",
+        ("agent", admin.RelatedFieldListFilter),
+        ("created_at", DateRangeFilter),
+    )
+    list_select_related = ("agent", "channel")
+    search_fields = ("judged_text",)
+    search_help_text = "text of a draft"
+    ordering = ("-created_at", "-pk")  # an index has it, also below a range of days
+    fieldsets: ClassVar = (("As it is stored", {"fields": ("session", "draft_key"), "classes": ("collapse",)}),)
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[CorrectionLog]:
+        return super().get_queryset(request).prefetch_related("dimension_results")
+
+    def get_panels(self, request: HttpRequest, obj: CorrectionLog) -> list[SafeString]:
+        context = session_context(obj, may_mark=request.user.has_perm(MARKING))
+        shown = render_to_string("admin/correction/log/session.html", context, request)
+        return [SafeString(shown), *super().get_panels(request, obj)]
+
+    def get_urls(self) -> list[URLPattern]:
+        view = self.admin_site.admin_view(self.mark_view)
+        return [path("mark/<int:result_id>/", view, name="correction_mark"), *super().get_urls()]
+
+    def mark_view(self, request: HttpRequest, result_id: int) -> HttpResponse:
+        """*Right*, *false alarm*, or neither again, said of one failed dimension (POST)."""
+        if request.method != "POST":
+            return HttpResponseNotAllowed(["POST"])
+        if not self.has_view_permission(request) or not request.user.has_perm(MARKING):
+            raise PermissionDenied
+        result = GateDimensionResult.objects.select_related("log").filter(pk=result_id).first()
+        if result is None:
+            raise Http404(f"There is no verdict {result_id}.")
+        mark = request.POST.get("mark", "")
+
+        try:
+            mark_result(result=result, mark=mark, user=request.user)
+        except ValueError as error:
+            self.message_user(request, str(error), messages.ERROR)
+        page = reverse("admin:correction_correctionlog_change", args=[result.log_id])
+        return HttpResponseRedirect(f"{page}#result-{result.pk}")
+
+    @admin.display(description="time", ordering="created_at")
+    def when(self, log: CorrectionLog) -> SafeString:
+        return display.lines(display.moment(log.created_at), f"attempt {log.attempt}")
+
+    @admin.display(description="agent", ordering="agent")
+    def who(self, log: CorrectionLog) -> SafeString:
+        return display.agent_chip(log.agent)
+
+    @admin.display(description="channel", ordering="channel")
+    def place(self, log: CorrectionLog) -> SafeString:
+        channel = log.channel
+        if channel is None:
+            return source_badge(log)
+        link = display.link(reverse("admin:agents_channel_transcript", args=[channel.pk]), channel)
+        return display.lines(link, source_badge(log))
+
+    @admin.display(description="outcome", ordering="outcome")
+    def outcome_mark(self, log: CorrectionLog) -> SafeString:
+        said = display.badge("said", "plain", "this text was said in the end") if log.committed else ""
+        return format_html("{} {}", outcome_badge(log.outcome), said)
+
+    @admin.display(description="verdicts")
+    def verdicts(self, log: CorrectionLog) -> SafeString:
+        return results(log.dimension_results.all())
+
+    @admin.display(description="draft")
+    def draft(self, log: CorrectionLog) -> SafeString:
+        return display.folded(log.judged_text, 90)

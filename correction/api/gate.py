@@ -1,0 +1,93 @@
+"""How often the gate stepped in (AC-7.0.14), and how often people found it right."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from agents.api import parameters
+from agents.models import Agent
+from correction.api.times import NAMES, stretch
+from correction.config import GATE_DIMENSIONS
+from correction.marks import precision
+from correction.models import CorrectionLog, GateDimensionResult
+from correction.statistics import Checks, DimensionStatistics, get_gate_statistics
+from evaluation.windows import MessageWindow
+
+_COUNTS = (
+    *("total_actions", "judged_count", "original_pass_count", "original_success_rate", "judged_success_rate"),
+    "regeneration_count",
+    *("passed_after_retry_count", "forced_through_count", "regeneration_failure_rate", "abandoned"),
+    *("timeouts", "overloads", "errors", "unscored", "over_budget"),
+)
+
+
+class GateStatistics(APIView):
+    """What the gate did in a stretch of time, of one agent or of all: `?agent=michael&window=7d`, or `since` and `until`.
+
+    `total_actions` counts each message once, however many drafts it took; `original_success_rate` is first drafts passed ÷
+    messages, and `judged_success_rate` leaves out the messages whose first draft could not be judged. Observed and external checks
+    stand apart. Means are per judge: those of different judges are never mixed.
+    """
+
+    queryset = CorrectionLog.objects.all()
+
+    def get(self, request: Request) -> Response:
+        parameters.only(request, "agent", *NAMES)
+        agent, window = parameters.agent(request), stretch(request)
+        found = get_gate_statistics(agent, window)
+        return Response(
+            {
+                **_asked(agent, window),
+                **{name: getattr(found, name) for name in _COUNTS},
+                "dimensions": {name: _dimension(d) for name, d in found.dimensions.items()},
+                "observed": _checks(found.observed),
+                "external": _checks(found.external),
+            }
+        )
+
+
+class GatePrecision(APIView):
+    """How often a failed check was right, as far as people marked it, with its 95 % interval, per dimension, threshold and judge.
+
+    `?agent=michael&dimension=fluency&window=all` (the default here), or `since` and `until`.
+    """
+
+    queryset = GateDimensionResult.objects.all()
+
+    def get(self, request: Request) -> Response:
+        parameters.only(request, "agent", "dimension", *NAMES)
+        agent, window = parameters.agent(request), stretch(request, default="all")
+        dimension = parameters.choice(request, "dimension", GATE_DIMENSIONS)
+        found = precision(agent=agent, window=window, dimension=dimension)
+        results = [
+            {**asdict(p), "threshold": float(p.threshold), "marked": p.marked, "heuristic": p.heuristic} for p in found
+        ]
+        return Response({**_asked(agent, window), "results": results})
+
+
+def _asked(agent: Agent | None, window: MessageWindow) -> dict[str, Any]:
+    start, end = window.start, window.end
+    return {
+        "agent": agent.slug if agent else None,
+        "since": start.isoformat() if start else None,
+        "until": end.isoformat() if end else None,
+    }
+
+
+def _dimension(found: DimensionStatistics) -> dict[str, Any]:
+    counts = {name: getattr(found, name) for name in ("checks", "scored", "failures", "first_failures")}
+    judges = [asdict(means) | {"heuristic": means.heuristic} for means in found.by_judge]
+    return {**counts, "unjudged": dict(found.unjudged), "by_judge": judges}
+
+
+def _checks(found: Checks) -> dict[str, Any]:
+    return {
+        "total": found.total,
+        "passed": found.passed,
+        "dimensions": {name: _dimension(d) for name, d in found.dimensions.items()},
+    }

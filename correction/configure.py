@@ -1,0 +1,198 @@
+"""Changing configurations: checked, saved with who, when and why, and taken back (AC-7.3.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from django.conf import settings
+from django.contrib.auth.base_user import AbstractBaseUser
+from django.db import IntegrityError, transaction
+
+from agents.llm.ledger import estimate_cost
+from agents.models import Agent
+from correction.config import FIELDS, ResolvedConfig, resolve_config, resolve_defaults
+from correction.config_fields import ConfigError, read_changes
+from correction.models import AgentEvaluationConfig
+
+LONGEST_REASON = 100
+NO_OWN = "nothing set: everything is inherited"
+_KINDS = {"+": "created", "~": "changed", "-": "deleted"}
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigChange:
+    """One entry of a history.
+
+    Attributes:
+        history_id: What `revert` goes back to: the state *after* this change.
+        changes: Field to its value before and after; None = inherit.
+    """
+
+    history_id: int
+    at: datetime
+    user: str
+    reason: str
+    kind: str
+    changes: Mapping[str, tuple[Any, Any]]
+
+
+def configure(
+    *, agent: Agent | None, changes: Mapping[str, Any], user: AbstractBaseUser | None = None, reason: str = ""
+) -> ResolvedConfig:
+    """Change some fields of an agent's configuration, or of the defaults; the others stay, whoever changes them meanwhile.
+
+    Args:
+        agent: Whose; None for the defaults.
+        changes: Field to value; None, an empty text and ``inherit`` reset it to inherit.
+        user: Who; in a web request the signed-in user when left out.
+        reason: Why, one line of at most 100 characters; kept in the history.
+
+    Returns:
+        The configuration in effect afterwards. Nothing is written, and no history made, where nothing changes.
+
+    Raises:
+        ConfigError: Unknown fields or values that are not allowed; nothing was changed.
+    """
+    values = read_changes(changes)
+    if len(reason) > LONGEST_REASON or not reason.isprintable():
+        raise ConfigError(
+            {"reason": f"reason has {len(reason)} characters: allowed: one line of at most {LONGEST_REASON}"}
+        )
+    with transaction.atomic():
+        row = _locked(agent)
+        if row is None and agent is not None and not Agent.objects.filter(pk=agent.pk).exists():
+            raise ConfigError({"agent": f"there is no agent {agent.slug!r} any more: nothing was changed"})
+        if row is None and any(value is not None for value in values.values()):
+            row = _made(agent, user, NO_OWN)
+        changed = [name for name, value in values.items() if getattr(row, name, None) != value]
+        if row is not None and changed:
+            for name in changed:
+                setattr(row, name, values[name])
+            _sign(row, user, reason)
+            row.save(update_fields=[*changed, "updated_at"])
+    return resolve_config(agent) if agent is not None else resolve_defaults()
+
+
+def ensure_rows(*, agents: Iterable[Agent], reason: str) -> int:
+    """Make the defaults row and a row per agent where there is none yet; returns how many were made. Changes no row."""
+    present = set(AgentEvaluationConfig.objects.values_list("agent_id", flat=True))  # None is the defaults row
+    missing = [agent for agent in (None, *agents) if (agent.pk if agent else None) not in present]
+    for agent in missing:
+        with transaction.atomic():
+            _made(agent, None, reason)
+    return len(missing)
+
+
+def copy_config(*, source: Agent, targets: Iterable[Agent], user: AbstractBaseUser | None = None) -> int:
+    """Give the targets the source's own settings, inherited ones included; all or none. Returns how many there were."""
+    own = AgentEvaluationConfig.objects.filter(agent=source).first()
+    values = {name: getattr(own, name, None) for name in FIELDS}
+    others = sorted((agent for agent in targets if agent.pk != source.pk), key=lambda agent: agent.pk)
+    with transaction.atomic():
+        for agent in others:
+            configure(agent=agent, changes=values, user=user, reason=f"copied from {source.slug}"[:LONGEST_REASON])
+    return len(others)
+
+
+def config_history(agent: Agent | None, *, limit: int = 50) -> list[ConfigChange]:
+    """The latest changes of an agent's configuration, or of the defaults, newest first."""
+    records = list(_history(agent).select_related("history_user").order_by("-history_id")[: limit + 1])
+    found = []
+    for number, record in enumerate(records[:limit]):
+        earlier = records[number + 1] if number + 1 < len(records) else None
+        pairs = {name: (getattr(earlier, name, None), getattr(record, name)) for name in FIELDS}
+        found.append(
+            ConfigChange(
+                history_id=record.history_id,
+                at=record.history_date,
+                user=record.history_user.get_username() if record.history_user else "",
+                reason=record.history_change_reason or "",
+                kind=_KINDS[record.history_type],
+                changes={name: pair for name, pair in pairs.items() if pair[0] != pair[1]},
+            )
+        )
+    return found
+
+
+def revert(*, agent: Agent | None, history_id: int, user: AbstractBaseUser | None = None) -> ResolvedConfig:
+    """Set every field back to what it was after the change `history_id`; this is a change like any other.
+
+    Raises:
+        ConfigError: There is no such entry in this history.
+    """
+    record = _history(agent).filter(history_id=history_id).first()
+    if record is None:
+        whose = agent.slug if agent else "the defaults"
+        recent = ", ".join(str(pk) for pk in _history(agent).order_by("-history_id").values_list("pk", flat=True)[:10])
+        raise ConfigError(
+            {"history_id": f"the history of {whose} has no entry {history_id}; the latest: {recent or 'none'}"}
+        )
+    values = {name: getattr(record, name) for name in FIELDS}
+    return configure(agent=agent, changes=values, user=user, reason=f"back to entry {history_id}")
+
+
+def notes_on(config: ResolvedConfig) -> list[str]:
+    """Sentences on settings that have no effect as they stand together."""
+    notes = []
+    checks = config.gate_dimensions
+    if config.gate_mode != "off" and not checks:
+        notes.append(f"gate_mode is {config.gate_mode}, but no dimension is enabled: nothing is checked")
+    if config.gate_mode == "off" and checks:
+        notes.append(f"gate_mode is off: the enabled {', '.join(checks)} is not checked")
+    if config["budget_enabled"] and config["daily_budget_usd"] is None:
+        notes.append("budget_enabled is on, but daily_budget_usd is not set: nothing is capped")
+    if config["budget_enabled"] and config["daily_budget_usd"] is not None and _judge_is_unpriced():
+        notes.append(f"the judge {settings.JUDGE_MODEL} has no price: its calls do not count against the budget")
+    if config["daily_budget_usd"] is not None and not config["budget_enabled"]:
+        notes.append("daily_budget_usd is set, but budget_enabled is off: nothing is capped")
+    if not config.gate_is_off and config["gate_total_deadline_seconds"] < config["gate_deadline_seconds"]:
+        notes.append("gate_total_deadline_seconds is shorter than gate_deadline_seconds, and ends the judging first")
+    return notes
+
+
+def _judge_is_unpriced() -> bool:
+    return estimate_cost(str(settings.JUDGE_MODEL), 1, 1) is None
+
+
+def plain_values(config: ResolvedConfig) -> dict[str, Any]:
+    """Field to the value in effect as JSON knows it: booleans, numbers, texts, null."""
+    return {name: float(value) if isinstance(value, Decimal) else value for name, value in config.values.items()}
+
+
+def _history(agent: Agent | None) -> Any:
+    history = AgentEvaluationConfig.history
+    return history.filter(is_defaults=True) if agent is None else history.filter(agent=agent)
+
+
+def _locked(agent: Agent | None) -> AgentEvaluationConfig | None:
+    """The row, locked, so that its history entry shows what other writers set; None when there is none yet."""
+    rows = AgentEvaluationConfig.objects.select_for_update().order_by(
+        "pk"
+    )  # the model's own order would lock agents, too
+    return rows.filter(is_defaults=True).first() if agent is None else rows.filter(agent=agent).first()
+
+
+def _made(agent: Agent | None, user: AbstractBaseUser | None, reason: str) -> AgentEvaluationConfig:
+    """A new row that inherits everything, or the one another writer made in between."""
+    row = AgentEvaluationConfig(agent=agent, is_defaults=agent is None)
+    _sign(row, user, reason)
+    try:
+        with transaction.atomic():
+            row.save(force_insert=True)
+    except IntegrityError:
+        found = _locked(agent)
+        if found is None:
+            raise  # the agent itself is gone
+        return found
+    return row
+
+
+def _sign(row: Any, user: AbstractBaseUser | None, reason: str) -> None:
+    """What the history keeps of the next save. Without `user` its middleware knows who is signed in."""
+    if user is not None:
+        row._history_user = user
+    row._change_reason = reason

@@ -1,0 +1,45 @@
+"""Interventions (S-7.1): dormant until their preconditions hold, then they add a nudge to the prompt of one turn.
+
+`prepare` is the stage. The names of the specification are here, for code that makes interventions of its own.
+"""
+
+from correction.interventions.builtin import anti_convergence, variety
+from correction.interventions.context import InterventionContext
+from correction.interventions.evaluate import evaluate_interventions, prepare
+from correction.interventions.functions import FUNCTIONS, Finding, NamedFunction, Parameters, named
+from correction.interventions.intervention import Effect, Intervention, InterventionBatch, PromptModification
+from correction.interventions.nudges import NudgeType, nudge_effect, text_effect
+from correction.interventions.outcome import Evaluation
+from correction.interventions.preconditions import (
+    FunctionalPrecondition,
+    PreconditionResult,
+    PropositionalPrecondition,
+    TextualPrecondition,
+)
+from correction.interventions.rows import problems_of
+
+__all__ = [
+    "FUNCTIONS",
+    "Effect",
+    "Evaluation",
+    "Finding",
+    "FunctionalPrecondition",
+    "Intervention",
+    "InterventionBatch",
+    "InterventionContext",
+    "NamedFunction",
+    "NudgeType",
+    "Parameters",
+    "PreconditionResult",
+    "PromptModification",
+    "PropositionalPrecondition",
+    "TextualPrecondition",
+    "anti_convergence",
+    "evaluate_interventions",
+    "named",
+    "nudge_effect",
+    "prepare",
+    "problems_of",
+    "text_effect",
+    "variety",
+]

@@ -1,0 +1,184 @@
+"""Looking at the interventions of a turn: what is cheap first, then every judge at once."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import sentry_sdk
+from django.db.models import Max
+
+from agents.llm import Label
+from agents.models import Channel
+from agents.text.fences import new_nonce
+from agents.turn.values import Turn
+from correction.config import ResolvedConfig, config_of
+from correction.costs import over_budget
+from correction.interventions.builtin import enabled_builtins
+from correction.interventions.context import InterventionContext, Surroundings
+from correction.interventions.intervention import Intervention
+from correction.interventions.outcome import Evaluation, apply, conclude, log, why_not
+from correction.interventions.preconditions import JudgedPrecondition, not_asked, not_judged
+from correction.interventions.rows import from_row, rows_for
+from correction.models import InterventionLog
+from evaluation.check import Check, ask_together
+from evaluation.judge import Question
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    evaluation: Evaluation
+    precondition: JudgedPrecondition
+    text: str
+    question: Check | Question
+
+
+def prepare(turn: Turn) -> None:
+    """The stage: what is enabled for this agent, evaluated here and now; those that fire add to the prompt of this turn."""
+    config = config_of(turn)
+    enabled = [*enabled_builtins(config), *map(from_row, rows_for(turn.agent))]
+    if not enabled:
+        turn.skip("no intervention is enabled for this agent")
+        return
+    usable = [one for one in enabled if one.dm_allowed or turn.channel.kind != Channel.Kind.DM]
+    if not usable:
+        turn.skip("direct message: the interventions enabled for this agent are for channels only")
+        return
+    if turn.preview:
+        names = ", ".join(one.name for one in usable)
+        turn.skip(f"preview: nothing is evaluated; in a turn these would be looked at: {names}")
+        return
+    evaluate_interventions(turn, usable, config=config)
+
+
+def evaluate_interventions(
+    turn: Turn, interventions: Sequence[Intervention], *, config: ResolvedConfig
+) -> list[Evaluation]:
+    """Evaluate interventions for a turn, log each, and add the nudges of those that fire to the prompt.
+
+    A stage of a team's own may call this with an `InterventionBatch`'s interventions for the agent. Interventions that are for
+    another agent are passed over. No transaction may be open: judges are asked.
+
+    Args:
+        turn: Whose prompt is prepared.
+        interventions: What to look at.
+        config: The deadline (`gate_deadline_seconds`, for all judges together) and the budget.
+
+    Returns:
+        What was found of each.
+    """
+    mine = [one for one in interventions if one.agent_id in (None, turn.agent.pk)]
+    if not mine:
+        return []
+    with sentry_sdk.start_span(op="correction.interventions", name="evaluate interventions") as span:
+        around = Surroundings.read(agent=turn.agent, channel=turn.channel, reach=max(one.window for one in mine))
+        evaluations = [_begin(one, around) for one in mine]
+        _pass_over_cooling(turn, evaluations, around)
+        for evaluation in evaluations:
+            _ask_functions(evaluation)
+        asked = _ask_judges(turn, [one for one in evaluations if not one.why], config)
+        for evaluation in evaluations:
+            conclude(evaluation)
+        log(turn, evaluations, around)
+        apply(turn, evaluations)
+        turn.count(evaluated=len(evaluations), fired=sum(one.fired for one in evaluations), judge_calls=asked)
+        span.set_data("agent_id", turn.agent.pk)
+        span.set_data("evaluated", len(evaluations))
+        span.set_data("fired", [one.intervention.name for one in evaluations if one.fired])
+    return evaluations
+
+
+def _begin(intervention: Intervention, around: Surroundings) -> Evaluation:
+    context = InterventionContext(
+        agent=around.agent,
+        channel=around.channel,
+        messages=around.messages[-intervention.window :],
+        surroundings=around,
+    )
+    return Evaluation(intervention=intervention, context=context)
+
+
+def _pass_over_cooling(turn: Turn, evaluations: Sequence[Evaluation], around: Surroundings) -> None:
+    """One query says for all of them where in this channel they last fired.
+
+    What fired in this very run does not count: it was interrupted before its agent read the nudge.
+    """
+    cooling = [one for one in evaluations if one.intervention.cooldown_messages]
+    if not cooling:
+        return
+    fired = InterventionLog.objects.filter(
+        agent=around.agent, channel=around.channel, fired=True, name__in={one.intervention.name for one in cooling}
+    )
+    if turn.run is not None:
+        fired = fired.exclude(run_id=turn.run.pk)
+    last = dict(fired.order_by().values_list("name").annotate(Max("channel_position")))
+    for evaluation in cooling:
+        intervention = evaluation.intervention
+        since = around.position - last[intervention.name] if intervention.name in last else None
+        if since is not None and since < intervention.cooldown_messages:
+            evaluation.why = (
+                f"cooldown: fired {since} messages ago, may fire again after {intervention.cooldown_messages}"
+            )
+            evaluation.results = [not_asked(other, "cooldown") for other in intervention.preconditions]
+
+
+def _ask_functions(evaluation: Evaluation) -> None:
+    """The preconditions that cost nothing, in order, up to the first that does not hold."""
+    if evaluation.why:
+        return
+    begun = time.perf_counter()
+    intervention = evaluation.intervention
+    for number, precondition in enumerate(intervention.functional, 1):
+        try:
+            result = precondition.evaluate(evaluation.context)
+        except Exception as error:  # noqa: BLE001 (an operator's or a team's mistake must not cost the turn its other interventions)
+            logger.warning("intervention %s: %s failed: %s", intervention.name, precondition.text, error)
+            sentry_sdk.capture_exception(error)
+            result = not_judged("functional", precondition.text, f"{type(error).__name__}: {error}")
+        evaluation.results.append(result)
+        if not result.held:
+            evaluation.why = why_not(result)
+            left = (*intervention.functional[number:], *intervention.judged)
+            evaluation.results += [not_asked(other, "another precondition does not hold") for other in left]
+            break
+    evaluation.seconds += time.perf_counter() - begun
+
+
+def _ask_judges(turn: Turn, open_: Sequence[Evaluation], config: ResolvedConfig) -> int:
+    """Everything that needs a judge, of all interventions at once, within one deadline. Returns the number of calls."""
+    waiting = [(one, precondition) for one in open_ for precondition in one.intervention.judged]
+    if not waiting:
+        return 0
+    if over_budget(turn.agent, config):
+        for evaluation, precondition in waiting:
+            evaluation.results.append(not_asked(precondition, "the daily budget of the agent is used up"))
+        return 0
+    begun, nonce = time.perf_counter(), new_nonce()
+    asked: list[_Asked] = []
+    for evaluation, precondition in waiting:
+        try:
+            text, question = precondition.ask(evaluation.context, _label(turn, evaluation), nonce)
+        except ValueError as error:
+            evaluation.results.append(not_judged(precondition.kind, precondition.text, str(error)))
+        else:
+            asked.append(_Asked(evaluation, precondition, text, question))
+    answers = ask_together([one.question for one in asked], deadline=float(config["gate_deadline_seconds"]))
+    for one, answer in zip(asked, answers, strict=True):
+        one.evaluation.results.append(one.precondition.read(one.text, answer))
+    for evaluation in open_:
+        evaluation.seconds += time.perf_counter() - begun
+    return len(asked)
+
+
+def _label(turn: Turn, evaluation: Evaluation) -> Label:
+    return Label(
+        purpose="intervention",
+        mechanism=evaluation.intervention.name,
+        agent_id=turn.agent.pk,
+        run_id=turn.run.pk if turn.run is not None else None,
+        work_id=f"intervention:{evaluation.key}",
+    )

@@ -1,0 +1,224 @@
+"""Named functions for functional preconditions: what rows and files may refer to, each with parameters that are validated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from agents.models import Message
+from agents.text.fences import MAX_EVENT_CHARACTERS
+from agents.text.ngrams import compute_corpus_repetition
+from agents.text.tokens import find_phrases, tokenize
+from agents.text.vocabulary import pairwise_vocabulary_similarity
+from correction.interventions.context import InterventionContext
+from correction.interventions.patterns import ends_soon
+from evaluation.rules import Phrase
+from evaluation.yaml_files import dotted, in_words, location_of
+
+Share = Annotated[float, Field(ge=0, le=1)]
+Count = Annotated[int, Field(ge=1, le=10_000)]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a function found: whether it holds (None = it could not tell), in words, and the number it measured."""
+
+    held: bool | None
+    reasoning: str = ""
+    score: float | None = None
+
+
+class Parameters(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class AtLeast(Parameters):
+    at_least: Count = Field(description="holds from this number on")
+
+
+class Between(Parameters):
+    at_least: float | None = Field(None, ge=0, description="holds from this number on")
+    at_most: float | None = Field(None, ge=0, description="holds up to this number")
+
+    @model_validator(mode="after")
+    def _bounded(self) -> Between:
+        if self.at_least is None and self.at_most is None:
+            raise ValueError("give at_least, at_most or both")
+        return self
+
+    def holds(self, number: float) -> bool:
+        return (self.at_least is None or number >= self.at_least) and (self.at_most is None or number <= self.at_most)
+
+    def __str__(self) -> str:
+        low, high = self.at_least, self.at_most
+        return " and ".join(f"{word} {n:g}" for word, n in (("at least", low), ("at most", high)) if n is not None)
+
+
+P = TypeVar("P", bound=Parameters)
+
+
+@dataclass(frozen=True, slots=True)
+class NamedFunction:
+    """A function that rows can name: `parameters` is the model its parameters must fit, `doc` says what it looks at."""
+
+    name: str
+    doc: str
+    parameters: type[Parameters]
+    call: Callable[[InterventionContext, Any], Finding]
+
+    def bind(self, parameters: Mapping[str, Any]) -> Callable[[InterventionContext], Finding]:
+        """The function with its parameters.
+
+        Raises:
+            ValueError: The parameters do not fit; names each one and what is allowed.
+        """
+        try:
+            fitting = self.parameters.model_validate(dict(parameters))
+        except ValidationError as error:
+            allowed = list(self.parameters.model_fields)
+            problems = [(dotted(location_of(dict(e))), in_words(dict(e), allowed)) for e in error.errors()]
+            text = "; ".join(f"{name}: {problem}" if name else problem for name, problem in problems)
+            raise ValueError(f"{self.name}: {text}") from None
+        return lambda context: self.call(context, fitting)
+
+    def describe(self) -> dict[str, str]:
+        """The parameters, each with what it means and whether it may be left out."""
+        return {
+            name: f"{field.description or ''}{'' if field.is_required() else ' (optional)'}".strip()
+            for name, field in self.parameters.model_fields.items()
+        }
+
+
+FUNCTIONS: dict[str, NamedFunction] = {}
+
+
+def named(
+    parameters: type[P],
+) -> Callable[[Callable[[InterventionContext, P], Finding]], Callable[[InterventionContext, P], Finding]]:
+    """Register a function under its own name; its docstring is what operators read."""
+
+    def register(call: Callable[[InterventionContext, P], Finding]) -> Callable[[InterventionContext, P], Finding]:
+        FUNCTIONS[call.__name__] = NamedFunction(call.__name__, (call.__doc__ or "").strip(), parameters, call)
+        return call
+
+    return register
+
+
+def function_named(name: str) -> NamedFunction:
+    """Raises:
+    ValueError: No function has this name; names those that exist.
+    """
+    if name not in FUNCTIONS:
+        raise ValueError(f"function {name!r} is not registered; allowed: {', '.join(sorted(FUNCTIONS))}")
+    return FUNCTIONS[name]
+
+
+class Similarity(Parameters):
+    at_least: Share = Field(description="similarity from which it holds, 0 to 1")
+
+
+class MessageCount(AtLeast):
+    of: Literal["agent", "channel"] = Field("agent", description="whose messages count: agent (default) or channel")
+
+
+class Mentions(Parameters):
+    phrases: list[Annotated[Phrase, AfterValidator(ends_soon)]] = Field(
+        min_length=1, max_length=200, description="phrases, or /regex/"
+    )
+    at_least: Count = Field(1, description="in how many of the last messages, default 1")
+
+
+@named(MessageCount)
+def message_count(context: InterventionContext, parameters: MessageCount) -> Finding:
+    """Messages ever committed in this channel by the agent, or by anybody."""
+    around = context.surroundings
+    count = around.own_message_count if parameters.of == "agent" else around.channel_message_count
+    whose = "of the agent in this channel" if parameters.of == "agent" else "in this channel"
+    return Finding(count >= parameters.at_least, f"{count} messages {whose}, at least {parameters.at_least}", count)
+
+
+@named(Similarity)
+def vocabulary_similarity(context: InterventionContext, parameters: Similarity) -> Finding:
+    """How alike the words of the speakers of the last messages are, 0 to 1: the mean share of content words that two speakers share."""
+    by_speaker: dict[str, list[str]] = {}
+    for message in context.messages:
+        by_speaker.setdefault(speaker(message), []).append(judged_text(message))
+    similarity = pairwise_vocabulary_similarity(by_speaker)
+    if similarity is None:
+        return Finding(False, "fewer than two speakers with three content words in the last messages")
+    held = similarity >= parameters.at_least
+    return Finding(held, f"vocabulary similarity {similarity:.2f}, at least {parameters.at_least:.2f}", similarity)
+
+
+@named(AtLeast)
+def silence(context: InterventionContext, parameters: AtLeast) -> Finding:
+    """Messages of others since the agent last spoke, as far as the window reaches."""
+    since = 0
+    for message in reversed(context.messages):
+        if message.agent_id == context.agent.pk:
+            break
+        since += 1
+    return Finding(
+        since >= parameters.at_least, f"{since} messages since the agent spoke, at least {parameters.at_least}", since
+    )
+
+
+@named(Between)
+def question_share(context: InterventionContext, parameters: Between) -> Finding:
+    """Share of the last messages that hold a question mark, 0 to 1."""
+    asking = [any(mark in message.text for mark in "?？؟") for message in context.messages]
+    return _measured("share of questions", sum(asking) / len(asking) if asking else None, parameters)
+
+
+@named(Between)
+def words_per_message(context: InterventionContext, parameters: Between) -> Finding:
+    """Mean number of words in the agent's own last messages."""
+    counts = [len(tokenize(judged_text(message))) for message in context.own_messages]
+    return _measured("words per message", sum(counts) / len(counts) if counts else None, parameters)
+
+
+@named(Similarity)
+def repetition(context: InterventionContext, parameters: Similarity) -> Finding:
+    """Share of 3-grams that recur across the agent's own last messages, 0 to 1."""
+    own = [judged_text(message) for message in context.own_messages]
+    share = compute_corpus_repetition(own)
+    return Finding(share >= parameters.at_least, f"repetition {share:.2f}, at least {parameters.at_least:.2f}", share)
+
+
+@named(Between)
+def speakers(context: InterventionContext, parameters: Between) -> Finding:
+    """How many different people and agents spoke in the last messages."""
+    return _measured("speakers", len({speaker(message) for message in context.messages}), parameters)
+
+
+@named(Between)
+def own_share(context: InterventionContext, parameters: Between) -> Finding:
+    """The agent's share of the last messages, 0 to 1: who talks all the time, or hardly at all."""
+    total = len(context.messages)
+    return _measured("the agent's share", len(context.own_messages) / total if total else None, parameters)
+
+
+@named(Mentions)
+def mentions(context: InterventionContext, parameters: Mentions) -> Finding:
+    """In how many of the last messages at least one of the phrases occurs."""
+    count = sum(bool(find_phrases(judged_text(message), parameters.phrases)) for message in context.messages)
+    return Finding(count >= parameters.at_least, f"{count} messages, at least {parameters.at_least}", count)
+
+
+def speaker(message: Message) -> str:
+    """Who said it, told apart also where two have the same name."""
+    return f"{message.agent_id or ''}/{message.user_id or ''}/{message.outsider}"
+
+
+def judged_text(message: Message) -> str:
+    """What is looked at of a message: as much of it as a judge is shown."""
+    return message.text[:MAX_EVENT_CHARACTERS]
+
+
+def _measured(what: str, number: float | None, bounds: Between) -> Finding:
+    if number is None:
+        return Finding(False, f"{what}: there is no message to measure")
+    return Finding(bounds.holds(number), f"{what} {number:.4g}, {bounds}", number)

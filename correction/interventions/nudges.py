@@ -1,0 +1,187 @@
+"""Nudges: what an agent is told when an intervention fires, by kind and character. They live in ``nudges/*.yaml``."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Any
+
+from django.conf import settings
+from django.db import models
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from agents.text.names import one_line
+from correction.interventions.context import InterventionContext
+from correction.interventions.intervention import Effect, PromptModification
+from evaluation.propositions import fill
+from evaluation.yaml_files import FileProblem, YamlProblems, dotted, in_words, line_of, location_of, read_mapping
+
+FOLDER = Path(__file__).with_name("nudges")
+GENERIC = "_default"
+VARIABLES = ("agent_name", "channel_name", "manner")
+
+
+class NudgeType(models.TextChoices):
+    """The kinds of nudges (S-7.1)."""
+
+    DEVILS_ADVOCATE = "devils_advocate", "devil's advocate"
+    CHANGE_SUBJECT = "change_subject", "change the subject"
+    PERSONAL_STORY = "personal_story", "personal story"
+    CHALLENGING_QUESTION = "challenging_question", "challenging question"
+    NEW_IDEAS = "new_ideas", "new ideas"
+
+
+AGAINST_CONVERGENCE = (
+    NudgeType.DEVILS_ADVOCATE,
+    NudgeType.CHALLENGING_QUESTION,
+    NudgeType.PERSONAL_STORY,
+    NudgeType.CHANGE_SUBJECT,
+)
+FOR_VARIETY = (NudgeType.NEW_IDEAS,)
+
+
+def _known_variables(text: str) -> str:
+    check_nudge(text)
+    return text
+
+
+def check_nudge(text: str) -> None:
+    """Raises:
+    ValueError: The text uses a variable that nudges do not have.
+    """
+    try:
+        fill(text, dict.fromkeys(VARIABLES, ""))
+    except ValueError:
+        raise ValueError(f"unknown variable; allowed: {', '.join('{{' + name + '}}' for name in VARIABLES)}") from None
+
+
+Text = Annotated[str, Field(min_length=1, max_length=1000), AfterValidator(_known_variables)]
+
+
+class NudgeFile(BaseModel):
+    """A nudge file: whose it is, and a text for each kind; a kind that is left out falls back to the generic text."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    agent_id: str | None = Field(None, description="the agent's slug; default the file's name")
+    nudges: dict[Annotated[NudgeType, Field(strict=False)], Text] = Field(min_length=1)
+
+
+class NudgeError(Exception):
+    """Nudge files that cannot be used; `problems` lists every one found."""
+
+    def __init__(self, problems: Sequence[FileProblem]) -> None:
+        self.problems = list(problems)
+        super().__init__("\n".join(map(str, self.problems)))
+
+
+def load_file(path: Path) -> tuple[str, Mapping[NudgeType, str]]:
+    """Whose file it is, and its texts.
+
+    Raises:
+        NudgeError: With every problem of the file.
+    """
+    try:
+        node, data = read_mapping(path, "nudges")
+    except YamlProblems as error:
+        raise NudgeError(error.problems) from None
+    try:
+        parsed = NudgeFile.model_validate(data)
+    except ValidationError as error:
+        raise NudgeError([_problem(path, node, dict(item)) for item in error.errors()]) from None
+    owner = parsed.agent_id or path.stem
+    if owner == GENERIC and (missing := [kind.value for kind in NudgeType if kind not in parsed.nudges]):
+        raise NudgeError([FileProblem(path, line_of(node, ("nudges",)), "nudges", f"missing: {', '.join(missing)}")])
+    return owner, parsed.nudges
+
+
+def _problem(path: Path, node: Any, item: dict[str, Any]) -> FileProblem:
+    location = tuple(part for part in location_of(item) if part != "[key]")
+    if item["type"] == "enum":
+        message = f"unknown kind; allowed: {', '.join(NudgeType.values)}"
+    else:
+        message = in_words(item, list(NudgeFile.model_fields))
+    return FileProblem(path, line_of(node, location), dotted(location), message)
+
+
+def load_nudges() -> dict[str, dict[NudgeType, str]]:
+    """The texts of every agent that has some, and the generic ones under ``_default``. Files are read again only when they changed.
+
+    Our folder, then the team's (`NUDGE_DIRS`), whose texts win.
+
+    Raises:
+        NudgeError: With the problems of all files, and of folders that do not exist.
+    """
+    merged: dict[str, dict[NudgeType, str]] = {}
+    problems: list[FileProblem] = []
+    for folder in (FOLDER, *map(Path, settings.NUDGE_DIRS)):
+        if not folder.is_dir():
+            problems.append(FileProblem(folder, None, "NUDGE_DIRS", "there is no such folder"))
+            continue
+        for path in sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")]):
+            if path.name.startswith("."):  # an editor's, not the team's
+                continue
+            try:
+                stat = path.stat()
+                owner, texts = _cached(path, stat.st_mtime_ns, stat.st_size)
+                merged.setdefault(owner, {}).update(texts)
+            except NudgeError as error:
+                problems += error.problems
+            except OSError as error:
+                problems.append(FileProblem(path, None, "", f"cannot be read: {error}"))
+    if problems:
+        raise NudgeError(problems)
+    return merged
+
+
+@lru_cache(maxsize=256)
+def _cached(path: Path, mtime_ns: int, size: int) -> tuple[str, Mapping[NudgeType, str]]:
+    return load_file(path)
+
+
+def choose_type(context: InterventionContext, among: Sequence[NudgeType]) -> NudgeType:
+    """The kind of the next nudge: they take turns, so that an agent never gets the same one twice in a row in a channel.
+
+    Where to begin follows from the names of agent and channel, so that the agents of a channel do not all begin alike.
+    """
+    last = context.surroundings.last_nudge_type
+    if last in among:
+        return among[(among.index(NudgeType(last)) + 1) % len(among)]
+    return among[zlib.crc32(f"{context.agent.slug}/{context.channel.slug}".encode()) % len(among)]
+
+
+def nudge_text(context: InterventionContext, kind: NudgeType) -> str:
+    """The agent's own text of this kind, else the generic one with the agent's name and strongest traits (AC-7.1.8)."""
+    known = load_nudges()
+    return fill_nudge(known.get(context.agent.slug, {}).get(kind) or known[GENERIC][kind], context)
+
+
+def fill_nudge(text: str, context: InterventionContext) -> str:
+    """Put the variables into a nudge, each on one line: names and traits come from imported files."""
+    name = one_line(context.agent.display_name)
+    values = {"agent_name": name, "channel_name": one_line(str(context.channel)), "manner": f"as {name} would"}
+    if "manner" in text and context.surroundings.strongest_traits:
+        values["manner"] += f" ({', '.join(map(one_line, context.surroundings.strongest_traits))})"
+    return fill(text, values).strip()
+
+
+def nudge_effect(*among: NudgeType) -> Effect:
+    """An effect that gives the next nudge of these kinds."""
+
+    def effect(context: InterventionContext) -> PromptModification:
+        kind = choose_type(context, among)
+        return PromptModification(guidance=nudge_text(context, kind), nudge_type=kind.value)
+
+    return effect
+
+
+def text_effect(text: str, nudge_type: str = "") -> Effect:
+    """An effect that gives this text.
+
+    Raises:
+        ValueError: It uses a variable that nudges do not have.
+    """
+    check_nudge(text)
+    return lambda context: PromptModification(guidance=fill_nudge(text, context), nudge_type=nudge_type)

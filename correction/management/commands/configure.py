@@ -1,0 +1,144 @@
+"""``manage.py configure``: show and set what is corrected, per agent or by default."""
+
+from __future__ import annotations
+
+import json
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
+from collections.abc import Sequence
+from getpass import getuser
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from agents.finding import UnknownAgent, find_agent
+from agents.models import Agent
+from correction.config import ResolvedConfig, resolve_config, resolve_defaults
+from correction.config_fields import CONFIG_FIELDS, ConfigError
+from correction.configure import config_history, configure, notes_on, plain_values, revert
+from correction.presentation import config_table, field_table, history_table
+
+EXAMPLES = """
+examples:
+  manage.py configure michael                                  show what is in effect, and where it comes from
+  manage.py configure michael gate_adherence_enabled=on        check michael's drafts (gate_mode unset means enforce)
+  manage.py configure michael gate_mode=observe                judge after sending, hold nothing back
+  manage.py configure michael gate_adherence_threshold=inherit go back to the defaults
+  manage.py configure defaults max_correction_attempts=1       for every agent that says nothing of its own
+  manage.py configure michael --history                        who changed what, when and why
+  manage.py configure michael --revert 12                      back to the state after entry 12
+  manage.py configure --fields                                 every field with its allowed values
+
+Exit code: 0 done, 2 the input was refused and nothing was changed.
+"""
+
+
+class Command(BaseCommand):
+    help = "Show or set the correction settings of an agent, or the defaults for all agents."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.formatter_class = RawDescriptionHelpFormatter
+        parser.epilog = EXAMPLES
+        parser.add_argument("who", nargs="?", metavar="AGENT|defaults", help="an agent's slug or name, or defaults")
+        parser.add_argument("changes", nargs="*", metavar="field=value", help="what to set; inherit resets a field")
+        parser.add_argument(
+            "--reason", default="", help="why, kept in the history: at most 100 characters (default: your login name)"
+        )
+        parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+        parser.add_argument("--history", action="store_true", help="show the latest changes")
+        parser.add_argument(
+            "--revert", type=int, metavar="ENTRY", help="go back to the state after this entry of the history"
+        )
+        parser.add_argument(
+            "--fields", action="store_true", help="list every field: allowed values, meaning, built-in value"
+        )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            self._answer(options)
+        except (ConfigError, UnknownAgent) as error:
+            raise CommandError(str(error), returncode=2) from None
+
+    def _answer(self, options: dict[str, Any]) -> None:
+        if options["fields"]:
+            return field_table(self.stdout)
+        if not options["who"]:
+            raise CommandError("name an agent, or defaults; --fields lists what can be set", returncode=2)
+        agent = None if options["who"].lower() == "defaults" else find_agent(options["who"])
+        changes = pairs(options["changes"])
+        asked = [name for name in ("history", "revert") if options[name] not in (None, False)]
+        if len(asked) + bool(changes) > 1:
+            raise CommandError("set fields, show --history or --revert: one at a time", returncode=2)
+        if options["history"]:
+            return self._history(agent, as_one_object=options["json"])
+        before = in_effect(agent)
+        if options["revert"] is not None:
+            after = revert(agent=agent, history_id=options["revert"])
+        elif changes:
+            after = configure(
+                agent=agent, changes=changes, reason=options["reason"] or f"by {getuser()} in a terminal"[:100]
+            )
+        else:
+            after = before
+        if options["json"]:
+            shown = {
+                "agent": agent.slug if agent else None,
+                "config": plain_values(after),
+                "provenance": dict(after.provenance),
+                "notes": notes_on(after),
+            }
+            return self.stdout.write(json.dumps(shown, indent=2))
+        if changes or options["revert"] is not None:
+            self._echo(before, after, named=list(changes))
+        else:
+            config_table(agent, after, self.stdout)
+        for note in notes_on(after):
+            self.stdout.write(self.style.WARNING(f"Note: {note}."))
+
+    def _echo(self, before: ResolvedConfig, after: ResolvedConfig, *, named: Sequence[str]) -> None:
+        """Each field that was named, and each that changed with it, as before → after."""
+        for name, field in CONFIG_FIELDS.items():
+            old, new = (f"{field.show_effective(c[name])} ({c.provenance[name]})" for c in (before, after))
+            if old != new:
+                self.stdout.write(f"{name}: {old} → {new}")
+            elif name in named:
+                self.stdout.write(f"{name}: {new}, unchanged")
+
+    def _history(self, agent: Agent | None, *, as_one_object: bool) -> None:
+        changes = config_history(agent)
+        if not as_one_object:
+            return history_table(agent, changes, self.stdout)
+        entries = [
+            {
+                "entry": change.history_id,
+                "at": change.at.isoformat(),
+                "user": change.user,
+                "reason": change.reason,
+                "kind": change.kind,
+                "changes": {
+                    name: [CONFIG_FIELDS[name].show(value) for value in pair] for name, pair in change.changes.items()
+                },
+            }
+            for change in changes
+        ]
+        return self.stdout.write(json.dumps({"agent": agent.slug if agent else None, "history": entries}, indent=2))
+
+
+def in_effect(agent: Agent | None) -> ResolvedConfig:
+    return resolve_config(agent) if agent else resolve_defaults()
+
+
+def pairs(arguments: Sequence[str]) -> dict[str, str]:
+    """``field=value`` arguments as a mapping.
+
+    Raises:
+        CommandError: One has no ``=``, or names a field a second time.
+    """
+    found: dict[str, str] = {}
+    for argument in arguments:
+        name, equals, value = argument.partition("=")
+        if not equals:
+            raise CommandError(f"{argument!r}: write field=value, e.g. gate_adherence_enabled=on", returncode=2)
+        if name.strip() in found:
+            raise CommandError(f"{name.strip()} is given twice", returncode=2)
+        found[name.strip()] = value
+    return found

@@ -1,0 +1,125 @@
+"""Observe mode: messages are said at once and judged afterwards, so that a team learns the false-alarm rate before it enforces."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import uuid
+from datetime import timedelta
+from decimal import Decimal
+
+import sentry_sdk
+from django.conf import settings
+from django.db import IntegrityError, transaction
+
+from agents.models import Claimable, Message
+from agents.work_queues import wake_workers
+from correction import gate_log
+from correction.config import ResolvedConfig, resolve_config
+from correction.gate_context import action_of_message
+from correction.gate_for_agent import check_for_agent
+from correction.models import CorrectionLog, ObservedMessage, Outcome
+
+logger = logging.getLogger(__name__)
+
+Status = Claimable.Status
+MOST_ATTEMPTS = 3  # claims of one observation before its crash is final
+
+
+def is_sampled(message_id: int, rate: Decimal | float) -> bool:
+    """Whether a message belongs to the share that is observed: always the same answer for the same message.
+
+    Args:
+        message_id: Its primary key.
+        rate: Share, 0 (none) to 1 (all).
+    """
+    drawn = int.from_bytes(hashlib.sha256(str(message_id).encode()).digest()[:6], "big") / 2**48
+    return drawn < rate
+
+
+def queue(*, message: Message, rate: Decimal | float) -> ObservedMessage | None:
+    """Have a message judged later, if it is sampled; wakes a worker once the message is saved."""
+    if not is_sampled(message.pk, rate):
+        return None
+    observed = ObservedMessage(message=message, session=uuid.uuid4())
+    observed.save(force_insert=True)
+    transaction.on_commit(wake_workers)
+    return observed
+
+
+def work_one(*, owner: str) -> bool:
+    """Claim and judge the oldest message waiting to be observed; whether there was one. What `manage.py work` calls."""
+    observed = ObservedMessage.claim_next(owner=owner, lease=_lease())
+    if observed is None:
+        return False
+    with sentry_sdk.start_transaction(op="correction.work", name="observe"):  # a span alone would be sent nowhere
+        try:
+            status, error = _judge(observed)
+        except Exception as crash:
+            logger.exception("the observation of message %s crashed", observed.message_id)
+            sentry_sdk.capture_exception(crash)
+            again = observed.attempt < MOST_ATTEMPTS
+            observed.finish(
+                owner=owner,
+                status=Status.PENDING if again else Status.ERRORED,
+                error=f"{type(crash).__name__}: {crash}"[:1000],
+            )
+        except BaseException:  # told to stop: handed back at once
+            observed.finish(owner=owner, status=Status.PENDING)
+            raise
+        else:
+            observed.finish(owner=owner, status=status, error=error)
+    return True
+
+
+def _lease() -> timedelta:
+    return timedelta(seconds=settings.LLM_EVALUATION_DEADLINE + 60)
+
+
+def _judge(observed: ObservedMessage) -> tuple[str, str]:
+    """Judge one message and log it; the status the work ends in, and why."""
+    message = Message.objects.select_related("agent", "channel", "run").filter(pk=observed.message_id).first()
+    if message is None or message.agent is None:
+        return Status.CANCELLED, "the message is gone, or no agent's"
+    config = resolve_config(message.agent, message.run.overrides if message.run is not None else None)
+    if config.gate_is_off:
+        return Status.CANCELLED, "the gate was switched off before the message was judged"
+    entry = _entry(observed, message, config)
+    try:
+        gate_log.write(entry, committed=True, message=message)
+    except IntegrityError:
+        if not Message.objects.filter(pk=message.pk).exists():
+            return Status.CANCELLED, "the message was deleted while it was judged"
+        if not CorrectionLog.objects.filter(session=observed.session).exists():
+            raise
+    return Status.COMPLETED, ""  # also when a worker that had lost its claim was faster
+
+
+def _entry(observed: ObservedMessage, message: Message, config: ResolvedConfig) -> gate_log.Entry:
+    agent = message.agent
+    assert agent is not None  # noqa: S101 (for the type checker)
+    result = check_for_agent(
+        agent=agent,
+        config=config,
+        run_id=message.run_id,
+        work_id=f"gate_session:{observed.session}",
+        deadline=settings.LLM_EVALUATION_DEADLINE,  # nobody waits for it
+        action=lambda claims: action_of_message(message, agent, claims),
+        gate=False,
+    )
+    return gate_log.Entry(
+        session=observed.session,
+        attempt=1,
+        outcome=Outcome.OBSERVED,
+        source=CorrectionLog.Source.OBSERVE,
+        result=result,
+        columns={
+            "agent": agent,
+            "channel": message.channel,
+            "run_id": message.run_id,
+            "persona_version_id": message.persona_version_id,
+            "original_text": message.text,
+            "judged_text": message.text,
+            "payload": message.payload,
+        },
+    )

@@ -1,0 +1,150 @@
+"""Repetition suppression (S-7.2): an agent that repeats itself is shown its own phrases to avoid. No model is asked."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+import sentry_sdk
+from django.db.models import QuerySet
+from django.template.loader import render_to_string
+
+from agents.models import Agent, Channel, Message
+from agents.text.fences import fence, neutral, new_nonce
+from agents.text.ngrams import extract_ngrams, most_frequent, recurring_ngrams
+from agents.text.phrases import shared_phrases
+from agents.text.tokens import tokenize
+from agents.turn.values import Turn
+from correction.config import config_of, resolve_config
+
+logger = logging.getLogger(__name__)
+
+HEADING = "Recent Messages You've Sent"
+LAST_MESSAGES = 5  # AC-7.2.1
+NGRAM = 3  # AC-7.2.2
+MOST_NGRAMS, MOST_PHRASES = 50, 10
+SHOWN_CHARACTERS = 2_000  # of each message, in the prompt; more is cut with a mark
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepetitionResult:
+    """How far an agent's last messages repeat each other.
+
+    Attributes:
+        messages: The texts looked at, oldest first.
+        overlap: Share of their 3-grams that occur in at least two of them, 0 to 1.
+        threshold: What the overlap is compared with.
+        triggered: Whether the overlap exceeds the threshold.
+        ngrams: The repeated 3-grams with the number of messages they occur in, most frequent first, at most 50.
+    """
+
+    messages: tuple[str, ...]
+    overlap: float
+    threshold: float
+    triggered: bool
+    ngrams: tuple[tuple[str, int], ...] = ()
+
+
+def check_repetition(
+    agent: Agent, *, threshold: Decimal | float | None = None, channel: Channel | None = None
+) -> RepetitionResult:
+    """Whether the agent's last 5 committed messages, over all channels in order of time, repeat each other (AC-7.2.1 to 7.2.3).
+
+    Played speech does not count as the agent's own, but in a played channel it is all that counts: the two are never mixed.
+
+    Args:
+        agent: Whose messages.
+        threshold: 0 to 1; default the agent's `repetition_threshold`.
+        channel: Where the agent is about to speak.
+    """
+    with sentry_sdk.start_span(op="correction.repetition", name="check repetition") as span:
+        if threshold is None:
+            threshold = resolve_config(agent)["repetition_threshold"]
+        result = detect_repetition(last_messages(agent, channel=channel), threshold=threshold)
+        span.set_data("agent_id", agent.pk)
+        span.set_data("messages", len(result.messages))
+        span.set_data("overlap", round(result.overlap, 4))
+        span.set_data("triggered", result.triggered)
+        return result
+
+
+def last_messages(agent: Agent, *, channel: Channel | None = None) -> list[str]:
+    """The texts of the agent's last 5 messages, oldest first: one query, two where fewer than 5 of them have a time.
+
+    A message without a time (imported) is older than any with one.
+    """
+    said = Message.objects.filter(agent=agent, text__regex=r"\S")
+    if channel is not None and channel.synthetic:
+        return _newest(said.filter(channel=channel).order_by("-position"), LAST_MESSAGES)[::-1]
+    said = said.filter(synthetic=False)
+    # Two questions that the index answers, rather than one that sorts everything the agent ever said.
+    newest = _newest(said.filter(sent_at__isnull=False).order_by("-sent_at", "-pk"), LAST_MESSAGES)
+    if len(newest) < LAST_MESSAGES:
+        newest += _newest(said.filter(sent_at__isnull=True).order_by("-pk"), LAST_MESSAGES - len(newest))
+    return newest[::-1]
+
+
+def _newest(messages: QuerySet[Message], count: int) -> list[str]:
+    return list(messages.values_list("text", flat=True)[:count])
+
+
+def detect_repetition(messages: Sequence[str], *, threshold: Decimal | float) -> RepetitionResult:
+    """The comparison itself. Fewer than two messages repeat nothing."""
+    overlap, counts = recurring_ngrams([extract_ngrams(message, NGRAM) for message in messages])
+    return RepetitionResult(
+        messages=tuple(messages),
+        overlap=overlap,
+        threshold=float(threshold),
+        triggered=overlap > float(threshold),
+        ngrams=tuple(most_frequent(counts, MOST_NGRAMS)),
+    )
+
+
+def phrases_to_avoid(messages: Sequence[str]) -> list[str]:
+    """The repeated 3-grams put together to phrases as long as they are shared, what most messages share first; at most 10."""
+    shared = shared_phrases([tokenize(message) for message in messages], n=NGRAM, limit=MOST_PHRASES)
+    return [phrase for phrase, _ in shared]
+
+
+def build_repetition_context(result: RepetitionResult) -> str:
+    """The section's text (AC-7.2.4, AC-7.2.5): the messages as data, and what to avoid. Empty when nothing was triggered."""
+    if not result.triggered:
+        return ""
+    entries = [f"{number}. {_as_data(message)}" for number, message in enumerate(result.messages, 1)]
+    values = {
+        "count": len(entries),
+        "messages": fence("MESSAGES", "\n".join(entries), new_nonce()),
+        "phrases": phrases_to_avoid(result.messages),
+    }
+    return render_to_string("prompts/correction/repetition.md", values).strip()
+
+
+def _as_data(message: str) -> str:
+    """A message that cannot pass for another entry."""
+    return neutral(message, SHOWN_CHARACTERS)[0].replace("\n", "\n    | ")
+
+
+def prepare(turn: Turn) -> None:
+    """The stage: adds the section to the prompt of an agent that repeats itself (AC-7.2.4, AC-7.2.6)."""
+    config = config_of(turn)
+    if not config["repetition_suppression_enabled"]:
+        turn.skip("repetition suppression is off for this agent")
+        return
+    result = check_repetition(turn.agent, threshold=config["repetition_threshold"], channel=turn.channel)
+    turn.count(messages=len(result.messages), repeated_ngrams=len(result.ngrams), suppressed=int(result.triggered))
+    turn.reports["repetition"] = {"overlap": round(result.overlap, 4), "triggered": result.triggered}
+    if len(result.messages) < 2:
+        turn.skip(f"the agent has {len(result.messages)} earlier messages, repetition shows from 2 on")
+    elif not result.triggered:
+        turn.skip(f"overlap {result.overlap:.2f} does not exceed the threshold {result.threshold:.2f}")
+    else:
+        turn.add_section(HEADING, build_repetition_context(result))
+        logger.info(
+            "agent %s repeats itself (run %s): overlap %.2f over threshold %.2f",
+            turn.agent.slug,
+            turn.run.pk if turn.run else None,
+            result.overlap,
+            result.threshold,
+        )

@@ -1,0 +1,47 @@
+"""Pausing an evaluation whose agent has used up its budget. What a budget is, a floor above knows: `EVALUATION_BUDGET` names it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from django.conf import settings
+from django.utils.module_loading import import_string
+
+from agents.models import Agent
+
+LOOK_AFTER_CALLS = 10
+LOOK_AFTER_SECONDS = 30.0
+
+
+def why_over_budget(agent: Agent | None, judge: str) -> str | None:
+    """Why no paid question about `agent` may be asked of `judge` now; empty when it may, None when nothing is capped.
+
+    A channel's evaluation has no agent: caps are per agent, and its cost is nobody's.
+    """
+    if agent is None or not settings.EVALUATION_BUDGET:
+        return None
+    over: Callable[[Agent, str], str | None] = import_string(settings.EVALUATION_BUDGET)
+    return over(agent, judge)
+
+
+class BudgetWatch:
+    """Asked before each call of one run.
+
+    Looks every ten calls where there is a cap, every 30 seconds in any case; so that many calls, and those that were in flight
+    or about to be (twice as many as may be in flight at once), may be made past it.
+    """
+
+    def __init__(self, agent: Agent | None, judge: str) -> None:
+        self.agent, self.judge, self.reason = agent, judge, ""
+        self._calls_left, self._looked = 0, -LOOK_AFTER_SECONDS
+
+    def used_up(self) -> bool:
+        """Whether the run must pause; once it must, it stays so until it is taken up again."""
+        if not self.reason:
+            now = time.monotonic()
+            if self._calls_left == 0 or now - self._looked > LOOK_AFTER_SECONDS:
+                found, self._looked = why_over_budget(self.agent, self.judge), now
+                self.reason, self._calls_left = found or "", -1 if found is None else LOOK_AFTER_CALLS
+            self._calls_left -= 1
+        return bool(self.reason)

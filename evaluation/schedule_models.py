@@ -1,0 +1,79 @@
+"""Rolling evaluations and the alerts they raise. Read through `evaluation.models`."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from django.conf import settings
+from django.core.validators import MinValueValidator
+from django.db import models
+from django.db.models import Q
+
+from agents.models import Agent
+
+
+class EvaluationSchedule(models.Model):
+    """A measurement that is made again and again: whom, what, over which window, how often. The worker fires it when it is due."""
+
+    name = models.CharField(max_length=100, unique=True)
+    agents = models.ManyToManyField(Agent, blank=True, related_name="schedules", help_text="empty = every active agent")
+    dimensions = models.JSONField(default=list, blank=True, help_text="empty = every dimension with propositions")
+    window = models.CharField(max_length=32, default="7d", help_text="all, last:N, or a duration such as 7d or 24h")
+    where = models.JSONField(default=dict, blank=True, help_text="tags a message must have to be measured")
+    samples = models.PositiveIntegerField(default=20, validators=[MinValueValidator(1)])
+    judge = models.CharField(max_length=200, blank=True, default="", help_text="empty = the configured judge")
+    every_minutes = models.PositiveIntegerField(
+        default=24 * 60, validators=[MinValueValidator(5)], help_text="minutes between two measurements, at least 5"
+    )
+    drift_limit = models.FloatField(
+        default=1.0, help_text="alert when a score has fallen by at least this many points, 0 to 9"
+    )
+    is_active = models.BooleanField(default=True)
+    next_at = models.DateTimeField(db_index=True, help_text="when it is due; moved on in the statement that fires it")
+    last_fired_at = models.DateTimeField(null=True, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        db_table = "evaluation_schedules"
+        ordering: ClassVar = ["name"]
+        constraints: ClassVar = [
+            models.CheckConstraint(condition=Q(every_minutes__gte=5), name="schedule_every_at_least_five_minutes"),
+            models.CheckConstraint(condition=Q(drift_limit__gt=0, drift_limit__lte=9), name="schedule_limit_range"),
+            models.CheckConstraint(condition=Q(samples__gte=1), name="schedule_samples_range"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class DriftAlert(models.Model):
+    """A lasting fall in a series of scores, found once. Series of other judges or procedures are other series."""
+
+    schedule = models.ForeignKey(
+        EvaluationSchedule, null=True, blank=True, on_delete=models.SET_NULL, related_name="alerts"
+    )
+    agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="drift_alerts")
+    dimension = models.CharField(max_length=32)
+    judge = models.CharField(max_length=200)
+    procedure = models.CharField(max_length=64)
+    evaluation_run = models.ForeignKey(
+        "evaluation.EvaluationRun", on_delete=models.CASCADE, related_name="alerts", help_text="where it was noticed"
+    )
+    since = models.DateTimeField(help_text="when the fall began, as estimated by the test")
+    before = models.FloatField(help_text="mean score before, 0 to 9")
+    after = models.FloatField(help_text="mean score since, 0 to 9")
+    created_at = models.DateTimeField(auto_now_add=True)
+    acknowledged_at = models.DateTimeField(null=True, blank=True)
+    acknowledged_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
+    )
+
+    class Meta:
+        db_table = "drift_alerts"
+        ordering: ClassVar = ["-created_at", "-pk"]
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["evaluation_run", "agent", "dimension"], name="drift_alert_once_per_run"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.agent.slug} {self.dimension}: {self.before:.1f} → {self.after:.1f}"

@@ -1,0 +1,82 @@
+"""The tokens of the API in the console."""
+
+from __future__ import annotations
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.test import Client
+from rest_framework.authtoken.models import Token, TokenProxy
+
+from tests.console import list_of, queries, read, signed_in, staff, superuser
+from tests.evaluation.judged import cells
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def root() -> Client:
+    return signed_in(superuser())
+
+
+def page_of_token(token: Token) -> str:
+    return f"{list_of(TokenProxy)}{token.user_id}/change/"
+
+
+def test_a_token_is_made_for_a_user_and_stands_on_its_own_page_only(root: Client) -> None:
+    person = staff(username="grace")
+    root.post(list_of(TokenProxy) + "add/", {"user": str(person.pk)})
+
+    token = Token.objects.get(user=person)
+    page = read(root, page_of_token(token))
+    assert "grace has a token now" in page
+    assert token.key in page
+    assert 'name="user"' not in page
+    listed = read(root, list_of(TokenProxy))
+    assert cells(listed, "user") == ["grace"]
+    assert token.key not in listed
+
+
+def test_no_log_and_no_message_holds_a_token(root: Client) -> None:
+    person = staff(username="grace")
+    root.post(list_of(TokenProxy) + "add/", {"user": str(person.pk)})
+    token = Token.objects.get(user=person)
+    answer = root.post(f"{list_of(TokenProxy)}{person.pk}/delete/", {"post": "yes"}, follow=True).content.decode()
+
+    assert "The token is deleted" in answer
+    assert token.key not in answer
+    entries = LogEntry.objects.order_by("pk")
+    assert [(entry.object_repr, entry.action_flag) for entry in entries] == [
+        ("token of grace", 1),
+        ("token of grace", 3),
+    ]
+    assert not Token.objects.exists()
+
+
+def test_a_token_is_shown_to_its_user_and_not_to_others_who_may_view_tokens() -> None:
+    grace = staff("authtoken.view_tokenproxy", "authtoken.change_tokenproxy", username="grace")
+    eve = staff("authtoken.view_tokenproxy", "authtoken.change_tokenproxy", username="eve")
+    token = Token.objects.create(user=grace)
+
+    assert token.key in read(signed_in(grace), page_of_token(token))
+    curious = signed_in(eve)
+    assert token.key not in read(curious, list_of(TokenProxy))
+    for page in ("change", "delete", "history"):
+        answer = curious.get(f"{list_of(TokenProxy)}{grace.pk}/{page}/", follow=True)
+        assert token.key not in answer.content.decode(), page
+
+
+def test_the_pages_have_the_look_of_the_console(root: Client) -> None:
+    assert "agents/console.css" in read(root, list_of(TokenProxy))
+
+
+def test_tokens_need_their_own_permission() -> None:
+    assert signed_in(staff("auth.view_user")).get(list_of(TokenProxy)).status_code == 403
+
+
+def test_the_number_of_queries_does_not_grow_with_the_tokens(root: Client) -> None:
+    Token.objects.create(user=staff(username="a"))
+    few = len(queries(root, list_of(TokenProxy)))
+    for n in range(10):
+        Token.objects.create(user=staff(username=f"b{n}"))
+
+    assert len(queries(root, list_of(TokenProxy))) == few

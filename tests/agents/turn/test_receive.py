@@ -1,0 +1,159 @@
+"""A person's message: saved once, heard by the stages, and answered by those it is addressed to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from pytest_django import Settings
+
+from agents.models import Agent, Channel, Message, Run, owner_name
+from agents.turn.orchestrator import work_one
+from agents.turn.receive import receive_message
+from agents.turn.send_message import SendRefused
+from tests.agents.turn import stages
+from tests.agents.turn.playing import join, plays, shown, texts
+from tests.factories import make_agent, make_channel, say
+from tests.llm_server import LLMServer
+
+pytestmark = pytest.mark.django_db
+HERE = "tests.agents.turn.stages."
+
+
+def queued() -> list[str]:
+    return list(Run.objects.order_by("agent__slug").values_list("agent__slug", flat=True))
+
+
+@pytest.fixture
+def dm(ada: Agent) -> Channel:
+    channel = make_channel("dm-zed-ada", kind="dm")
+    join(channel, ada)
+    return channel
+
+
+def test_a_direct_message_is_saved_and_queues_the_agents_turn(ada: Agent, dm: Channel) -> None:
+    zed = User.objects.create(username="zed")
+
+    message = receive_message(channel=dm, user=zed, text="Hello?", tags={"locale": "en"})
+
+    run = Run.objects.get()
+    assert (message.position, message.user, message.text, message.tags) == (1, zed, "Hello?", {"locale": "en"})
+    assert (run.agent, run.trigger, run.depth, run.status) == (ada, message, 0, "pending")
+
+
+@pytest.mark.parametrize(
+    ("text", "addressed"),
+    [
+        ("Hello everybody.", []),
+        ("@ada, what do you think?", ["ada"]),
+        ("What do you think, @ADA?", ["ada"]),
+        ("@ada and @bob, please.", ["ada", "bob"]),
+        ("Ask Bob Vance about it.", ["bob"]),
+        ("bob vance!", ["bob"]),
+        ("mail me@ada.example or @ada-lovelace", []),
+        ("Bob is not enough, nor is Adabob Vancement.", []),
+        ("@cleo is no member", []),
+    ],
+)
+def test_elsewhere_those_who_are_named_are_addressed(
+    ada: Agent, office: Channel, text: str, addressed: list[str]
+) -> None:
+    Agent.objects.filter(pk=ada.pk).update(display_name="Ada Quill")
+    join(office, make_agent("bob", display_name="Bob Vance"))
+    make_agent("cleo", display_name="Cleo")
+
+    receive_message(channel=office, outsider="Zed", text=text)
+
+    assert queued() == addressed
+
+
+def test_inactive_agents_are_not_addressed(ada: Agent, dm: Channel) -> None:
+    Agent.objects.filter(pk=ada.pk).update(is_active=False)
+
+    receive_message(channel=dm, outsider="Zed", text="@ada?")
+
+    assert queued() == []
+
+
+def test_in_a_channel_that_is_played_nobody_is_addressed(ada: Agent, dm: Channel) -> None:
+    Channel.objects.filter(pk=dm.pk).update(synthetic=True)
+
+    assert receive_message(channel=dm, outsider="Zed", text="To be?").synthetic
+    assert queued() == []
+
+
+def test_the_stages_hear_of_it_before_the_turn_is_queued(ada: Agent, dm: Channel, settings: Settings) -> None:
+    settings.TURN_PIPELINE = [HERE + "Broken", HERE + "Ear"]
+
+    receive_message(channel=dm, outsider="Zed", text="Be nicer.")
+
+    assert stages.heard == [("ada", "Be nicer.")]
+    assert [(e["stage"], e["phase"], e["status"]) for e in Run.objects.get().trace] == [
+        ("broken", "received", "failed"),
+        ("ear", "received", "ran"),
+    ]
+
+
+def test_what_the_stages_heard_stays_on_the_trace_of_the_turn(
+    ada: Agent, dm: Channel, settings: Settings, llm_server: LLMServer
+) -> None:
+    settings.TURN_PIPELINE = [HERE + "Ear", HERE + "Hint"]
+    plays(llm_server, "done")
+    receive_message(channel=dm, outsider="Zed", text="Be nicer.")
+
+    assert work_one(owner=owner_name())
+
+    assert [entry["phase"] for entry in Run.objects.get().trace] == ["received", "prepare"]
+    assert "Zed wrote message 1 in dm-zed-ada" in shown(llm_server.bodies[0])
+
+
+def test_the_same_key_saves_and_queues_once(ada: Agent, dm: Channel, settings: Settings) -> None:
+    settings.TURN_PIPELINE = [HERE + "Ear"]
+    first = receive_message(channel=dm, outsider="Zed", text="Hello?", idempotency_key="k")
+
+    assert receive_message(channel=dm, outsider="Zed", text="Hello?", idempotency_key="k") == first
+
+    assert texts(dm) == ["Hello?"]
+    assert Run.objects.count() == 1
+    assert len(stages.heard) == 1
+
+
+def test_the_same_key_makes_up_for_what_a_crash_left_undone(ada: Agent, dm: Channel) -> None:
+    first = receive_message(channel=dm, outsider="Zed", text="Hello?", idempotency_key="k")
+    Run.objects.all().delete()
+
+    receive_message(channel=dm, outsider="Zed", text="Hello?", idempotency_key="k")
+
+    assert Run.objects.get().trigger == first
+
+
+def test_a_key_belongs_to_one_message(ada: Agent, dm: Channel, office: Channel) -> None:
+    receive_message(channel=dm, outsider="Zed", text="Hello?", idempotency_key="k")
+
+    for fields in ({"channel": office, "outsider": "Zed"}, {"channel": dm, "outsider": "Yan"}):
+        with pytest.raises(SendRefused, match="'k' was used for another message"):
+            receive_message(text="Hello?", idempotency_key="k", **fields)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("fields", "complaint"),
+    [
+        ({"outsider": ""}, "one author; allowed: user, or outsider"),
+        ({"outsider": "Z" * 201}, "outsider has 201 characters; allowed: at most 200"),
+        ({"outsider": "Z\x00"}, "outsider: the text holds a NUL"),
+        ({"text": ""}, "the text is empty"),
+        ({"text": "\x00"}, "NUL character"),
+        ({"tags": {"a b": "x"}}, "Tag key 'a b'"),
+    ],
+)
+def test_what_cannot_be_taken_is_refused_in_words(dm: Channel, fields: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(SendRefused, match=complaint):
+        receive_message(**{"channel": dm, "outsider": "Zed", "text": "Hi.", **fields})
+
+    assert not Message.objects.exists()
+
+
+def test_an_answer_belongs_into_the_channel_of_what_it_answers(dm: Channel, office: Channel) -> None:
+    with pytest.raises(SendRefused, match="is not in channel 'dm-zed-ada'"):
+        receive_message(channel=dm, outsider="Zed", text="Hi.", parent=say(office, "Zed", "Hi."))

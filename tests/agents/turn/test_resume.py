@@ -1,0 +1,298 @@
+"""A process that ends in the middle of a turn loses no message and doubles none: real processes, a real server, one database file.
+
+The server answers what a test lets through and holds the rest, so that each test stops a process at the very same place.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.agents.turn.playing import answers
+from tests.agents.turn.stages import SESSION
+from tests.llm_server import LLMServer
+
+ROOT = Path(__file__).resolve().parents[3]
+SETUP = """
+from django.core.management import call_command
+call_command("migrate", verbosity=0)
+from tests.agents.turn.playing import join
+from tests.factories import make_agent, make_channel
+join(make_channel("office"), make_agent("ada"), make_agent("bob"))
+"""
+PIPELINE = """
+from django.conf import settings
+settings.TURN_PIPELINE = [f"tests.agents.turn.stages.{name}" for name in %r]
+from agents.models import Agent, Channel
+ada, office = Agent.objects.get(slug="ada"), Channel.objects.get()
+"""
+WORK = """
+from django.core.management import call_command
+call_command("work", once=True)
+"""
+QUEUE = """
+from agents.turn.orchestrator import start_turn
+start_turn(agent=ada, channel=office)
+"""
+SEND_ON_COMMAND = """
+from agents.turn.send_message import send_message
+print("ready", flush=True)
+input()
+print(send_message(agent=ada, channel=office, text="Once.", idempotency_key="k").message.pk)
+"""
+WORK_ON_COMMAND = """
+print("ready", flush=True)
+input()
+from django.core.management import call_command
+call_command("work", once=True)
+"""
+
+
+def environment(database: Path, server: LLMServer | None) -> dict[str, str]:
+    compiled = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(database.parents[1] / "compiled")}
+    url, model = (server.url, "test-model") if server else ("", "")
+    return {
+        **os.environ,
+        **(compiled if os.environ.get("PYTHONDONTWRITEBYTECODE") else {}),  # else every process compiles the SDK anew
+        "DJANGO_SETTINGS_MODULE": "project.settings",
+        "DATABASE_URL": f"sqlite:///{database}",
+        "PYTHONPATH": str(ROOT),
+        "ACTOR_BASE_URL": url,
+        "ACTOR_MODEL": model or "offline:scripted-1",
+        "JUDGE_BASE_URL": url,
+        "JUDGE_MODEL": model or "offline:lexical-1",
+        "SENTRY_DSN": "",
+        "CELERY_BROKER_URL": "",
+    }
+
+
+def script(*parts: str, stages: tuple[str, ...] = ()) -> tuple[str, ...]:
+    return ("-c", "import django\ndjango.setup()\n" + PIPELINE % (stages,) + "".join(parts))
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database file with two agents in an office."""
+    path = tmp_path_factory.mktemp("turns") / "template.sqlite3"
+    command = [sys.executable, "-c", "import django\ndjango.setup()\n" + SETUP]
+    done = subprocess.run(command, cwd=ROOT, env=environment(path, None), capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return path
+
+
+@pytest.fixture
+def database(template: Path, tmp_path: Path) -> Path:
+    path = tmp_path / "db.sqlite3"
+    shutil.copy(template, path)
+    return path
+
+
+class Actor:
+    """The model: says each of its lines, then ends; holds the call that a test names until it is released."""
+
+    def __init__(self, server: LLMServer, *lines: str, hold: str = "") -> None:
+        self.server, self.lines, self.hold = server, lines, hold
+        server.respond = self
+
+    def __call__(self, body: dict[str, Any]) -> dict[str, Any]:
+        if "tools" not in body:
+            return {"text": "yes", "hold": self.hold == "judge"}
+        said = len(answers(body))
+        held = {"hold": self.hold == f"actor {said}"}
+        if said >= len(self.lines):
+            return {"text": "done", **held}
+        return {"tool_calls": [("send_message", {"channel": "office", "text": self.lines[said]})], **held}
+
+    @property
+    def actor_calls(self) -> int:
+        return sum("tools" in body for body in self.server.bodies)
+
+
+@pytest.fixture
+def server() -> Iterator[LLMServer]:
+    with LLMServer() as running:
+        yield running
+
+
+@contextmanager
+def started(command: tuple[str, ...], database: Path, server: LLMServer) -> Iterator[subprocess.Popen[str]]:
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(
+        [sys.executable, *command],
+        cwd=ROOT, env=environment(database, server), stdin=pipe, stdout=pipe, stderr=pipe, text=True,
+    )  # fmt: skip
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def rows(database: Path, query: str) -> list[Any]:
+    with closing(sqlite3.connect(database, timeout=20)) as connection:
+        return connection.execute(query).fetchall()
+
+
+def eventually(condition: Callable[[], bool], what: str, within: float = 60.0) -> None:
+    end = time.monotonic() + within
+    while not condition():
+        assert time.monotonic() < end, f"{what} did not happen within {within:g} s"
+        time.sleep(0.02)
+
+
+def stopped(
+    server: LLMServer, database: Path, how: signal.Signals, *, calls: int, stages: tuple[str, ...] = ()
+) -> subprocess.Popen[str]:
+    """Queue a turn, work on it in a process, and stop that when so many calls have been made and the last one is held."""
+    with started(script(QUEUE, WORK, stages=stages), database, server) as process:
+        eventually(lambda: server.calls == calls and server.inflight == 1, "the held call")
+        process.send_signal(how)
+        process.wait(30)
+    return process
+
+
+def go_on(server: LLMServer, database: Path, *, stages: tuple[str, ...] = ()) -> None:
+    """Another process takes the turn up and ends it."""
+    server.release()
+    done = subprocess.run(
+        [sys.executable, *script(WORK, stages=stages)],
+        cwd=ROOT, env=environment(database, server), capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert rows(database, "select status, stop_reason, attempt, claimed_by from runs") == [
+        ("completed", "end_turn", 2, "")
+    ], done.stderr
+
+
+def said(database: Path) -> list[str]:
+    return [text for (text,) in rows(database, "select text from messages order by position")]
+
+
+def test_killed_while_the_model_thinks_the_turn_begins_its_step_again(database: Path, server: LLMServer) -> None:
+    actor = Actor(server, "Hello.", hold="actor 0")
+    stopped(server, database, signal.SIGKILL, calls=1, stages=("Hint",))
+    assert rows(database, "select status from runs") == [("running",)]
+    prompt = rows(database, "select content from run_messages order by number")
+
+    go_on(server, database, stages=("Hint",))
+
+    assert said(database) == ["Hello."]
+    assert actor.actor_calls == 3, "the one that was lost, and two"
+    assert rows(database, "select content from run_messages where number <= 2 order by number") == prompt
+    assert rows(database, "select trace from runs")[0][0].count("hint") == 2, (
+        "one entry with one counter: prepared once"
+    )
+    assert server.bodies[0]["messages"] == server.bodies[1]["messages"]
+    assert server.bodies[0]["system"] == server.bodies[1]["system"]
+
+
+def test_killed_between_draft_and_commit_the_draft_is_said_once(database: Path, server: LLMServer) -> None:
+    actor = Actor(server, "Hello.", hold="judge")
+    stopped(server, database, signal.SIGKILL, calls=2, stages=("Judged",))
+    assert said(database) == []
+
+    go_on(server, database, stages=("Judged",))
+
+    assert said(database) == ["Hello."]
+    assert actor.actor_calls == 2, "the draft is not written anew"
+    assert rows(database, "select count(*) from run_messages where role = 'tool'") == [(1,)]
+    (run,) = rows(database, "select id from runs")[0]
+    assert rows(database, "select idempotency_key from messages") == [(f"run:{run}:toolu_1_1",)]
+
+
+def test_killed_between_commit_and_record_the_message_is_not_said_again(database: Path, server: LLMServer) -> None:
+    Actor(server, "Hello.", hold="judge")
+    stopped(server, database, signal.SIGKILL, calls=2, stages=("AskedAfterwards",))
+    assert said(database) == ["Hello."]
+    assert rows(database, "select count(*) from run_messages where role = 'tool'") == [(0,)]
+
+    go_on(server, database, stages=("AskedAfterwards",))
+
+    assert said(database) == ["Hello."]
+    assert rows(database, "select message_id is not null from run_messages where role = 'tool'") == [(1,)]
+
+
+def test_a_message_sent_back_goes_on_under_its_session_after_a_kill(database: Path, server: LLMServer) -> None:
+    Actor(server, "a bad word", "a good word", hold="actor 1")
+    stopped(server, database, signal.SIGKILL, calls=2, stages=("Strict",))
+    assert rows(database, "select count(*) from run_messages where role = 'tool'") == [(1,)]
+    continued = PIPELINE % (("Strict",),) + WORK + "from tests.agents.turn.stages import heard\nprint(heard)\n"
+    server.release()
+
+    done = subprocess.run(
+        [sys.executable, "-c", "import django\ndjango.setup()\n" + continued],
+        cwd=ROOT, env=environment(database, server), capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+
+    assert f"('review', '{SESSION}|a good word')" in done.stdout, done.stderr
+    assert said(database) == ["a good word"]
+    trace = rows(database, "select trace from runs")[0][0]
+    assert trace.count('"review"') == 2, "the trace keeps what happened before the kill"
+
+
+def test_a_worker_told_to_stop_hands_the_turn_back(database: Path, server: LLMServer) -> None:
+    Actor(server, "Hello.", hold="actor 1")
+    process = stopped(server, database, signal.SIGTERM, calls=2)
+
+    assert process.returncode == 0
+    assert rows(database, "select status, claimed_by from runs") == [("pending", "")]
+    go_on(server, database)
+    assert said(database) == ["Hello."]
+
+
+def both_at_once(command: tuple[str, ...], database: Path, server: LLMServer) -> list[str]:
+    """Two processes that do the same at the same moment; what each printed."""
+    with started(command, database, server) as one, started(command, database, server) as two:
+        for process in (one, two):
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+        for process in (one, two):
+            assert process.stdin is not None
+            process.stdin.write("go\n")
+            process.stdin.flush()
+        printed = []
+        for process in (one, two):
+            out, complaint = process.communicate(timeout=60)
+            assert process.returncode == 0, complaint
+            printed.append(out)
+    return printed
+
+
+def test_two_callers_with_one_key_say_it_once_and_get_the_same_message(database: Path, server: LLMServer) -> None:
+    one, two = both_at_once(script(SEND_ON_COMMAND), database, server)
+
+    assert said(database) == ["Once."]
+    assert one == two
+
+
+def test_two_workers_take_the_turns_of_one_agent_one_after_the_other(database: Path, server: LLMServer) -> None:
+    actor = Actor(server, "Hello.")
+    subprocess.run(
+        [sys.executable, *script(QUEUE * 4)], cwd=ROOT, env=environment(database, server), check=True, timeout=120
+    )
+
+    both_at_once(script(WORK_ON_COMMAND), database, server)
+    left = rows(database, "select count(*) from runs where status = 'pending'")[0][0]
+    assert rows(database, "select count(*) from runs where status = 'running'") == [(0,)]
+    subprocess.run(
+        [sys.executable, *script(WORK)], cwd=ROOT, env=environment(database, server), check=True, timeout=120
+    )
+
+    assert said(database) == ["Hello."] * 4
+    assert actor.actor_calls == 8, f"each turn was taken once ({left} were left to the last worker)"
+    assert server.peak_inflight == 1
+    spans = rows(database, "select started_at, finished_at from runs order by started_at")
+    assert all(before[1] <= after[0] for before, after in itertools.pairwise(spans))

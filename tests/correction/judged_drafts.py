@@ -1,0 +1,43 @@
+"""Attempts at messages with their verdicts, as rows: for the pages and figures that read them."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any
+
+from agents.models import Agent
+from correction.models import CorrectionLog, GateDimensionResult
+
+MODEL, OFFLINE = "claude-haiku-5-5", "offline:lexical-1"
+
+
+def make_log(
+    agent: Agent | None,
+    scores: Mapping[str, float | None] | None = None,
+    *,
+    text: str = "A draft.",
+    threshold: str = "5.0",
+    result: dict[str, Any] | None = None,
+    **fields: Any,
+) -> CorrectionLog:
+    """An attempt judged with these scores; None = too late. `result` are further columns of every verdict."""
+    defaults = {"session": uuid.uuid4(), "attempt": 1, "outcome": "passed", "judge": MODEL, "duration_ms": 900}
+    texts = {"original_text": text, "judged_text": text}
+    log = CorrectionLog.objects.create(agent=agent, **{**defaults, **texts, **fields})
+    for dimension, score in (scores or {}).items():
+        GateDimensionResult.objects.create(
+            log=log,
+            dimension=dimension,
+            status="timeout" if score is None else "scored",
+            score=score,
+            threshold=Decimal(threshold),
+            passed=score is None or score >= float(threshold),
+            **{"judge": log.judge, **(result or {})},
+        )
+    return log
+
+
+def verdict(log: CorrectionLog, dimension: str = "adherence") -> GateDimensionResult:
+    return GateDimensionResult.objects.get(log=log, dimension=dimension)

@@ -1,0 +1,34 @@
+"""Rows of the ledger, as calls leave them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from agents.models import Agent, LLMCall
+
+
+def call(
+    agent: Agent | None = None,
+    *,
+    purpose: str = "gate",
+    mechanism: str = "",
+    cost: str | None = "0.01",
+    at: datetime | None = None,
+    **fields: Any,
+) -> LLMCall:
+    """A call that was made at that time (now), for so many dollars; None = unpriced."""
+    row = LLMCall.objects.create(
+        agent=agent,
+        role="judge",
+        purpose=purpose,
+        mechanism=mechanism or purpose,
+        provider="anthropic",
+        status="ok",
+        cost_usd=None if cost is None else Decimal(cost),
+        **{"model": "small", "input_tokens": 100, "output_tokens": 10, **fields},
+    )
+    if at is not None:
+        LLMCall.objects.filter(pk=row.pk).update(created_at=at)
+    return row

@@ -1,0 +1,325 @@
+"""The page that edits a configuration, what a threshold would change, and the history to go back in."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+from django.urls import reverse
+from pytest_django import Settings
+
+from agents.models import Agent
+from correction.config import FIELDS, resolve_config
+from correction.configure import config_history, configure
+from correction.marks import mark_result
+from correction.models import AgentEvaluationConfig
+from tests.console import Browser, page_of, queries, read, signed_in, staff, superuser, viewer
+from tests.correction.judged_drafts import OFFLINE, make_log, verdict
+from tests.factories import make_agent
+
+pytestmark = pytest.mark.django_db
+
+HOSTILE = "<script>alert('x')</script>"
+
+
+@pytest.fixture
+def root() -> Client:
+    return signed_in(superuser())
+
+
+def url_of(agent: Agent | None, view: str = "target", query: str = "") -> str:
+    target = agent.pk if agent else "defaults"
+    return reverse(f"admin:correction_agentevaluationconfig_{view}", args=[target]) + query
+
+
+def plain(html: str) -> str:
+    return " ".join(unescape(re.sub(r"<[^>]*>", " ", html)).split())
+
+
+def save(client: Client, agent: Agent | None, query: str = "", **typed: str) -> Any:
+    return client.post(url_of(agent, query=query), {"_save": "", **typed}, follow=True)
+
+
+def filled_in(html: str) -> dict[str, str]:
+    """What a browser would send of the form as it is shown."""
+    sent = {}
+    for tag in re.findall(r"<input[^>]*>", html.partition('id="pl-form"')[2].partition("</form>")[0]):
+        found = {key: unescape(value) for key, value in re.findall(r'([\w-]+)="([^"]*)"', tag)}
+        if found["type"] != "radio" or " checked" in tag:
+            sent[found["name"]] = found.get("value", "")
+    return sent
+
+
+def own(agent: Agent) -> dict[str, Any]:
+    row = AgentEvaluationConfig.objects.get(agent=agent)
+    return {name: getattr(row, name) for name in FIELDS if getattr(row, name) is not None}
+
+
+def test_each_field_shows_what_it_would_inherit_and_from_where(root: Client) -> None:
+    ada = make_agent()
+    configure(agent=None, changes={"gate_adherence_threshold": "4.5", "gate_fluency_enabled": "on"})
+    configure(agent=ada, changes={"gate_adherence_enabled": "on", "gate_adherence_threshold": "6.5"})
+    html = read(root, url_of(ada))
+
+    assert 'placeholder="inherits 4.5 (defaults)"' in html
+    assert 'placeholder="inherits 12 (built-in)"' in html
+    assert re.search(r'name="gate_adherence_threshold" value="6.5"', html)
+    text = plain(html)
+    assert "inherit: off (built-in) on off check drafts for persona adherence. In effect: on (own)." in text
+    assert "inherit: on (defaults) on off check drafts for fluency. In effect: on (defaults)." in text
+    assert "inherit: enforce (follows the checks)" in text
+
+
+def test_saving_stores_what_was_changed_with_user_and_reason(root: Client) -> None:
+    ada = make_agent()
+    configure(agent=ada, changes={"gate_fluency_enabled": "on"})
+    typed = {"gate_adherence_enabled": "on", "gate_adherence_threshold": "6.50", "gate_fluency_enabled": "on"}
+    answer = save(root, ada, **typed, reason="too loud lately")
+
+    assert own(ada).keys() == {"gate_adherence_enabled", "gate_adherence_threshold", "gate_fluency_enabled"}
+    newest = config_history(ada)[0]
+    assert (newest.user, newest.reason) == ("root", "too loud lately")
+    assert newest.changes.keys() == {"gate_adherence_enabled", "gate_adherence_threshold"}
+    assert "Ada: corrections saved." in plain(answer.content.decode())
+
+
+def test_emptied_fields_inherit_again(root: Client) -> None:
+    ada = make_agent()
+    configure(agent=ada, changes={"gate_adherence_enabled": "off", "gate_adherence_threshold": "6.5"})
+    save(root, ada, gate_adherence_enabled="", gate_adherence_threshold="")
+
+    assert own(ada) == {}
+
+
+def test_what_somebody_else_changed_meanwhile_stays(root: Client) -> None:
+    ada = make_agent()
+    configure(agent=ada, changes={"gate_mode": "observe", "gate_fluency_enabled": "on"})
+    save(root, ada, "?mechanism=adherence", gate_adherence_enabled="on")
+
+    assert own(ada) == {"gate_mode": "observe", "gate_adherence_enabled": True, "gate_fluency_enabled": True}
+
+
+def test_a_page_that_was_opened_before_somebody_else_s_change_does_not_undo_it(root: Client) -> None:
+    ada = make_agent()
+    configure(agent=ada, changes={"gate_adherence_threshold": "6.5"})
+    opened = filled_in(read(root, url_of(ada)))
+    configure(agent=ada, changes={"gate_adherence_threshold": "7", "gate_fluency_enabled": "on"})
+    save(root, ada, **{**opened, "gate_consistency_threshold": "4"})
+
+    assert {name: str(value) for name, value in own(ada).items()} == {
+        "gate_adherence_threshold": "7.0",
+        "gate_consistency_threshold": "4.0",
+        "gate_fluency_enabled": "True",
+    }
+
+
+def test_what_the_page_showed_is_kept_while_it_is_tried(root: Client) -> None:
+    ada = make_agent()
+    opened = filled_in(read(root, url_of(ada)))
+    configure(agent=ada, changes={"gate_fluency_enabled": "on"})
+    tried = root.post(url_of(ada), {**opened, "gate_adherence_threshold": "4", "_try": ""}).content.decode()
+    save(root, ada, **filled_in(tried))
+
+    assert own(ada).keys() == {"gate_fluency_enabled", "gate_adherence_threshold"}
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ({"gate_adherence_threshold": "9.5"}, "gate_adherence_threshold '9.5': allowed: 0 to 9"),
+        ({"gate_adherence_threshold": HOSTILE}, "allowed: 0 to 9"),
+        ({"max_correction_attempts": "2.5"}, "allowed: a whole number, 0 to 10"),
+        ({"gate_mode": "sometimes"}, "sometimes is not one of the available choices"),
+        ({"reason": "x" * 101}, "at most 100 characters"),
+    ],
+)
+def test_what_is_not_allowed_is_said_beside_the_field_and_nothing_is_stored(
+    root: Client, typed: dict[str, str], said: str
+) -> None:
+    ada = make_agent()
+    html = save(root, ada, gate_fluency_enabled="on", **typed).content.decode()
+
+    assert said in plain(html)
+    assert "<script>alert" not in html
+    assert not AgentEvaluationConfig.objects.exists()
+
+
+def test_one_mechanism_is_edited_alone_and_leads_back_to_its_cell(root: Client) -> None:
+    ada = make_agent()
+    html = read(root, url_of(ada, query="?mechanism=variety"))
+    assert 'name="variety_message_threshold"' in html
+    assert 'name="gate_adherence_threshold"' not in html
+    answer = root.post(url_of(ada, query="?mechanism=variety"), {"variety_message_threshold": "12"})
+
+    assert answer["Location"].endswith(f"#cell-{ada.pk}-variety")
+    assert own(ada) == {"variety_message_threshold": 12}
+    assert root.get(url_of(ada, query="?mechanism=nonsense")).status_code == 404
+
+
+def test_inherit_takes_back_a_mechanism_or_everything(root: Client) -> None:
+    ada = make_agent()
+    configure(agent=ada, changes={"gate_adherence_enabled": "on", "gate_mode": "off", "daily_budget_usd": "2"})
+    root.post(url_of(ada, query="?mechanism=adherence"), {"_reset": ""})
+    assert own(ada).keys() == {"gate_mode", "daily_budget_usd"}
+
+    root.post(url_of(ada), {"_reset": ""})
+    assert own(ada) == {}
+
+
+def test_the_defaults_have_the_same_page(root: Client) -> None:
+    ada = make_agent()
+    save(root, None, gate_adherence_threshold="4")
+
+    assert resolve_config(ada).provenance["gate_adherence_threshold"] == "defaults"
+    assert "In effect: 4 (set here)" in plain(read(root, url_of(None)))
+
+
+def test_the_addresses_that_django_knows_lead_to_the_agents_page(root: Client) -> None:
+    ada = make_agent()
+    configure(agent=ada, changes={"gate_mode": "off"})
+    row = AgentEvaluationConfig.objects.get(agent=ada)
+
+    assert root.get(page_of(row))["Location"] == url_of(ada)
+    assert root.get(page_of(row, "history"))["Location"] == url_of(ada, "target_history")
+    assert root.get(reverse("admin:correction_agentevaluationconfig_add")).status_code == 403
+
+
+# -- what would change
+def test_the_threshold_in_effect_and_the_typed_one_are_tried_on_the_logged_drafts(
+    root: Client, settings: Settings
+) -> None:
+    settings.JUDGE_MODEL = "claude-haiku-5-5"
+    ada = make_agent()
+    for score in (2.0, 4.0, 6.0, 8.0):
+        make_log(ada, {"adherence": score})
+    make_log(ada, {"adherence": 0.0}, judge=OFFLINE)
+    assert "With a threshold of 5, 2 of 4 (50 %) judged drafts would have failed." in plain(read(root, url_of(ada)))
+
+    answer = root.post(url_of(ada), {"_try": "", "gate_adherence_threshold": "7", "reason": "just looking"})
+    text = plain(answer.content.decode())
+    assert "With a threshold of 5, 2 of 4 (50 %)" in text
+    assert "With a threshold of 7, 3 of 4 (75 %)" in text
+    assert not AgentEvaluationConfig.objects.exists()
+
+    piece = read(root, url_of(ada, "try", "?dimension=adherence&gate_adherence_threshold=8.5"))
+    assert "With a threshold of 8.5, 4 of 4 (100 %)" in plain(piece)
+    everybody = read(root, url_of(None, "try", "?dimension=adherence&gate_adherence_threshold="))
+    assert "With a threshold of 5, 2 of 4 (50 %)" in plain(everybody)
+    assert "of all agents" in plain(everybody)
+
+
+def test_drafts_judged_offline_are_marked_heuristic(root: Client, settings: Settings) -> None:
+    settings.JUDGE_MODEL = OFFLINE
+    ada = make_agent()
+    make_log(ada, {"adherence": 4.0}, judge=OFFLINE)
+    make_log(ada, {"adherence": 4.0})
+    piece = plain(read(root, url_of(ada, "try", "?dimension=adherence")))
+
+    assert "1 of 1 (100 %) judged drafts would have failed. heuristic" in piece
+
+
+def test_without_drafts_it_says_how_to_get_some(root: Client) -> None:
+    assert "the observe mode collects some" in read(root, url_of(make_agent(), "try", "?dimension=fluency"))
+
+
+def test_a_threshold_that_is_not_allowed_is_explained_and_not_tried(root: Client) -> None:
+    query = "?dimension=fluency&gate_fluency_threshold=%3Cscript%3Ealert(1)%3C/script%3E"
+    html = read(root, url_of(make_agent(), "try", query))
+
+    assert "allowed: 0 to 9" in html
+    assert "<script" not in html
+    assert root.get(url_of(None, "try", "?dimension=nonsense")).status_code == 404
+
+
+# -- precision
+def test_the_precision_of_marked_alarms_stands_beside_the_threshold(root: Client) -> None:
+    ada, person = make_agent(), User.objects.create_user("grace")
+    for mark in ("right", "right", "right", "false_alarm"):
+        mark_result(result=verdict(make_log(ada, {"adherence": 2.0})), mark=mark, user=person)
+    mark_result(result=verdict(make_log(make_agent("bob"), {"adherence": 2.0})), mark="right", user=person)
+    text = plain(read(root, url_of(ada)))
+
+    assert "Below 5: 3 of 4 marked alarms were right, 75 % (95 % interval 30 to 95 %) claude-haiku-5-5" in text
+    assert "4 of 5 marked alarms were right" in plain(read(root, url_of(None)))
+
+
+# -- history
+def test_the_history_says_who_changed_what_and_goes_back(root: Client) -> None:
+    ada = make_agent()
+    save(root, ada, gate_adherence_enabled="on", reason=HOSTILE)
+    entry = config_history(ada)[0].history_id
+    save(root, ada, gate_adherence_enabled="off", gate_fluency_enabled="on")
+    html = read(root, url_of(ada, "target_history"))
+
+    text = plain(html)
+    assert "root changed present state" in text
+    assert "adherence enabled: on → became off" in text
+    assert "adherence enabled: inherit → became on" in text
+    assert "<script>alert" not in html
+    answer = root.post(url_of(ada, "target_history"), {"history_id": str(entry)}, follow=True)
+    assert f"Ada: back to entry {entry}." in plain(answer.content.decode())
+    assert own(ada) == {"gate_adherence_enabled": True}
+    assert config_history(ada)[0].user == "root"
+
+
+@pytest.mark.parametrize("entry", ["0", "nonsense", "99999999999999999999", ""])
+def test_an_entry_that_is_not_in_this_history_is_refused(root: Client, entry: str) -> None:
+    ada = make_agent()
+    answer = root.post(url_of(ada, "target_history"), {"history_id": entry}, follow=True)
+
+    assert "the history of ada has no entry" in plain(answer.content.decode())
+    assert not AgentEvaluationConfig.objects.exists()
+
+
+# -- who may
+def test_a_viewer_reads_everything_and_changes_nothing() -> None:
+    ada, looking = make_agent(), signed_in(viewer())
+    configure(agent=ada, changes={"gate_mode": "observe"})
+    configure(agent=ada, changes={"gate_mode": "off"})
+    for view in ("target", "target_history"):
+        html = read(looking, url_of(ada, view))
+        assert 'name="_save"' not in html
+        assert 'name="history_id"' not in html
+    read(looking, url_of(ada, "try", "?dimension=fluency"))
+
+    first = config_history(ada)[-1].history_id
+    assert looking.post(url_of(ada), {"gate_fluency_enabled": "on"}).status_code == 403
+    assert looking.post(url_of(ada), {"_reset": ""}).status_code == 403
+    assert looking.post(url_of(ada, "target_history"), {"history_id": first}).status_code == 403
+    assert own(ada) == {"gate_mode": "off"}
+
+
+@pytest.mark.parametrize("view", ["target", "target_history", "try"])
+def test_others_see_nothing(view: str) -> None:
+    url = url_of(make_agent(), view, "?dimension=fluency")
+
+    assert signed_in(staff("agents.view_agent")).get(url).status_code == 403
+    assert Browser().get(url)["Location"].startswith(reverse("admin:login"))
+
+
+@pytest.mark.parametrize("target", ["77", "nonsense", "99999999999999999999"])
+def test_an_agent_that_is_not_there_is_not_found(root: Client, target: str) -> None:
+    for view in ("target", "target_history", "try"):
+        url = reverse(f"admin:correction_agentevaluationconfig_{view}", args=[target])
+        assert root.get(f"{url}?dimension=fluency").status_code == 404
+
+
+def test_the_number_of_queries_does_not_grow_with_drafts_marks_or_changes(root: Client) -> None:
+    ada, person = make_agent(), User.objects.create_user("grace")
+
+    def live(times: int) -> None:
+        for n in range(times):
+            log = make_log(ada, {"adherence": 2.0, "fluency": 1.0})
+            mark_result(result=verdict(log), mark="right", user=person)
+            configure(agent=ada, changes={"gate_adherence_threshold": f"{n % 9}.5"}, user=person)
+
+    live(2)
+    urls = [url_of(ada), url_of(ada, "target_history"), url_of(ada, "try", "?dimension=fluency")]
+    few = [len(queries(root, url)) for url in urls]
+    live(20)
+
+    assert [len(queries(root, url)) for url in urls] == few

@@ -1,0 +1,215 @@
+"""Interventions that operators write in the console, and the log of every one that was looked at."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from agents.models import Run
+from correction.models import Intervention, InterventionLog
+from tests.console import Browser, list_of, page_of, queries, read, signed_in, staff, superuser, viewer
+from tests.evaluation.judged import cells
+from tests.factories import make_agent, make_channel
+
+pytestmark = pytest.mark.django_db
+
+ADD = reverse("admin:correction_intervention_add")
+HOSTILE = "<script>alert('x')</script>"
+GOOD = {
+    "slug": "too-quiet", "is_enabled": "on", "window": "10", "cooldown_messages": "5", "function": "silence",
+    "function_parameters": '{"at_least": 4}', "nudge": "{{agent_name}}, say something.",
+}  # fmt: skip
+
+
+@pytest.fixture
+def root() -> Client:
+    return signed_in(superuser())
+
+
+def plain(html: str) -> str:
+    return " ".join(unescape(re.sub(r"<[^>]*>", " ", html)).split())
+
+
+def write(client: Client, **changes: str) -> Any:
+    return client.post(ADD, {key: value for key, value in {**GOOD, **changes}.items() if value})
+
+
+def make_intervention_log(**fields: Any) -> InterventionLog:
+    defaults = {"name": "variety", "fired": True, "why": "seven messages", "nudge": "Something new, please."}
+    return InterventionLog.objects.create(**{**defaults, **fields})
+
+
+def test_an_intervention_is_written_and_listed(root: Client) -> None:
+    ada = make_agent()
+    answer = write(root, agents=str(ada.pk), dm_allowed="on", textual_claim="{{agent_name}} is bored")
+
+    assert answer.status_code == 302, plain(answer.content.decode())
+    row = Intervention.objects.get()
+    assert (row.function, row.function_parameters, list(row.agents.all())) == ("silence", {"at_least": 4}, [ada])
+    html = read(root, list_of(Intervention))
+    assert [unescape(cell) for cell in cells(html, "preconditions")] == ["silence holds “{{agent_name}} is bored”"]
+    assert cells(html, "reach") == ["Ada also in direct messages"]
+    assert cells(html, "enabled") == ["on"]
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ({"function": "nonsense"}, "Select a valid choice"),
+        ({"function_parameters": '{"at_least": 0}'}, "silence: at_least:"),
+        ({"function_parameters": '{"most": 3}'}, "most"),
+        ({"function_parameters": "[1]"}, "parameters are an object"),
+        ({"function_parameters": "{"}, "Enter a valid JSON"),
+        ({"function": "question_share", "function_parameters": '{"at_least": Infinity}'}, "Numbers must be finite"),
+        ({"function": "", "textual_claim": "x", "function_parameters": '{"at_least": NaN}'}, "Numbers must be finite"),
+        ({"function": "mentions", "function_parameters": '{"phrases": ["\\ud800"]}'}, "half a character"),
+        ({"function": "mentions", "function_parameters": '{"phrases": ["a\\u0000"]}'}, "NUL"),
+        ({"function": "mentions", "function_parameters": '{"phrases": ["/(a+)+$/"]}'}, "may take for ever"),
+        ({"function": "", "function_parameters": ""}, "Give at least one precondition"),
+        ({"nudge": ""}, "give a nudge, or the kind of one"),
+        ({"nudge": "{{weather}}"}, "unknown variable; allowed: {{agent_name}}"),
+        ({"textual_claim": "{{weather}} is bad"}, "a variable that has no value here"),
+        ({"proposition_claim": "It is dull", "proposition_threshold": "9.5"}, "less than or equal to 9"),
+        ({"window": "101"}, "less than or equal to 100"),
+        ({"slug": "variety"}, "the name of a built-in intervention"),
+    ],
+)
+def test_what_cannot_be_used_is_said_beside_the_field(root: Client, typed: dict[str, str], said: str) -> None:
+    answer = write(root, **typed)
+
+    assert answer.status_code == 200
+    assert said in plain(answer.content.decode())
+    assert not Intervention.objects.exists()
+
+
+def test_the_form_explains_functions_kinds_and_variables(root: Client) -> None:
+    text = plain(read(root, ADD))
+
+    assert "message_count Messages ever committed in this channel by the agent, or by anybody." in text
+    assert "at_least holds from this number on" in text
+    assert "Claims may use {{agent_name}} , {{channel_name}}" in text
+    assert "devil's advocate" in text
+
+
+def test_a_function_that_is_gone_is_shown_and_refused(root: Client) -> None:
+    row = Intervention.objects.create(slug="old", function="was_removed", nudge="Go on.")
+    assert "was_removed (not known)" in plain(read(root, page_of(row)))
+    answer = root.post(page_of(row), {**GOOD, "function": "was_removed"})
+
+    assert "function 'was_removed' is not registered" in plain(answer.content.decode())
+
+
+def test_a_viewer_reads_interventions_and_changes_none() -> None:
+    row = Intervention.objects.create(slug="old", function="silence", function_parameters={"at_least": 3}, nudge="Go.")
+    looking = signed_in(viewer())
+
+    for url in (list_of(Intervention), page_of(row)):
+        assert 'name="_save"' not in read(looking, url)
+        assert Browser().get(url)["Location"].startswith(reverse("admin:login"))
+        assert signed_in(staff(username=f"s{len(url)}")).get(url).status_code == 403
+    assert looking.post(page_of(row), GOOD).status_code == 403
+    assert looking.get(ADD).status_code == 403
+
+
+def test_an_evaluation_shows_each_precondition_and_why(root: Client) -> None:
+    ada, channel = make_agent(), make_channel()
+    run = Run.objects.create(agent=ada, channel=channel)
+    found = [
+        {
+            "kind": "functional",
+            "text": "message_count(at_least=7)",
+            "held": True,
+            "reasoning": "9 messages",
+            "score": 9,
+        },
+        {"kind": "propositional", "text": "It is new", "held": False, "score": 6.0, "threshold": 4.0, "judge": "m"},
+        {"kind": "textual", "text": "It is dull", "held": None, "reasoning": "not asked"},
+        "not an entry",
+    ]
+    log = make_intervention_log(
+        fired=False, why="the proposition scored 6", agent=ada, channel=channel, run=run, preconditions=found
+    )
+    html = read(root, page_of(log))
+    text = plain(html)
+
+    assert "functional message_count(at_least=7) holds 9 9 messages" in text
+    assert "propositional It is new does not hold 6 · threshold 4.0 – m" in text
+    assert "textual It is dull not asked – not asked" in text
+    assert "the proposition scored 6" in text
+    assert "built in" in text
+    assert page_of(run) in html
+    assert f"work_id=intervention%3A{log.key}" in html
+
+
+def test_the_log_is_filtered_and_counts_how_often_something_fired(root: Client) -> None:
+    ada = make_agent()
+    row = Intervention.objects.create(
+        slug="quiet", function="silence", function_parameters={"at_least": 3}, nudge="Go."
+    )
+    make_intervention_log(name="quiet", intervention=row, agent=ada)
+    make_intervention_log(name="quiet", intervention=row, fired=False)
+    make_intervention_log()
+
+    def found(query: str) -> list[str]:
+        return cells(read(root, list_of(InterventionLog, query)), "fired_mark")
+
+    assert found("?fired__exact=0") == ["did not fire"]
+    assert found("?name=variety") == ["fired"]
+    assert found(f"?agent__id__exact={ada.pk}") == ["fired"]
+    assert found(f"?intervention={row.pk}") == ["did not fire", "fired"]
+    assert cells(read(root, list_of(Intervention)), "fired_times")[0].startswith("once ")
+
+
+def test_the_log_cannot_be_written_by_anybody(root: Client) -> None:
+    log = make_intervention_log()
+
+    assert root.get(list_of(InterventionLog) + "add/").status_code == 403
+    assert root.post(page_of(log), {"fired": ""}).status_code == 403
+    assert root.post(page_of(log, "delete"), {"post": "yes"}).status_code == 403
+
+
+def test_the_number_of_queries_does_not_grow_with_the_rows(root: Client) -> None:
+    def fill(number: int) -> None:
+        for _ in range(number):
+            n = Intervention.objects.count()
+            agents = [make_agent(f"a-{n}-{m}") for m in range(2)]
+            row = Intervention.objects.create(
+                slug=f"i-{n}", function="silence", function_parameters={"at_least": 3}, nudge="Go."
+            )
+            row.agents.set(agents)
+            make_intervention_log(name=row.slug, intervention=row, agent=agents[0], channel=make_channel(f"c-{n}"))
+
+    fill(2)
+    urls = [list_of(Intervention), list_of(InterventionLog), page_of(InterventionLog.objects.earliest("pk"))]
+    few = [len(queries(root, url)) for url in urls]
+    fill(20)
+
+    assert [len(queries(root, url)) for url in urls] == few
+
+
+def test_hostile_text_is_shown_and_never_run(root: Client) -> None:
+    row = Intervention.objects.create(
+        slug="bad", description=HOSTILE, textual_claim=HOSTILE, proposition_claim=HOSTILE, nudge=HOSTILE
+    )
+    condition = {
+        "kind": HOSTILE,
+        "text": HOSTILE,
+        "held": True,
+        "reasoning": HOSTILE,
+        "judge": HOSTILE,
+        "more": HOSTILE,
+    }
+    log = make_intervention_log(
+        name=HOSTILE, why=HOSTILE, nudge=HOSTILE, nudge_type=HOSTILE[:32], preconditions=[condition], intervention=row
+    )
+
+    for url in (list_of(Intervention), page_of(row), list_of(InterventionLog), page_of(log)):
+        html = read(root, url)
+        assert "<script>alert" not in html, url
+        assert "alert(&#x27;x&#x27;)" in html, url
+        assert re.findall(r"<script(?![^>]*\bsrc=)[^>]*>", html) == [], url

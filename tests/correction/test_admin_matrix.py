@@ -1,0 +1,193 @@
+"""The matrix of agents and mechanisms: what is in effect, where it comes from, and changing it with one button."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from correction.admin.mechanisms import MECHANISMS
+from correction.config import FIELDS, resolve_config
+from correction.configure import config_history, configure
+from correction.models import AgentEvaluationConfig
+from tests.console import Browser, list_of, queries, read, signed_in, staff, superuser, viewer
+from tests.factories import make_agent
+
+pytestmark = pytest.mark.django_db
+
+MATRIX = list_of(AgentEvaluationConfig)
+HOSTILE = "<script>alert('x')</script>"
+
+
+@pytest.fixture
+def root() -> Client:
+    return signed_in(superuser())
+
+
+def cell(html: str, target: object, mechanism: str) -> str:
+    """The text of one cell."""
+    found = re.search(rf'<td id="cell-{target}-{mechanism}".*?</td>', html, flags=re.S)
+    assert found is not None, f"there is no cell {target} {mechanism}"
+    return " ".join(unescape(re.sub(r"<[^>]*>", " ", found.group())).split())
+
+
+def switch(html: str, target: object, mechanism: str) -> str:
+    """What the switch of a cell shows: true or false."""
+    found = re.search(rf'id="cell-{target}-{mechanism}-switch"[^>]*aria-checked="(\w+)"', html)
+    assert found is not None
+    return found.group(1)
+
+
+def press(client: Client, **button: str) -> Any:
+    return client.post(MATRIX, button)
+
+
+def test_every_field_belongs_to_one_mechanism() -> None:
+    owned = [name for mechanism in MECHANISMS for name in mechanism.fields]
+
+    assert sorted(owned) == sorted(FIELDS)
+    assert all(mechanism.switch in mechanism.fields for mechanism in MECHANISMS)
+
+
+def test_a_cell_says_what_is_in_effect_and_where_it_comes_from(root: Client) -> None:
+    ada, bob = make_agent(), make_agent("bob")
+    configure(agent=None, changes={"repetition_suppression_enabled": "on", "repetition_threshold": "0.4"})
+    configure(agent=ada, changes={"gate_adherence_enabled": "on", "gate_adherence_threshold": "6.5"})
+    configure(agent=ada, changes={"gate_fluency_threshold": "7", "daily_budget_usd": "12.50"})
+    html = read(root, MATRIX)
+
+    assert cell(html, ada.pk, "gate") == "enforce ▾ follows the checks"
+    assert cell(html, ada.pk, "adherence") == "on ≥ 6.5 own ↺"
+    assert cell(html, ada.pk, "fluency") == "off ≥ 7 partly own ↺"
+    assert cell(html, ada.pk, "rules") == "on … follows adherence"
+    assert cell(html, ada.pk, "budget") == "off $12.50 partly own ↺"
+    assert cell(html, ada.pk, "repetition") == cell(html, bob.pk, "repetition") == "on > 0.4 defaults"
+    assert cell(html, bob.pk, "adherence") == "off ≥ 5 built-in"
+    assert cell(html, bob.pk, "gate") == "off ▾ follows the checks"
+    assert cell(html, "defaults", "repetition") == "on > 0.4 set ↺"
+    assert "daily_budget_usd is set, but budget_enabled is off" in html
+
+
+def test_a_switch_sets_the_agents_own_value_under_the_users_name(root: Client) -> None:
+    ada = make_agent()
+    html = read(root, MATRIX)
+    assert switch(html, ada.pk, "adherence") == "false"
+    button = re.search(rf'name="set" value="({ada.pk}:gate_adherence_enabled:\w+)"', html)
+    assert button is not None
+    answer = press(root, set=button.group(1))
+
+    assert answer.status_code == 302
+    assert answer["Location"] == f"{MATRIX}#cell-{ada.pk}-adherence"
+    assert resolve_config(ada)["gate_adherence_enabled"] is True
+    assert switch(read(root, MATRIX), ada.pk, "adherence") == "true"
+    newest = config_history(ada)[0]
+    assert (newest.user, dict(newest.changes)) == ("root", {"gate_adherence_enabled": (None, True)})
+    press(root, set=f"{ada.pk}:gate_adherence_enabled:off")
+    assert resolve_config(ada).provenance["gate_adherence_enabled"] == "agent"
+
+
+def test_a_reset_cell_inherits_again(root: Client) -> None:
+    ada = make_agent()
+    configure(agent=None, changes={"gate_adherence_threshold": "4"})
+    own = {"gate_adherence_enabled": "on", "gate_adherence_threshold": "6.5", "gate_fluency_enabled": "on"}
+    configure(agent=ada, changes=own)
+    press(root, reset=f"{ada.pk}:adherence")
+
+    html = read(root, MATRIX)
+    assert cell(html, ada.pk, "adherence") == "off ≥ 4 defaults"
+    assert cell(html, ada.pk, "fluency") == "on ≥ 5 partly own ↺"
+
+
+def test_the_defaults_are_set_in_the_same_way_and_hold_for_everybody(root: Client) -> None:
+    ada = make_agent()
+    press(root, set="defaults:gate_consistency_enabled:on")
+
+    assert resolve_config(ada).provenance["gate_consistency_enabled"] == "defaults"
+    assert cell(read(root, MATRIX), ada.pk, "consistency") == "on ≥ 5 defaults"
+
+
+@pytest.mark.parametrize(
+    "button",
+    [
+        {"set": "77:gate_adherence_enabled:on"},
+        {"set": "defaults:gate_adherence_threshold:9"},
+        {"set": "defaults:nonsense:on"},
+        {"set": "x"},
+        {"reset": "defaults:nonsense"},
+        {"reset": "99999999999999999999:adherence"},
+        {},
+    ],
+)
+def test_a_button_that_is_not_there_is_not_found(root: Client, button: dict[str, str]) -> None:
+    assert press(root, **button).status_code == 404
+    assert not AgentEvaluationConfig.objects.exists()
+
+
+def test_a_value_that_is_not_allowed_is_named(root: Client) -> None:
+    press(root, set="defaults:gate_adherence_enabled:perhaps")
+
+    assert "gate_adherence_enabled &#x27;perhaps&#x27;: allowed: on or off" in read(root, MATRIX)
+
+
+def test_a_viewer_reads_the_matrix_and_cannot_change_it() -> None:
+    ada, looking = make_agent(), signed_in(viewer())
+    html = read(looking, MATRIX)
+
+    assert cell(html, ada.pk, "adherence") == "off ≥ 5 built-in"
+    assert 'name="set"' not in html
+    assert press(looking, set=f"{ada.pk}:gate_adherence_enabled:on").status_code == 403
+    assert not AgentEvaluationConfig.objects.exists()
+
+
+def test_strangers_do_not_see_it() -> None:
+    assert signed_in(staff("agents.view_agent")).get(MATRIX).status_code == 403
+    anonymous = Browser().get(MATRIX)
+    assert anonymous.status_code == 302
+    assert anonymous["Location"].startswith(reverse("admin:login"))
+
+
+def test_a_change_needs_the_token_of_the_form() -> None:
+    careful = Browser(enforce_csrf_checks=True)
+    careful.force_login(superuser())
+
+    assert press(careful, set="defaults:gate_adherence_enabled:on").status_code == 403
+
+
+def test_the_number_of_queries_does_not_grow_with_the_agents(root: Client) -> None:
+    configure(agent=make_agent(), changes={"gate_adherence_enabled": "on"})
+    few = queries(root, MATRIX)
+    for n in range(30):
+        configure(agent=make_agent(f"agent-{n}"), changes={"gate_adherence_enabled": "on", "gate_mode": "off"})
+
+    assert len(queries(root, MATRIX)) == len(few)
+
+
+def test_agents_are_searched_and_paged(root: Client) -> None:
+    for n in range(60):
+        make_agent(f"agent-{n}")
+    make_agent("zoe", display_name="Zoë")
+
+    first, second = read(root, MATRIX), read(root, f"{MATRIX}?p=2")
+    assert len(re.findall(r'<th scope="row">', first)) == 51  # the defaults stand on every page
+    assert len(re.findall(r'<th scope="row">', second)) == 12
+    found = read(root, f"{MATRIX}?q=Zo")
+    assert len(re.findall(r'<th scope="row">', found)) == 2
+    assert "No agent is named like that" in read(root, f"{MATRIX}?q=nobody")
+    read(root, f"{MATRIX}?p=nonsense")
+
+
+def test_the_menu_leads_to_it(root: Client) -> None:
+    assert f'href="{MATRIX}"' in read(root, reverse("admin:index"))
+
+
+def test_hostile_names_are_shown_and_never_run(root: Client) -> None:
+    make_agent("bad", display_name=HOSTILE)
+    html = read(root, f"{MATRIX}?q=%3Cscript%3E")
+
+    assert "<script>alert" not in html
+    assert "&lt;script&gt;alert" in html
+    assert re.findall(r"<script(?![^>]*\bsrc=)[^>]*>", html) == []

@@ -1,0 +1,223 @@
+"""Configurations over the API: what is in effect and why, changed field by field, refused with what is allowed."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from agents.models import Agent
+from correction.config import FIELDS, resolve_config
+from correction.configure import config_history, configure
+from tests.api_client import Program, program
+from tests.console import superuser
+from tests.factories import make_agent
+
+pytestmark = pytest.mark.django_db
+
+ALL = "/api/evaluations/config/"
+MICHAEL = f"{ALL}michael/"
+
+
+@pytest.fixture
+def eve() -> User:
+    return superuser("eve")
+
+
+@pytest.fixture
+def client(eve: User) -> Program:
+    make_agent("michael", display_name="Michael Scott")
+    make_agent("dwight")
+    return program(eve)
+
+
+def michael() -> Agent:
+    return Agent.objects.get(slug="michael")
+
+
+def test_the_list_shows_every_agent_s_values_in_effect_and_where_they_come_from(client: Program) -> None:
+    configure(agent=None, changes={"gate_fluency_threshold": 6})
+    configure(agent=michael(), changes={"gate_adherence_enabled": True})
+
+    listed = client.get(ALL).json()
+
+    dwight, shown = listed["results"]
+    assert (listed["count"], dwight["agent"], shown["agent"], shown["display_name"]) == (
+        2, "dwight", "michael", "Michael Scott",
+    )  # fmt: skip
+    assert list(shown["config"]) == list(shown["provenance"]) == list(FIELDS)
+    assert shown["config"]["gate_adherence_enabled"] is True
+    assert shown["config"]["gate_mode"] == "enforce"
+    assert dwight["config"]["gate_mode"] == "off"
+    assert (dwight["config"]["gate_fluency_threshold"], dwight["provenance"]["gate_fluency_threshold"]) == (
+        6.0, "defaults",
+    )  # fmt: skip
+    assert listed["defaults"]["config"]["gate_fluency_threshold"] == 6.0
+    assert client.get(shown["url"]).json()["config"] == shown["config"]
+
+
+def test_the_list_costs_as_many_queries_for_forty_agents_as_for_two(client: Program) -> None:
+    def queries() -> int:
+        with CaptureQueriesContext(connection) as seen:
+            client.get(ALL)
+        return len(seen)
+
+    few = queries()
+    for n in range(38):
+        configure(agent=make_agent(f"a{n}"), changes={"gate_mode": "off"})
+
+    assert queries() == few == 5  # token with user, count, agents, and the defaults twice
+
+
+def test_the_list_comes_in_pages(client: Program) -> None:
+    first = client.get(f"{ALL}?page_size=1").json()
+
+    assert [shown["agent"] for shown in first["results"]] == ["dwight"]
+    assert [shown["agent"] for shown in client.get(first["next"]).json()["results"]] == ["michael"]
+    assert client.get(f"{ALL}?page=9").status_code == 404
+
+
+def test_one_agent_is_shown_with_every_field_s_meaning_and_range(client: Program) -> None:
+    shown = client.get(MICHAEL).json()
+
+    assert shown["fields"]["gate_fluency_threshold"]["allowed"] == "0 to 9 with at most 1 decimal place"
+    assert set(shown["fields"]) == set(FIELDS)
+    assert shown["config"]["daily_budget_usd"] is None
+
+
+def test_patch_changes_the_fields_given_answers_what_is_in_effect_and_keeps_who_and_why_ac_7_3_4(
+    client: Program,
+) -> None:
+    configure(agent=michael(), changes={"max_correction_attempts": 1})
+
+    answer = client.patch(
+        MICHAEL,
+        {
+            "gate_adherence_enabled": True,
+            "gate_consistency_enabled": True,
+            "gate_adherence_threshold": 6.5,
+            "reason": "try",
+        },
+    )
+
+    assert answer.status_code == 200
+    config = answer.json()["config"]
+    assert (config["gate_mode"], config["gate_adherence_threshold"], config["max_correction_attempts"]) == (
+        "enforce",
+        6.5,
+        1,
+    )
+    assert resolve_config(michael()).gate_dimensions == ("adherence", "consistency")
+    change = config_history(michael())[0]
+    assert (change.user, change.reason) == ("eve", "try")
+
+
+def test_null_makes_a_field_inherit_again(client: Program) -> None:
+    client.patch(MICHAEL, {"gate_adherence_enabled": True})
+
+    answer = client.patch(MICHAEL, {"gate_adherence_enabled": None}).json()
+
+    assert (answer["config"]["gate_mode"], answer["provenance"]["gate_adherence_enabled"]) == ("off", "built-in")
+
+
+def test_put_changes_the_defaults_for_every_agent_that_says_nothing(client: Program) -> None:
+    answer = client.put(ALL, {"gate_fluency_enabled": True})
+
+    assert answer.status_code == 200
+    assert answer.json()["provenance"]["gate_fluency_enabled"] == "defaults"
+    assert resolve_config(michael())["gate_fluency_enabled"] is True
+
+
+def test_an_unknown_field_is_a_400_that_lists_the_allowed_ones(client: Program) -> None:
+    answer = client.patch(MICHAEL, {"gate_adherance_enabled": True, "gate_fluency_enabled": True})
+
+    assert answer.status_code == 400
+    (told,) = answer.json()["errors"]["gate_adherance_enabled"]
+    assert "did you mean gate_adherence_enabled" in told
+    assert all(name in told for name in FIELDS)
+    assert config_history(michael()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("gate_adherence_threshold", 12), ("gate_adherence_threshold", "x"), ("gate_adherence_threshold", [5]),
+        ("gate_adherence_enabled", "perhaps"), ("gate_mode", 3), ("max_correction_attempts", 1.5),
+        ("max_correction_attempts", 10**400), ("reason", 7), ("reason", "x" * 101), ("reason", "\x00"),
+    ],
+)  # fmt: skip
+def test_a_value_that_is_not_allowed_is_a_400_that_names_the_field(client: Program, name: str, value: Any) -> None:
+    answer = client.patch(MICHAEL, {"gate_fluency_enabled": True, name: value})
+
+    problem = answer.json()
+    assert (answer.status_code, answer["content-type"]) == (400, "application/problem+json")
+    assert (problem["status"], problem["title"]) == (400, "Bad Request")
+    assert name in problem["errors"]
+    assert "allowed" in problem["detail"] or "text" in problem["detail"]
+    assert resolve_config(michael()).gate_is_off
+
+
+@pytest.mark.parametrize("body", ["[]", "7", '"x"', "null", "{", "", '{"a": NaN}', "\x00"])
+def test_a_body_that_is_no_object_of_fields_is_a_400(client: Program, body: str) -> None:
+    answer = client.generic("PATCH", MICHAEL, body, content_type="application/json")
+
+    assert answer.status_code in ((200, 400) if body == "" else (400,))
+    assert config_history(michael()) == []
+
+
+@pytest.mark.parametrize("body", ['{"gate_mode": "\\ud800"}', '{"\\ud800": 1}', '{"\\u0000": 1}', '{"__proto__": {}}'])
+def test_characters_no_text_can_hold_are_a_400_like_other_nonsense(client: Program, body: str) -> None:
+    answer = client.generic("PATCH", MICHAEL, body, content_type="application/json")
+
+    assert answer.status_code == 400
+    assert len(answer.json()["errors"]) == 1
+
+
+@pytest.mark.parametrize("body", ["[" * 100_000, '{"a":' * 100_000, f'{{"reason": {"[" * 50_000}{"]" * 50_000}}}'])
+def test_json_nested_without_end_is_a_400(client: Program, body: str) -> None:
+    answer = client.generic("PATCH", MICHAEL, body, content_type="application/json")
+
+    assert (answer.status_code, answer.json()["detail"]) == (400, "the JSON is nested too deeply")
+
+
+def test_a_body_too_large_to_mean_anything_is_a_413_and_is_not_read(client: Program) -> None:
+    body = json.dumps({"reason": "x" * 3_000_000})
+
+    answer = client.generic("PATCH", MICHAEL, body, content_type="application/json")
+
+    assert (answer.status_code, answer["content-type"]) == (413, "application/problem+json")
+    assert answer.json()["detail"] == "the body is too large; allowed: at most 2,621,440 bytes"
+
+
+def test_a_flood_of_unknown_fields_is_answered_briefly(client: Program) -> None:
+    answer = client.patch(MICHAEL, {f"gate_{n}": n for n in range(20_000)})
+
+    assert answer.status_code == 400
+    assert len(answer.content) < 100_000
+
+
+def test_other_content_is_a_415(client: Program) -> None:
+    assert client.generic("PATCH", MICHAEL, "a=1", content_type="text/plain").status_code == 415
+
+
+def test_an_agent_that_is_none_is_a_404_with_the_nearest(client: Program) -> None:
+    answer = client.get(f"{ALL}micheal/")
+
+    assert answer.status_code == 404
+    assert answer.json()["detail"] == "there is no agent 'micheal'; did you mean michael?"
+    assert client.patch(f"{ALL}micheal/", {}).status_code == 404
+
+
+def test_a_mistyped_parameter_is_a_400_and_not_an_answer_to_something_else(client: Program) -> None:
+    answer = client.get(f"{ALL}?agnet=michael")
+
+    assert answer.status_code == 400
+    assert "there is no parameter 'agnet'" in answer.json()["detail"]
+
+
+def test_settings_without_effect_are_noted(client: Program) -> None:
+    assert "no dimension is enabled" in client.patch(MICHAEL, {"gate_mode": "observe"}).json()["notes"][0]

@@ -1,0 +1,246 @@
+"""The gate's logs and numbers over the API: filtered, in pages, with texts only where asked for, and marked."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from agents.models import Agent
+from correction.models import CorrectionLog, GateDimensionResult, Outcome
+from tests.api_client import Program, program
+from tests.console import staff, superuser, viewer
+from tests.factories import make_agent, make_channel
+
+pytestmark = pytest.mark.django_db
+
+LOGS = "/api/evaluations/correction-logs/"
+
+
+@pytest.fixture
+def client() -> Program:
+    return program(superuser("eve"))
+
+
+@pytest.fixture
+def ada() -> Agent:
+    return make_agent("ada")
+
+
+def attempt(
+    agent: Agent | None,
+    scores: dict[str, float | None],
+    *,
+    outcome: str = "passed",
+    at: datetime | None = None,
+    **fields: Any,
+) -> CorrectionLog:
+    """A logged attempt with a score per dimension; below 5 failed, None timed out."""
+    row: CorrectionLog = CorrectionLog.objects.create(
+        agent=agent, outcome=outcome, original_text="a draft", judged_text="a draft", judge="m",
+        **{"session": uuid4(), "attempt": 1, "score_sum": sum(s or 0 for s in scores.values()), **fields},
+    )  # fmt: skip
+    for dimension, score in scores.items():
+        GateDimensionResult.objects.create(
+            log=row, dimension=dimension, score=score, threshold=5, passed=score is None or score >= 5,
+            status="timeout" if score is None else "scored", reasoning=f"why {dimension}",
+        )  # fmt: skip
+    if at is not None:
+        CorrectionLog.objects.filter(pk=row.pk).update(created_at=at)
+    return row
+
+
+def listed(client: Program, query: str = "") -> list[int]:
+    return [row["id"] for row in client.get(f"{LOGS}?{query}").json()["results"]]
+
+
+def test_the_list_is_newest_first_with_scores_and_without_texts(client: Program, ada: Agent) -> None:
+    first = attempt(ada, {"fluency": 7.0}, channel=make_channel("office"))
+    second = attempt(None, {"fluency": 2.0, "adherence": None}, outcome="corrected", source="external")
+
+    newer, older = client.get(LOGS).json()["results"]
+
+    assert (newer["id"], older["id"]) == (second.pk, first.pk)
+    assert (older["agent"], older["channel"], older["outcome"], older["session"]) == (
+        "ada", "office", "passed", str(first.session),
+    )  # fmt: skip
+    assert newer["dimensions"] == [
+        {"dimension": "adherence", "status": "timeout", "score": None, "threshold": 5.0, "passed": True, "mark": ""},
+        {"dimension": "fluency", "status": "scored", "score": 2.0, "threshold": 5.0, "passed": False, "mark": ""},
+    ]
+    assert "original_text" not in newer
+
+
+def test_the_list_is_filtered(client: Program, ada: Agent) -> None:
+    one = attempt(ada, {"fluency": 7.0}, at=datetime(2026, 11, 1, tzinfo=UTC))
+    two = attempt(None, {"adherence": 2.0}, outcome="corrected", source="observe", at=datetime(2026, 11, 2, tzinfo=UTC))
+    three = attempt(ada, {"adherence": 8.0, "fluency": 8.0}, at=datetime(2026, 11, 3, tzinfo=UTC))
+
+    assert listed(client, "agent=ada") == [three.pk, one.pk]
+    assert listed(client, "outcome=corrected") == listed(client, "source=observe") == [two.pk]
+    assert listed(client, "dimension=adherence") == [three.pk, two.pk]
+    assert listed(client, "since=2026-11-02&until=2026-11-03") == [two.pk]
+    assert listed(client, f"session={one.session}") == [one.pk]
+    assert listed(client, "agent=ada&dimension=adherence") == [three.pk]
+
+
+@pytest.mark.parametrize(
+    ("query", "told"),
+    [
+        ("outcome=maybe", f"allowed: {', '.join(Outcome.values)}"),
+        ("source=x", "allowed: gate, observe, external"),
+        ("dimension=charm", "allowed: adherence, consistency, fluency"),
+        ("session=7", "allowed: a UUID"),
+        ("passed=1", "there is no parameter 'passed'"),
+    ],
+)
+def test_a_filter_that_is_not_understood_is_a_400(client: Program, query: str, told: str) -> None:
+    answer = client.get(f"{LOGS}?{query}")
+
+    assert answer.status_code == 400
+    assert told in answer.json()["detail"]
+
+
+def test_pages_follow_each_other_without_gap_or_repetition_while_rows_are_added(client: Program, ada: Agent) -> None:
+    rows = [attempt(ada, {"fluency": 7.0}).pk for _ in range(7)]
+    seen: list[int] = []
+    url: str | None = f"{LOGS}?page_size=3"
+
+    while url:
+        page = client.get(url).json()
+        seen += [row["id"] for row in page["results"]]
+        url = page["next"]
+        attempt(ada, {"fluency": 7.0})
+
+    assert seen == rows[::-1]
+    assert client.get(f"{LOGS}?cursor=nonsense").status_code == 404
+
+
+@pytest.mark.parametrize("position", ["p=%00", "p=abc", "p=-1"])
+def test_a_cursor_nobody_gave_out_is_not_found(client: Program, position: str) -> None:
+    answer = client.get(f"{LOGS}?cursor={b64encode(position.encode()).decode()}")
+
+    assert (answer.status_code, answer.json()["detail"]) == (404, "Invalid cursor")
+
+
+def test_a_number_too_large_for_any_row_is_not_found(client: Program) -> None:
+    assert client.get(f"{LOGS}{10**25}/").status_code == 404
+    assert client.post(f"{LOGS}{10**25}/results/fluency/mark/", {"mark": "right"}).status_code == 404
+
+
+def test_the_list_costs_the_same_queries_for_one_row_and_for_fifty(client: Program, ada: Agent) -> None:
+    attempt(ada, {"fluency": 7.0}, channel=make_channel("office"))
+
+    def queries() -> int:
+        with CaptureQueriesContext(connection) as seen:
+            client.get(LOGS)
+        return len(seen)
+
+    few = queries()
+    for n in range(49):
+        attempt(make_agent(f"a{n}"), {"fluency": 7.0, "adherence": 3.0}, channel=make_channel(f"c{n}"))
+
+    assert queries() == few == 3  # token with user, logs, results
+
+
+def test_one_attempt_is_shown_whole(client: Program, ada: Agent) -> None:
+    row = attempt(ada, {"fluency": 2.0}, feedback="vary it")
+
+    shown = client.get(client.get(LOGS).json()["results"][0]["url"]).json()
+
+    assert (shown["id"], shown["original_text"], shown["feedback"]) == (row.pk, "a draft", "vary it")
+    assert shown["dimensions"][0]["reasoning"] == "why fluency"
+    assert client.get(f"{LOGS}{row.pk + 1}/").status_code == 404
+
+
+# -- marks
+def mark(client: Program, row: CorrectionLog, dimension: str, body: Any) -> Any:
+    return client.post(f"{LOGS}{row.pk}/results/{dimension}/mark/", body)
+
+
+def test_a_failed_dimension_is_marked_and_the_mark_taken_back(client: Program, ada: Agent) -> None:
+    row = attempt(ada, {"fluency": 2.0}, outcome="corrected")
+
+    answer = mark(client, row, "fluency", {"mark": "false_alarm"})
+
+    assert answer.status_code == 200
+    assert (answer.json()["mark"], answer.json()["marked_by"]) == ("false_alarm", "eve")
+    precision = client.get("/api/evaluations/gate-precision/").json()["results"]
+    assert [(p["dimension"], p["threshold"], p["false_alarms"], p["precision"]) for p in precision] == [
+        ("fluency", 5.0, 1, 0.0)
+    ]
+    assert precision[0]["low"] <= 0.0 < precision[0]["high"] < 1.0
+    assert mark(client, row, "fluency", {"mark": ""}).json()["marked_by"] is None
+    assert client.get("/api/evaluations/gate-precision/").json()["results"] == []
+
+
+@pytest.mark.parametrize(
+    ("dimension", "body", "status", "told"),
+    [
+        ("fluency", {"mark": "wrong"}, 400, "allowed: right, false_alarm"),
+        ("fluency", {"mark": ["right"]}, 400, "allowed: right, false_alarm"),
+        ("fluency", {}, 400, "and nothing else"),
+        ("fluency", [], 400, "and nothing else"),
+        ("fluency", {"mark": "right", "note": 1}, 400, "and nothing else"),
+        ("adherence", {"mark": "right"}, 400, "did not fail"),
+        ("charm", {"mark": "right"}, 404, "has no result for the dimension 'charm'"),
+    ],
+)
+def test_what_cannot_be_marked_is_refused_with_the_reason(
+    client: Program, ada: Agent, dimension: str, body: Any, status: int, told: str
+) -> None:
+    answer = mark(client, attempt(ada, {"fluency": 2.0, "adherence": 8.0}), dimension, body)
+
+    assert answer.status_code == status
+    assert told in answer.json()["detail"]
+    assert not GateDimensionResult.objects.exclude(mark="").exists()
+
+
+def test_marking_needs_the_permission_to_change_verdicts(ada: Agent) -> None:
+    row = attempt(ada, {"fluency": 2.0})
+
+    assert mark(program(viewer()), row, "fluency", {"mark": "right"}).status_code == 403
+    allowed = program(staff("correction.change_gatedimensionresult"))
+    assert mark(allowed, row, "fluency", {"mark": "right"}).status_code == 200
+
+
+# -- numbers
+def test_statistics_count_messages_and_means_of_the_window_asked_for(client: Program, ada: Agent) -> None:
+    attempt(ada, {"fluency": 8.0})
+    session: UUID = uuid4()
+    attempt(ada, {"fluency": 2.0}, outcome="corrected", session=session)
+    attempt(ada, {"fluency": 6.0}, outcome="passed_after_retry", session=session, attempt=2)
+    attempt(ada, {"fluency": 1.0}, outcome="forced_through", at=datetime(2026, 1, 1, tzinfo=UTC))
+    attempt(make_agent("bob"), {"fluency": 1.0}, outcome="observed", source="observe")
+
+    found = client.get("/api/evaluations/gate-statistics/?agent=ada&window=7d").json()
+
+    assert (found["total_actions"], found["original_pass_count"], found["regeneration_count"]) == (2, 1, 1)
+    assert (found["original_success_rate"], found["forced_through_count"]) == (0.5, 0)
+    assert found["dimensions"]["fluency"]["failures"] == 1
+    assert found["dimensions"]["fluency"]["by_judge"][0]["mean_first"] == 5.0
+    assert found["observed"]["total"] == 0
+    everything = client.get("/api/evaluations/gate-statistics/?window=all").json()
+    assert (everything["total_actions"], everything["observed"]["total"]) == (3, 1)
+
+
+def test_numbers_without_any_rows_are_zero_or_null(client: Program) -> None:
+    found = client.get("/api/evaluations/gate-statistics/").json()
+
+    assert (found["total_actions"], found["original_success_rate"], found["dimensions"]) == (0, None, {})
+    assert client.get("/api/evaluations/gate-precision/").json()["results"] == []
+
+
+def test_statistics_cost_few_queries_however_many_rows(client: Program, ada: Agent) -> None:
+    for _ in range(20):
+        attempt(ada, {"fluency": 8.0, "adherence": 3.0})
+
+    with CaptureQueriesContext(connection) as seen:
+        client.get("/api/evaluations/gate-statistics/?agent=ada")
+
+    assert len(seen) == 5  # token with user, agent, three aggregates

@@ -1,0 +1,299 @@
+"""A daily budget: past it paid checks pass and evaluations pause, and both go on when there is room again."""
+
+from __future__ import annotations
+
+import io
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+import time_machine
+from django.core.management import CommandError, call_command
+from django.core.management.base import SystemCheckError
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+from pytest_django import DjangoAssertNumQueries, Settings
+
+from agents.models import Agent, LLMCall, ModelPrice
+from correction.config import resolve_config
+from correction.configure import configure
+from correction.costs import over_budget, spent_today
+from evaluation.models import EvaluationRun, EvaluationScore
+from evaluation.planning import RunSpec, prepare_run
+from evaluation.runs import execute, work_one
+from tests.correction.ledger import call
+from tests.evaluation.conftest import PropositionFolder
+from tests.factories import make_agent, talk
+from tests.llm_server import LLMServer
+
+pytestmark = pytest.mark.django_db
+
+NOON = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
+
+
+@pytest.fixture
+def propositions(settings: Settings, tmp_path: Path) -> PropositionFolder:
+    folder = PropositionFolder(tmp_path / "propositions")
+    folder.path.mkdir()
+    settings.PROPOSITIONS_DIR, settings.PROPOSITION_DIRS = folder.path, []
+    return folder
+
+
+@pytest.fixture
+def ada(settings: Settings) -> Agent:
+    settings.JUDGE_MODEL = "claude-haiku-5-5"
+    return make_agent("ada")
+
+
+def is_over(agent: Agent) -> bool:
+    return over_budget(agent, resolve_config(agent))
+
+
+def cap(agent: Agent, dollars: str) -> None:
+    configure(agent=agent, changes={"budget_enabled": True, "daily_budget_usd": dollars})
+
+
+# -- who is over
+def test_without_a_budget_nothing_is_asked_of_the_database(
+    ada: Agent, django_assert_num_queries: DjangoAssertNumQueries
+) -> None:
+    call(ada, cost="1000")
+    config = resolve_config(ada)
+    configure(agent=ada, changes={"daily_budget_usd": "0.01"})
+    amount_only = resolve_config(ada)
+    configure(agent=ada, changes={"daily_budget_usd": None, "budget_enabled": True})
+    switch_only = resolve_config(ada)
+
+    with django_assert_num_queries(0):
+        assert not any(over_budget(ada, found) for found in (config, amount_only, switch_only))
+
+
+def test_an_agent_is_over_once_its_checks_cost_as_much_as_its_cap(
+    ada: Agent, django_assert_num_queries: DjangoAssertNumQueries
+) -> None:
+    cap(ada, "0.03")
+    call(ada, cost="0.01")
+    call(ada, purpose="intervention", cost="0.01")
+    assert not is_over(ada)
+    call(ada, purpose="evaluation", cost="0.01")
+
+    config = resolve_config(ada)
+    with django_assert_num_queries(1):
+        assert over_budget(ada, config)
+
+
+def test_what_does_not_count_does_not_use_a_budget_up(ada: Agent) -> None:
+    cap(ada, "0.02")
+    call(ada, purpose="turn", cost="5")  # speaking is not checking
+    call(make_agent("bob"), cost="5")
+    call(None, cost="5")
+    call(ada, cost=None)  # nobody knows what it costs
+    call(ada, cost="0.01")
+
+    assert not is_over(ada)
+    assert spent_today(ada).unpriced == 1
+    assert spent_today(ada).cost_usd == Decimal("0.01")
+
+
+def test_a_budget_lasts_from_midnight_to_midnight_utc(ada: Agent) -> None:
+    cap(ada, "0.01")
+    with time_machine.travel(NOON, tick=False):
+        call(ada, at=NOON.replace(hour=0))
+        assert is_over(ada)
+    with time_machine.travel(NOON + timedelta(hours=11, minutes=59), tick=False):
+        assert is_over(ada)
+    with time_machine.travel(NOON + timedelta(hours=12), tick=False):
+        assert not is_over(ada)
+
+
+def test_a_cap_of_zero_stops_every_paid_check(ada: Agent) -> None:
+    cap(ada, "0")
+
+    assert is_over(ada)
+
+
+@pytest.mark.parametrize("judge", ["offline:lexical-1", "replay:calls.jsonl"])
+def test_a_judge_that_is_never_billed_is_never_stopped(ada: Agent, judge: str, settings: Settings) -> None:
+    cap(ada, "0")
+    settings.JUDGE_MODEL = judge
+
+    assert not is_over(ada)
+
+
+def test_the_defaults_give_every_agent_a_budget_of_its_own(ada: Agent) -> None:
+    configure(agent=None, changes={"budget_enabled": True, "daily_budget_usd": "0.01"})
+    call(ada)
+
+    assert is_over(ada)
+    assert not is_over(make_agent("bob"))
+
+
+# -- evaluations
+@pytest.fixture
+def paid(llm_server: LLMServer) -> LLMServer:
+    """A judge whose every call costs one cent."""
+    ModelPrice.objects.create(
+        model="test-model", effective_from="2026-01-01", input_usd=10, output_usd=0, cache_write_usd=0, cache_read_usd=0
+    )
+    llm_server.always(usage={"input_tokens": 1000, "output_tokens": 0})
+    return llm_server
+
+
+@pytest.fixture
+def chatty(propositions: PropositionFolder) -> Agent:
+    """Forty messages and one claim: forty calls. A rule besides, which is free."""
+    propositions.write(
+        "adherence/_default.yaml",
+        """
+        dimension: adherence
+        propositions:
+          - {id: voice, claim: 'claim voice of {{agent_name}}'}
+          - {id: short, claim: 'is short', rule: {max_words: 9}}
+        """,
+    )
+    agent = make_agent("chatty")
+    talk(agent, [f"line {n}" for n in range(40)])
+    return agent
+
+
+def evaluate(agent: Agent) -> EvaluationRun:
+    run, _ = prepare_run(RunSpec(agent=agent, dimensions=("adherence",), samples=40))
+    execute([run])
+    run.refresh_from_db()
+    return run
+
+
+def left(run: EvaluationRun) -> int:
+    return int(EvaluationScore.objects.filter(evaluation_run=run, status="pending").count())
+
+
+def test_an_evaluation_pauses_when_the_budget_is_used_up_and_says_so(
+    paid: LLMServer, chatty: Agent, settings: Settings
+) -> None:
+    settings.LLM_MAX_CONCURRENCY, settings.LLM_GATE_SLOTS = 2, 0
+    cap(chatty, "0.05")
+
+    run = evaluate(chatty)
+
+    assert run.status == "paused_budget"
+    assert "the daily budget of chatty is used up" in run.error
+    assert "of $0.0500" in run.error
+    assert run.overall_score is None
+    assert 5 <= paid.calls <= 30  # what was asked between two looks, and what was in flight
+    assert left(run) == 40 - paid.calls
+
+
+def test_what_is_free_is_still_settled_when_the_budget_is_used_up(paid: LLMServer, chatty: Agent) -> None:
+    cap(chatty, "0")
+
+    run = evaluate(chatty)
+
+    assert (run.status, paid.calls) == ("paused_budget", 0)
+    rules = EvaluationScore.objects.filter(evaluation_run=run, proposition_id="short")
+    assert set(rules.values_list("status", flat=True)) == {"scored"}
+
+
+def test_a_paused_evaluation_goes_on_after_the_cap_is_raised_and_judges_only_the_rest(
+    paid: LLMServer, chatty: Agent, settings: Settings
+) -> None:
+    settings.LLM_MAX_CONCURRENCY, settings.LLM_GATE_SLOTS = 2, 0
+    cap(chatty, "0.05")
+    paused = evaluate(chatty)
+    cap(chatty, "100")
+
+    run = evaluate(chatty)
+
+    assert (run.pk, run.status, run.error) == (paused.pk, "completed", "")
+    assert left(run) == 0
+    assert paid.calls == 40
+
+
+def test_a_worker_takes_a_paused_evaluation_up_the_next_day_and_not_before(paid: LLMServer, chatty: Agent) -> None:
+    cap(chatty, "0.4")
+    now = timezone.now()
+    call(chatty, cost="0.4")
+    run = evaluate(chatty)
+    assert run.status == "paused_budget"
+
+    assert not work_one(owner="worker")
+    LLMCall.objects.update(created_at=now - timedelta(days=1))
+    assert work_one(owner="worker")
+
+    run.refresh_from_db()
+    assert (run.status, paid.calls) == ("completed", 40)
+
+
+def test_asking_for_the_same_on_the_next_day_takes_the_paused_evaluation_up(paid: LLMServer, chatty: Agent) -> None:
+    cap(chatty, "0")
+    run = evaluate(chatty)
+    EvaluationRun.objects.filter(pk=run.pk).update(created_at=timezone.now() - timedelta(hours=47))
+    cap(chatty, "9")
+
+    assert evaluate(chatty).pk == run.pk
+
+
+def test_one_agent_s_budget_does_not_stop_the_others(paid: LLMServer, chatty: Agent) -> None:
+    other = make_agent("other")
+    talk(other, ["hello"])
+    cap(chatty, "0")
+    runs = [prepare_run(RunSpec(agent=a, dimensions=("adherence",)))[0] for a in (chatty, other)]
+
+    execute(runs)
+
+    assert [EvaluationRun.objects.get(pk=r.pk).status for r in runs] == ["paused_budget", "completed"]
+
+
+def test_unpriced_calls_never_pause_an_evaluation(llm_server: LLMServer, chatty: Agent) -> None:
+    cap(chatty, "0.01")
+
+    run = evaluate(chatty)
+
+    assert run.status == "completed"
+    assert spent_today(chatty).unpriced == 40
+
+
+def test_an_offline_judge_goes_on_without_a_budget_left(chatty: Agent, settings: Settings) -> None:
+    settings.JUDGE_MODEL = "offline:lexical-1"
+    cap(chatty, "0")
+
+    assert evaluate(chatty).status == "completed"
+
+
+def test_without_a_watcher_no_evaluation_pauses(paid: LLMServer, chatty: Agent, settings: Settings) -> None:
+    settings.EVALUATION_BUDGET = ""
+    cap(chatty, "0")
+
+    assert evaluate(chatty).status == "completed"
+
+
+@pytest.mark.parametrize("path", ["correction.costs.nobody", "nowhere", "correction.costs.BUDGETED"])
+def test_a_watcher_that_cannot_be_asked_is_an_error_at_start_up(path: str, settings: Settings) -> None:
+    settings.EVALUATION_BUDGET = path
+
+    with pytest.raises(SystemCheckError, match="EVALUATION_BUDGET is"):
+        call_command("check")
+
+
+def test_a_capture_at_the_terminal_ends_with_the_reason_and_how_to_go_on(paid: LLMServer, chatty: Agent) -> None:
+    cap(chatty, "0")
+
+    with pytest.raises(CommandError, match="the daily budget of chatty is used up") as error:
+        call_command("capture_baseline", "--agents", "chatty", "--dimensions", "adherence", stdout=io.StringIO())
+
+    assert "paused_budget" in str(error.value)
+    assert "Run the same command again to take up what is left." in str(error.value)
+    assert error.value.returncode == 2
+
+
+def test_watching_a_budget_costs_few_queries(paid: LLMServer, chatty: Agent, settings: Settings) -> None:
+    cap(chatty, "100")
+
+    with CaptureQueriesContext(
+        connection,
+    ) as seen:
+        evaluate(chatty)
+
+    asked = [q["sql"] for q in seen if "agent_evaluation_config" in q["sql"]]
+    assert 1 <= len(asked) <= 5  # forty calls

@@ -1,0 +1,135 @@
+"""The scenes of specification 000, offline and through the real SDK on loopback; what `manage.py demo` shows."""
+
+from __future__ import annotations
+
+import io
+import json
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from pytest_django import Settings
+
+from agents.models import Agent, Channel, LLMCall, Message
+from agents.persona import upsert_agent
+from agents.seed.loader import personas
+from correction import demonstration as scenes
+from correction import observe
+from correction.demonstration_view import show_correction
+from correction.models import AgentEvaluationConfig, CorrectionLog, InterventionLog
+from correction.preview import would_fail
+from correction.statistics import get_gate_statistics
+from evaluation.windows import parse_window, spoken_by
+from tests.llm_server import LLMServer
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def cast() -> None:
+    """The example agents that play in the scenes."""
+    for persona in personas():
+        if persona.slug in scenes.MEMBERS:
+            upsert_agent(values=persona.values(), note="test")
+
+
+@pytest.fixture
+def stage(cast: None) -> scenes.Stage:
+    return scenes.set_up()
+
+
+def outcomes(results: list[tuple[str, Any]]) -> list[str]:
+    return [result.outcome for _, result in results]
+
+
+def judging(body: dict[str, Any]) -> dict[str, Any]:
+    """A judge that finds the drafts of the scenes as a reader would: by the words that are out of character."""
+    prompt = json.dumps(body["messages"])
+    draft = prompt.rpartition("<<<MESSAGE")[2].partition("<<<END MESSAGE")[0]
+    words = ("please be advised", "please note", "as per", "no action needed", "no further action")
+    found = sum(word in draft.lower() for word in words)
+    value = {0: 8, 1: 3}.get(found, 1) + (1 if found and "best party" in draft else 0)
+    answer = {"evidence": "present", "reasoning": "as planted", "justification": "j", "value": value, "confidence": 0.9}
+    return {"json": answer}
+
+
+def play(stage: scenes.Stage) -> None:
+    scenes.lay_down(stage, stage.channel, (("michael", scenes.UNCHECKED),))
+    on = scenes.gate_settings()
+    assert outcomes(scenes.attempts(stage, "michael", [scenes.IN_CHARACTER], overrides=on)) == ["passed"]
+    corrected = scenes.attempts(stage, "michael", [scenes.OFF_CHARACTER, scenes.RECOVERED], overrides=on)
+    assert outcomes(corrected) == ["corrected", "passed_after_retry"]
+    assert corrected[0][1].reports["gate"]["dimensions"]["adherence"]["passed"] is False
+    assert "Persona adherence" in corrected[0][1].feedback
+    forced = scenes.attempts(stage, "michael", scenes.ATTEMPTS, overrides=on)
+    assert outcomes(forced) == ["corrected", "corrected", "forced_through"]
+    assert forced[-1][1].text == scenes.ATTEMPTS[1]  # the best, not the last
+
+
+def test_the_scenes_at_the_gate_come_out_as_told_offline(stage: scenes.Stage) -> None:
+    play(stage)
+
+
+def test_the_scenes_at_the_gate_come_out_as_told_with_a_judge(stage: scenes.Stage, llm_server: LLMServer) -> None:
+    llm_server.respond = judging
+    play(stage)
+    assert llm_server.calls == 3 * (1 + 2 + 3)  # three dimensions, each attempt, nothing asked twice
+
+
+def test_with_everything_off_a_message_costs_no_call_and_no_log_row(stage: scenes.Stage, llm_server: LLMServer) -> None:
+    result = scenes.attempt(stage, "michael", scenes.OFF_CHARACTER, overrides=scenes.OFF)
+
+    assert (result.committed, result.outcome) == (True, "sent")
+    assert (llm_server.calls, LLMCall.objects.count(), CorrectionLog.objects.count()) == (0, 0, 0)
+    assert InterventionLog.objects.count() == 0
+
+
+def test_in_observe_mode_a_draft_out_of_character_is_said_at_once_and_judged_after(
+    stage: scenes.Stage, llm_server: LLMServer, settings: Settings
+) -> None:
+    settings.ACTOR_MODEL = "offline:scripted-1"
+    llm_server.respond = lambda body: {**judging(body)} | {"json": {**judging(body)["json"], "value": 2}}
+    run = scenes.take_turn(stage, stage.channel, "michael", overrides=scenes.gate_settings("observe"))
+    assert (Message.objects.filter(run=run).count(), llm_server.calls) == (1, 0)
+
+    assert observe.work_one(owner="test")
+
+    log = CorrectionLog.objects.get(run=run)
+    assert (log.outcome, log.committed, llm_server.calls) == ("observed", True, 3)
+    assert [r.passed for r in log.dimension_results.all()] == [False, False, False]
+
+
+def test_agreement_of_four_agents_nudges_the_fifth_and_the_nudge_is_kept_nowhere_but_in_the_log(
+    stage: scenes.Stage,
+) -> None:
+    scenes.lay_down(stage, stage.picnic, scenes.AGREEING)
+    run = scenes.take_turn(stage, stage.picnic, "dwight", overrides={**scenes.OFF, "anti_convergence_enabled": True})
+
+    log = InterventionLog.objects.get(run=run)
+    assert log.fired
+    system = run.run_messages.get(role="system").content
+    assert "### Conversation Guidance" in json.dumps(system)
+    assert log.nudge not in "".join(stage.agent("dwight").memory_blocks.values_list("value", flat=True))
+
+
+def test_what_the_demonstration_says_enters_no_measurement_and_changes_no_configuration(cast: None) -> None:
+    michael = Agent.objects.get(slug="michael")
+    before = spoken_by(agent=michael, window=parse_window("all")).count()
+    show_correction(io.StringIO())
+
+    assert Message.objects.filter(agent=michael, synthetic=True).exists()
+    assert spoken_by(agent=michael, window=parse_window("all")).count() == before
+    assert get_gate_statistics(michael).total_actions == 0
+    assert get_gate_statistics(michael, synthetic=True).total_actions == 3
+    assert would_fail(agent=michael, dimension="adherence", threshold=Decimal(9)).total == 0
+    assert not AgentEvaluationConfig.objects.exclude(gate_mode=None).exclude(gate_mode="off").exists()
+
+
+def test_a_second_showing_says_where_the_first_can_be_found_and_plays_nothing(cast: None) -> None:
+    show_correction(io.StringIO())
+    channels, logs = Channel.objects.count(), CorrectionLog.objects.count()
+    out = io.StringIO()
+    show_correction(out)
+
+    assert "Shown before" in out.getvalue()
+    assert (Channel.objects.count(), CorrectionLog.objects.count()) == (channels, logs)

@@ -1,0 +1,267 @@
+"""A draft on several dimensions: what the judge is asked, what passes, what is logged."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from pytest_django import Settings
+
+from agents.llm import Label
+from agents.models import LLMCall, Message
+from correction.gate import check_action_quality
+from correction.gate_values import Action, GateResult
+from correction.models import AgentEvaluationConfig, CorrectionLog, Outcome
+from evaluation.trajectory import Event
+from tests.correction.gating import (
+    DIMENSIONS,
+    configure,
+    dimension_of,
+    gated,
+    join,
+    judge,
+    logs,
+    outcomes,
+    scores,
+    send,
+    statements,
+    team_file,
+)
+from tests.evaluation.judging import prompt_of, tail_of
+from tests.factories import make_agent, say
+from tests.llm_server import LLMServer
+
+GOOD = {"adherence": 8, "consistency": 7, "fluency": 9}
+ACTION = Action(
+    text="I filed it. Twice.",
+    agent_name="Ada",
+    persona="You are Ada, a dry and careful clerk.",
+    events=(Event("stimulus", "Ada", "Where is it?", speaker="Bob"), Event("action", "Ada", "On your desk.")),
+    channel_name="#office",
+)
+
+
+def check(action: Action = ACTION, *dimensions: str, **fields: object) -> GateResult:
+    chosen = dimensions or DIMENSIONS
+    values = {
+        "thresholds": dict.fromkeys(chosen, Decimal(5)), "label": Label(purpose="gate", work_id="t"), "deadline": 5.0
+    }  # fmt: skip
+    return check_action_quality(action=action, dimensions=chosen, **{**values, **fields})  # type: ignore[arg-type]
+
+
+@pytest.mark.django_db
+def test_a_draft_is_judged_on_each_dimension_without_any_row_of_an_agent(llm_server: LLMServer) -> None:
+    llm_server.respond = judge({"adherence": 8, "consistency": 4, "fluency": 5})
+    result = check()
+    assert result.scores == {"adherence": 8, "consistency": 4, "fluency": 5}
+    assert [c.dimension for c in result.failures] == ["consistency"]
+    assert result.score_sum == 17
+    assert {c.reasoning for c in result.dimensions} == {f"{d} was looked at" for d in DIMENSIONS}
+    assert sorted(map(dimension_of, llm_server.bodies)) == sorted(DIMENSIONS)
+
+
+@pytest.mark.django_db
+def test_only_adherence_sees_the_persona_and_the_draft_is_no_part_of_the_trajectory(llm_server: LLMServer) -> None:
+    llm_server.respond = judge(GOOD)
+    check()
+    for body in llm_server.bodies:
+        prompt = prompt_of(body)
+        assert ("dry and careful clerk" in prompt) == (dimension_of(body) == "adherence")
+        assert prompt.count("I filed it. Twice.") == 1
+        assert "I filed it. Twice." in tail_of(body)
+        assert "On your desk." in prompt
+
+
+@pytest.mark.django_db
+def test_a_score_equal_to_the_threshold_passes(llm_server: LLMServer) -> None:
+    llm_server.respond = judge({"adherence": 5, "consistency": 5, "fluency": 5})
+    result = check(thresholds={"adherence": Decimal("5.0"), "consistency": Decimal("5.1"), "fluency": Decimal("4.9")})
+    assert [c.dimension for c in result.failures] == ["consistency"]
+
+
+@pytest.mark.django_db
+def test_hard_adherence_takes_off_for_flaws(llm_server: LLMServer) -> None:
+    flawed = {"evidence": "present", "reasoning": "r", "justification": "j", "flaws": ["a", "b"], "value": 9}
+    llm_server.respond = lambda body: {"json": {**flawed, "confidence": 0.5}}
+    assert check(ACTION, "adherence", hard_adherence=True).scores == {"adherence": 5}
+
+
+@pytest.mark.django_db
+def test_a_passing_draft_is_said_at_once_and_logged(llm_server: LLMServer) -> None:
+    agent, channel = gated(*DIMENSIONS)
+    llm_server.respond = judge(GOOD)
+    result = send(agent, channel, "I filed it.")
+    assert (result.committed, result.outcome) == (True, "passed")
+    (log,) = logs()
+    assert (log.outcome, log.attempt, log.committed, log.message) == ("passed", 1, True, result.message)
+    assert (log.original_text, log.judged_text, log.score_sum) == ("I filed it.", "I filed it.", 24)
+    assert log.judge == "test-model"
+    assert log.persona_version == agent.persona_versions.get()
+    assert scores(log) == GOOD
+    first = log.dimension_results.get(dimension="adherence")
+    assert (first.threshold, first.status, first.reasoning) == (Decimal("5.0"), "scored", "adherence was looked at")
+    assert first.call is not None
+    assert result.reports["gate"] == {
+        "session": str(log.session),
+        "attempt": 1,
+        "outcome": "passed",
+        "judge": "test-model",
+        "dimensions": {
+            d: {
+                "score": float(GOOD[d]),
+                "threshold": 5.0,
+                "passed": True,
+                "status": "scored",
+                "reasoning": f"{d} was looked at",
+            }
+            for d in DIMENSIONS
+        },
+    }
+    calls = LLMCall.objects.order_by("dimension")
+    assert [(c.purpose, c.mechanism, c.dimension, c.agent_id, c.work_id) for c in calls] == [
+        ("gate", "gate", d, agent.pk, log.work_id) for d in DIMENSIONS
+    ]
+
+
+@pytest.mark.django_db
+def test_each_dimension_can_be_switched_on_by_itself_with_a_threshold_of_its_own(llm_server: LLMServer) -> None:
+    agent, channel = gated("fluency", gate_fluency_threshold=Decimal("7.5"))
+    llm_server.respond = judge({"fluency": 7})
+    result = send(agent, channel, "I filed it.")
+    assert not result.committed
+    assert llm_server.calls == 1
+    assert result.reports["gate"]["dimensions"]["fluency"]["threshold"] == 7.5
+
+
+@pytest.mark.django_db
+def test_everything_off_costs_one_query_and_leaves_no_trace(llm_server: LLMServer) -> None:
+    agent = make_agent()
+    channel = join(agent)
+    with statements() as off:
+        assert send(agent, channel, "Hello.").outcome == "sent"
+    assert sum("agent_evaluation_config" in sql for sql in off) == 1
+    assert not any("correction_" in sql.replace("max_correction_attempts", "") for sql in off)
+    assert llm_server.calls == CorrectionLog.objects.count() == 0
+
+
+@pytest.mark.django_db
+def test_three_dimensions_cost_at_most_twelve_statements(llm_server: LLMServer) -> None:
+    agent, channel = gated(*DIMENSIONS)
+    for number in range(30):
+        say(channel, agent if number % 2 else "Bob", f"message {number}")
+    llm_server.respond = judge(GOOD)
+    with statements() as all_of_them:
+        send(agent, channel, "I filed it.", idempotency_key="k")
+    assert len(all_of_them) <= 12, "\n".join(sql[:120] for sql in all_of_them)
+
+
+@pytest.mark.django_db
+def test_a_retry_that_is_forced_through_stays_within_twelve_statements(llm_server: LLMServer) -> None:
+    agent, channel = gated(*DIMENSIONS, max_correction_attempts=1)
+    llm_server.respond = judge({**GOOD, "fluency": 1})
+    first = send(agent, channel, "I filed it.", idempotency_key="a")
+    with statements() as all_of_them:
+        assert send(agent, channel, "Filed.", session=first.session, idempotency_key="b").outcome == "forced_through"
+    assert len(all_of_them) <= 12, "\n".join(sql[:120] for sql in all_of_them)
+
+
+@pytest.mark.django_db
+def test_the_judge_sees_the_start_and_the_end_of_a_long_conversation(llm_server: LLMServer) -> None:
+    agent, channel = gated("consistency")
+    for number in range(1, 41):
+        say(channel, agent if number % 2 else "Bob", f"remark-{number:02}.")
+    llm_server.respond = judge(GOOD)
+    send(agent, channel, "I filed it.")
+    prompt = prompt_of(llm_server.bodies[0])
+    shown = [number for number in range(1, 41) if f"remark-{number:02}." in prompt]
+    assert shown == [1, 2, 3, 4, 5, *range(31, 41)]
+    assert "25 events left out" in prompt
+
+
+@pytest.mark.django_db
+def test_a_rejected_draft_stands_in_no_later_question(llm_server: LLMServer) -> None:
+    agent, channel = gated("consistency")
+    llm_server.respond = judge(lambda d, tail: 1 if "lemon curd" in tail else 8)
+    first = send(agent, channel, "I adore lemon curd.")
+    assert not first.committed
+    send(agent, channel, "Other matters.", session=first.session)
+    send(agent, channel, "And another thing.")
+    assert all("lemon curd" not in prompt_of(body) for body in llm_server.bodies[1:])
+    assert not Message.objects.filter(text__contains="lemon curd").exists()
+
+
+@pytest.mark.django_db
+def test_a_broken_rule_fails_adherence_whatever_the_judge_says(
+    llm_server: LLMServer, tmp_path: Path, settings: Settings
+) -> None:
+    team_file(settings, tmp_path, "adherence/ada.yaml", "rule: {max_words: 4}")
+    agent, channel = gated("adherence")
+    llm_server.respond = judge({"adherence": 9})
+    result = send(agent, channel, "This is by far too long for Ada.")
+    assert not result.committed
+    dimension = logs()[0].dimension_results.get()
+    assert (dimension.score, dimension.judge, dimension.proposition_id) == (0, "rule", "ada-own")
+    assert "> Ada keeps it short: 8 words, at most 4 allowed" in result.feedback
+    assert {part["id"]: part["score"] for part in dimension.parts} == {"ada-own": 0, "action-adherence": 9}
+    assert send(agent, channel, "Shorter, then.", session=result.session).outcome == "passed_after_retry"
+
+
+@pytest.mark.django_db
+def test_rules_alone_can_be_checked_without_asking_a_judge(
+    llm_server: LLMServer, tmp_path: Path, settings: Settings
+) -> None:
+    team_file(settings, tmp_path, "adherence/ada.yaml", "rule: {max_words: 4}")
+    agent, channel = gated("adherence")
+    AgentEvaluationConfig.objects.filter(agent=agent).update(gate_adherence_enabled=False, gate_rules_enabled=True)
+    assert not send(agent, channel, "This is by far too long for Ada.").committed
+    assert send(agent, channel, "Short.").outcome == "passed"
+    assert llm_server.calls == 0
+    assert {log.judge for log in logs()} == {"rule"}
+
+
+@pytest.mark.django_db
+def test_rules_can_be_left_out(llm_server: LLMServer, tmp_path: Path, settings: Settings) -> None:
+    team_file(settings, tmp_path, "adherence/ada.yaml", "rule: {max_words: 4}")
+    agent, channel = gated("adherence", gate_rules_enabled=False)
+    llm_server.respond = judge({"adherence": 9})
+    assert send(agent, channel, "This is by far too long for Ada.").outcome == "passed"
+
+
+@pytest.mark.django_db
+def test_a_team_can_add_a_claim_to_a_dimension(llm_server: LLMServer, tmp_path: Path, settings: Settings) -> None:
+    team_file(settings, tmp_path, "consistency/ada.action.yaml", "weight: 1", level="action")
+    agent, channel = gated("consistency")
+
+    def respond(body: dict[str, object]) -> dict[str, object]:
+        entry = {"evidence": "present", "reasoning": "r", "justification": "j", "confidence": 0.5}
+        return {"json": {"p1": {**entry, "value": 8}, "p2": {**entry, "value": 1}}}
+
+    llm_server.respond = respond
+    assert not send(agent, channel, "I filed it.").committed
+    assert llm_server.calls == 1
+    assert logs()[0].dimension_results.get().score == 4.5
+
+
+@pytest.mark.django_db
+def test_observed_and_original_text_are_logged_apart_when_a_stage_rewrote_the_draft(
+    llm_server: LLMServer, settings: Settings
+) -> None:
+    settings.TURN_PIPELINE = ["tests.correction.gating.Polish", "correction.stages.ActionGate"]
+    agent, channel = gated("fluency")
+    llm_server.respond = judge({"fluency": 2})
+    result = send(agent, channel, "i filed it")
+    (log,) = logs()
+    assert (log.original_text, log.judged_text) == ("i filed it", "I FILED IT")
+    assert "> I FILED IT" in result.feedback
+
+
+@pytest.mark.django_db
+def test_a_new_configuration_holds_from_the_next_message_on(llm_server: LLMServer) -> None:
+    agent, channel = gated("adherence")
+    llm_server.respond = judge(GOOD)
+    send(agent, channel, "One.")
+    configure(agent, gate_adherence_enabled=False)
+    send(agent, channel, "Two.")
+    assert outcomes() == [Outcome.PASSED]
+    assert llm_server.calls == 1

@@ -1,0 +1,265 @@
+"""A judge that hangs, refuses or is full holds nothing back: what could not be judged passes, and the log says so."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pytest_django import Settings
+
+from agents.llm import Label, LLMRequest, Reply, Status, complete_many
+from agents.llm.client import Clients
+from agents.llm.requests import Block, Turn
+from agents.models import LLMCall, Message
+from correction.gate_scores import combine, judge_parts
+from correction.gate_values import Part
+from evaluation.judge import Question
+from tests.correction.gating import DIMENSIONS, gated, judge, logs, outcomes, scores, send, team_file
+from tests.evaluation.judging import CONTEXT, LABEL, claim
+from tests.llm_server import LLMServer
+
+HANG = {"hang": True}
+ONE_SECOND: dict[str, Any] = {"gate_deadline_seconds": Decimal("1")}
+
+
+def statuses(**where: Any) -> dict[str, str]:
+    return {r.dimension: r.status for log in logs(**where) for r in log.dimension_results.all()}
+
+
+@pytest.mark.django_db
+def test_when_every_dimension_hangs_the_message_is_said_after_one_deadline(llm_server: LLMServer) -> None:
+    agent, channel = gated(*DIMENSIONS, **ONE_SECOND)
+    llm_server.always(hang=True)
+    result = send(agent, channel, "I filed it.")
+    assert (result.committed, result.outcome) == (True, "timeout_passed")
+    assert llm_server.calls == llm_server.peak_inflight == 3  # side by side, so one deadline is all it takes
+    assert statuses() == dict.fromkeys(DIMENSIONS, "timeout")
+    assert scores(logs()[0]) == dict.fromkeys(DIMENSIONS, None)
+    assert [c.status for c in LLMCall.objects.all()] == ["timeout"] * 3
+
+
+@pytest.mark.django_db
+def test_a_dimension_that_hangs_does_not_cost_the_others_their_verdict(llm_server: LLMServer) -> None:
+    agent, channel = gated(*DIMENSIONS, **ONE_SECOND)
+    llm_server.respond = judge({"adherence": HANG, "consistency": 2, "fluency": 8})
+    result = send(agent, channel, "I filed it.")
+    assert result.outcome == "corrected"
+    assert statuses() == {"adherence": "timeout", "consistency": "scored", "fluency": "scored"}
+    assert "Self-consistency: 2 of 9" in result.feedback
+    assert "adherence" not in result.feedback.lower()
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"status": 529},
+        {"status": 429},
+        {"status": 500},
+        {"status": 401},
+        {"text": "seven, I would say"},
+        {"json": {"value": 42}},
+        {"stop_reason": "refusal"},
+        {"stop_reason": "max_tokens", "text": '{"value": '},
+        {"drop": True},
+    ],
+    ids=str,
+)
+def test_a_judge_that_fails_is_asked_once_and_lets_pass(llm_server: LLMServer, fault: dict[str, Any]) -> None:
+    agent, channel = gated("consistency")
+    llm_server.always(**fault)
+    result = send(agent, channel, "I filed it.")
+    assert (result.committed, result.outcome) == (True, "error_passed")
+    assert llm_server.calls == 1
+    (row,) = logs()[0].dimension_results.all()
+    assert (row.status, row.score, row.passed) == ("error", None, True)
+    assert row.reason
+
+
+@pytest.mark.django_db
+def test_a_timeout_outranks_an_error_in_the_outcome(llm_server: LLMServer) -> None:
+    agent, channel = gated(*DIMENSIONS, **ONE_SECOND)
+    llm_server.respond = judge({"adherence": {"status": 529}, "consistency": HANG, "fluency": 8})
+    assert send(agent, channel, "I filed it.").outcome == "timeout_passed"
+    assert statuses() == {"adherence": "error", "consistency": "timeout", "fluency": "scored"}
+
+
+def requests_that_wait(number: int) -> list[LLMRequest]:
+    return [
+        LLMRequest(
+            role="judge", task="score", system=(), turns=(Turn("user", (Block(f"hold {n}"),)),), label=Label(purpose="x")
+        )
+        for n in range(number)
+    ]  # fmt: skip
+
+
+@pytest.mark.django_db
+def test_an_evaluation_that_fills_every_slot_does_not_starve_the_gate(
+    llm_server: LLMServer, settings: Settings
+) -> None:
+    settings.LLM_MAX_CONCURRENCY, settings.LLM_GATE_SLOTS = 2, 2
+    agent, channel = gated("consistency", "fluency")
+    verdict = judge({"consistency": 8, "fluency": 2})
+    sent: list[bool] = []
+
+    def respond(body: dict[str, Any]) -> dict[str, Any]:
+        held = "hold" in str(body["messages"])
+        return {"hold": True} if held else verdict(body)
+
+    llm_server.respond = respond
+
+    def more() -> Any:
+        waiting = requests_that_wait(6)
+        yield from waiting[:3]
+        assert llm_server.wait_until(lambda: llm_server.inflight == 2)  # both ordinary slots, a third call waits
+        sent.append(send(agent, channel, "I filed it.").committed)
+        llm_server.release()
+        yield from waiting[3:]
+
+    assert len(list(complete_many(more(), deadline=20))) == 6
+    assert sent == [False]
+    assert outcomes() == ["corrected"]
+
+
+@pytest.mark.django_db
+def test_without_a_free_slot_in_time_the_draft_passes_as_overloaded(llm_server: LLMServer, settings: Settings) -> None:
+    settings.LLM_MAX_CONCURRENCY, settings.LLM_GATE_SLOTS = 1, 0
+    agent, channel = gated("consistency", **ONE_SECOND)
+    llm_server.always(hold=True)
+    result = []
+
+    def more() -> Any:
+        yield from requests_that_wait(1)
+        assert llm_server.wait_until(lambda: llm_server.inflight == 1)
+        result.append(send(agent, channel, "I filed it."))
+        llm_server.release()
+
+    # The generator is asked for a second request only while the first is in flight.
+    assert len(list(complete_many(more(), deadline=20))) == 1
+    assert result[0].outcome == "overload_passed"
+    assert statuses() == {"consistency": "overload"}
+
+
+@pytest.mark.django_db
+def test_the_time_of_earlier_attempts_counts_and_nobody_is_asked_when_none_is_left(llm_server: LLMServer) -> None:
+    agent, channel = gated("consistency", gate_total_deadline_seconds=Decimal("1"), gate_deadline_seconds=Decimal("1"))
+    llm_server.respond = judge({"consistency": 2})
+    first = send(agent, channel, "I filed it.")
+    log = logs()[0]
+    log.duration_ms = 1000
+    log.save()
+    calls = llm_server.calls
+    second = send(agent, channel, "Filed.", session=first.session)
+    assert (second.outcome, second.text) == ("timeout_passed", "Filed.")
+    assert llm_server.calls == calls
+    assert "used up by earlier attempts" in logs()[1].dimension_results.get().reason
+
+
+@pytest.mark.django_db
+def test_what_a_process_does_once_does_not_use_up_the_time_of_a_session(
+    llm_server: LLMServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent, channel = gated("consistency")
+    llm_server.respond = judge({"consistency": 2})
+    get = Clients.get
+
+    def slowly(clients: Clients, **where: Any) -> Any:
+        Event().wait(0.5)  # as importing the SDK takes on a busy machine
+        return get(clients, **where)
+
+    monkeypatch.setattr(Clients, "get", slowly)
+    send(agent, channel, "I filed it.")
+    (call,) = LLMCall.objects.all()
+    assert logs()[0].duration_ms - call.latency_ms < 300
+
+
+@pytest.mark.django_db
+def test_a_used_up_budget_lets_pass_without_a_call_but_rules_still_hold(
+    llm_server: LLMServer, tmp_path: Path, settings: Settings
+) -> None:
+    team_file(settings, tmp_path, "adherence/ada.yaml", "rule: {max_words: 4}")
+    agent, channel = gated("adherence", budget_enabled=True, daily_budget_usd=Decimal(0))
+    passed = send(agent, channel, "Short.")
+    assert passed.outcome == "budget_passed"
+    assert not send(agent, channel, "This is by far too long for Ada.").committed
+    assert llm_server.calls == 0
+
+
+@pytest.mark.django_db
+def test_a_proposition_file_that_cannot_be_used_lets_pass_as_an_error(
+    llm_server: LLMServer, tmp_path: Path, settings: Settings
+) -> None:
+    agent, channel = gated(*DIMENSIONS)
+    team_file(settings, tmp_path, "adherence/ada.yaml", "rule: {max_wrods: 4}")
+    assert send(agent, channel, "I filed it.").outcome == "error_passed"
+    assert "max_wrods" in logs()[0].dimension_results.first().reason  # type: ignore[union-attr]
+
+
+@pytest.mark.django_db
+def test_a_gate_that_crashes_lets_the_message_through_and_the_trace_says_so(
+    llm_server: LLMServer, settings: Settings
+) -> None:
+    agent, channel = gated("adherence")
+    settings.LLM_MAX_CONCURRENCY = "many"  # as a broken deployment has it
+    result = send(agent, channel, "I filed it.")
+    assert result.committed
+    assert Message.objects.get().text == "I filed it."
+    (entry,) = [e for e in result.trace if e.stage == "gate" and e.phase == "review"]
+    assert entry.status == "failed"
+
+
+@pytest.mark.parametrize(
+    ("reply", "status"),
+    [
+        (Reply(status=Status.TIMEOUT, attempts=1), "timeout"),
+        (Reply(status=Status.TIMEOUT, attempts=0), "overload"),
+        (Reply(status=Status.RATE_LIMITED), "error"),
+        (Reply(status=Status.MALFORMED), "error"),
+    ],
+)
+def test_replies_are_told_apart(reply: Reply, status: str) -> None:
+    question = Question(propositions=(claim(),), context=CONTEXT, label=LABEL)
+    assert [part.status for part in judge_parts(question, reply)] == [status]
+
+
+def part(status: Any, score: float | None = None, judge: str = "m") -> Part:
+    return Part(id="p", judge=judge, status=status, score=score)
+
+
+@pytest.mark.parametrize(
+    ("claims", "own", "status", "score", "passed"),
+    [
+        ([part("scored", 8)], [], "scored", 8, True),
+        ([part("scored", 8)], [part("scored", 4)], "scored", 4, False),
+        ([part("timeout")], [part("scored", 9, "rule")], "timeout", None, True),
+        ([part("timeout")], [part("scored", 0, "rule")], "scored", 0, False),
+        ([part("unscored")], [part("scored", 9, "rule")], "scored", 9, True),
+        ([part("unscored")], [], "unscored", None, True),
+        ([part("trivial", 9)], [], "trivial", 9, True),
+        ([part("trivial", 9)], [part("unscored")], "trivial", 9, True),
+        ([part("scored", 8), part("error")], [], "error", None, True),
+        ([part("budget")], [], "budget", None, True),
+        ([], [], "unscored", None, True),
+    ],
+)
+def test_what_counts_for_a_dimension(
+    claims: list[Part], own: list[Part], status: str, score: float | None, passed: bool
+) -> None:
+    check = combine(dimension="adherence", threshold=Decimal(5), claims=claims, own=own)
+    assert (check.status, check.score, check.passed) == (status, score, passed)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 9), st.sampled_from([0.1, 1 / 3, 0.7, 1, 3])), min_size=1, max_size=6),
+    st.integers(0, 90),
+)
+def test_the_score_that_is_stored_and_the_verdict_agree(rated: list[tuple[int, float]], tenths: int) -> None:
+    claims = [Part(id="p", judge="m", status="scored", score=score, weight=weight) for score, weight in rated]
+    check = combine(dimension="fluency", threshold=Decimal(tenths) / 10, claims=claims)
+    assert check.score is not None
+    assert check.passed == (check.score >= check.threshold)

@@ -1,0 +1,330 @@
+"""The attempts at one message: feedback, retries, the best attempt, and how a session ends."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents.models import Agent, Channel, Message, Run
+from agents.turn.pipeline import pipeline
+from agents.turn.values import Turn
+from correction.gate_session import Attempt, best_attempt, check_session
+from tests.correction.gating import DIMENSIONS, configure, gated, join, judge, logs, outcomes, send
+from tests.factories import make_agent, make_channel
+from tests.llm_server import LLMServer
+
+
+def by_text(**values: Any) -> Any:
+    """A judge that scores a draft by a word in it, whatever the dimension."""
+    return judge(lambda dimension, tail: next(value for word, value in values.items() if word in tail))
+
+
+def turn_of(agent: Agent, channel: Channel, run: Run | None = None) -> Turn:
+    return Turn(agent=agent, channel=channel, run=run)
+
+
+@pytest.mark.django_db
+def test_a_draft_that_fails_is_sent_back_and_its_retry_passes(llm_server: LLMServer) -> None:
+    agent, channel = gated(*DIMENSIONS)
+    llm_server.respond = judge(lambda d, tail: 2 if d == "adherence" and "synergy" in tail else 8)
+    first = send(agent, channel, "Leverage the synergy!")
+    assert (first.committed, first.outcome) == (False, "corrected")
+    assert Message.objects.count() == 0
+    second = send(agent, channel, "I filed it.", session=first.session)
+    assert (second.committed, second.outcome) == (True, "passed_after_retry")
+    assert [(log.attempt, log.committed, log.message) for log in logs()] == [
+        (1, False, second.message),
+        (2, True, second.message),
+    ]
+    assert len({log.session for log in logs()}) == 1
+
+
+@pytest.mark.django_db
+def test_feedback_explains_every_failed_dimension_and_only_those(llm_server: LLMServer) -> None:
+    agent, channel = gated(*DIMENSIONS)
+    llm_server.respond = judge({"adherence": 3, "consistency": 8, "fluency": 1})
+    feedback = send(agent, channel, "Leverage the synergy!").feedback
+    for words in (
+        "2 of 3 checks failed",
+        "Persona adherence: 3 of 9, at least 5.0",
+        "> adherence was looked at",
+        "Go back to who you are",
+        "Fluency: 1 of 9",
+        "> Leverage the synergy!",
+        "more radical",
+        "better to say nothing",
+        "`do_nothing`",
+        "2 more times",
+    ):
+        assert words in feedback
+    assert "Self-consistency" not in feedback
+    assert logs()[0].feedback == feedback
+
+
+@pytest.mark.django_db
+def test_feedback_gets_more_radical_with_each_attempt(llm_server: LLMServer) -> None:
+    agent, channel = gated("fluency", max_correction_attempts=4)
+    llm_server.respond = judge({"fluency": 2})
+    session, told = "", []
+    for number in range(4):
+        result = send(agent, channel, f"Draft {number}", session=session)
+        session = result.session
+        told.append(result.feedback.partition("### What to do now")[2])
+    assert len(set(told)) == 4
+    assert "Do more than swap a few words" in told[0]
+    assert "throw the wording away" in told[1]
+    assert "Nothing of the earlier ones may remain" in told[2]
+    assert "one more time" in told[3]
+
+
+@pytest.mark.django_db
+def test_after_two_retries_the_best_attempt_is_said_and_not_the_last(llm_server: LLMServer) -> None:
+    agent, channel = gated(*DIMENSIONS)
+    llm_server.respond = by_text(one=1, two=4, three=3)
+    first = send(agent, channel, "one", payload={"n": 1})
+    second = send(agent, channel, "two", session=first.session, payload={"n": 2})
+    third = send(agent, channel, "three", session=second.session, payload={"n": 3})
+    assert (third.outcome, third.text) == ("forced_through", "two")
+    message = Message.objects.get()
+    assert (message.text, message.payload) == ("two", {"n": 2})
+    assert outcomes() == ["corrected", "corrected", "forced_through"]
+    assert [log.committed for log in logs()] == [False, True, False]
+    assert {log.message for log in logs()} == {message}
+    assert llm_server.calls == 9
+    assert third.reports["gate"]["best"] == 2
+
+
+@pytest.mark.django_db
+def test_without_retries_the_first_draft_is_forced_through(llm_server: LLMServer) -> None:
+    agent, channel = gated("fluency", max_correction_attempts=0)
+    llm_server.respond = judge({"fluency": 2})
+    assert send(agent, channel, "one").outcome == "forced_through"
+    assert [(log.attempt, log.committed) for log in logs()] == [(1, True)]
+
+
+@pytest.mark.django_db
+def test_a_send_without_a_session_begins_a_new_message(llm_server: LLMServer) -> None:
+    agent, channel = gated("fluency")
+    llm_server.respond = judge({"fluency": 2})
+    first, other = send(agent, channel, "one"), send(agent, channel, "two")
+    assert first.session != other.session
+    assert [log.attempt for log in logs()] == [1, 1]
+
+
+@pytest.mark.django_db
+def test_the_same_key_is_not_judged_twice(llm_server: LLMServer) -> None:
+    agent, channel = gated("fluency")
+    llm_server.respond = judge({"fluency": 2})
+    first = send(agent, channel, "one", idempotency_key="k")
+    again = send(agent, channel, "one", idempotency_key="k")
+    assert llm_server.calls == 1
+    assert len(logs()) == 1
+    assert (again.feedback, again.session, again.outcome) == (first.feedback, first.session, "corrected")
+    assert again.reports["gate"] == first.reports["gate"]
+
+
+@pytest.mark.django_db
+def test_another_draft_under_the_same_key_is_judged_and_said_once(llm_server: LLMServer) -> None:
+    agent, channel = gated("fluency")
+    llm_server.respond = by_text(bad=2, good=8)
+    first = send(agent, channel, "bad", idempotency_key="k")
+    second = send(agent, channel, "good", session=first.session, idempotency_key="k")
+    assert (second.outcome, second.text) == ("passed_after_retry", "good")
+    assert send(agent, channel, "good", idempotency_key="k").message == second.message
+    assert Message.objects.count() == 1
+
+
+@pytest.mark.django_db
+def test_a_key_of_another_agents_draft_gives_nothing_away(llm_server: LLMServer) -> None:
+    agent, channel = gated("fluency")
+    bob, _ = gated("fluency", slug="bob")
+    llm_server.respond = judge({"fluency": 2})
+    send(agent, channel, "my secret", idempotency_key="k")
+    result = send(bob, channel, "hello", idempotency_key="k")
+    assert "secret" not in result.feedback
+    assert [log.draft_key for log in logs()] == ["k", None]
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("session", ["nonsense", "00000000-0000-0000-0000-000000000000", "' OR 1=1 --"])
+def test_a_session_that_cannot_be_continued_begins_a_new_one_and_the_trace_says_why(
+    llm_server: LLMServer, session: str
+) -> None:
+    agent, channel = gated("fluency")
+    llm_server.respond = judge({"fluency": 8})
+    result = send(agent, channel, "one", session=session)
+    assert result.outcome == "passed"
+    assert "a new session was begun" in next(e.why for e in result.trace if e.phase == "review")
+
+
+@pytest.mark.django_db
+def test_a_session_is_of_one_agent_one_channel_and_one_message(llm_server: LLMServer) -> None:
+    agent, channel = gated("fluency")
+    bob, elsewhere = make_agent("bob"), make_channel("kitchen")
+    join(agent, elsewhere)
+    llm_server.respond = judge(lambda d, tail: 8 if "good" in tail else 2)
+    session = send(agent, channel, "one").session
+    assert check_session(session=session, agent=agent, channel=channel).next_number == 2
+    unknown = "00000000-0000-0000-0000-000000000000"
+    for problem, *values in (
+        ("another agent", session, bob, channel),
+        ("another channel", session, agent, elsewhere),
+        ("not a session id", "x", agent, channel),
+        ("not known", unknown, agent, channel),
+    ):
+        with pytest.raises(ValueError, match=problem):
+            check_session(**dict(zip(("session", "agent", "channel"), values, strict=True)))  # type: ignore[arg-type]
+    send(agent, channel, "good", session=session)
+    with pytest.raises(ValueError, match="is closed"):
+        check_session(session=session, agent=agent, channel=channel)
+
+
+@pytest.mark.django_db
+def test_a_turn_that_ends_after_a_rejection_says_the_best_attempt(llm_server: LLMServer) -> None:
+    agent, channel = gated(*DIMENSIONS)
+    llm_server.respond = by_text(one=4, two=2)
+    turn = turn_of(agent, channel)
+    send(agent, channel, "one", turn=turn)
+    send(agent, channel, "two", turn=turn)
+    pipeline().finish(turn)
+    assert Message.objects.get().text == "one"
+    assert outcomes() == ["corrected", "forced_through"]
+    assert [log.committed for log in logs()] == [True, False]
+    pipeline().finish(turn)
+    assert Message.objects.count() == 1
+
+
+@pytest.mark.django_db
+def test_an_agent_may_give_a_message_up(llm_server: LLMServer) -> None:
+    agent, channel = gated("fluency")
+    llm_server.respond = judge({"fluency": 2})
+    turn = turn_of(agent, channel)
+    send(agent, channel, "one", turn=turn)
+    turn.abandoned = True
+    pipeline().finish(turn)
+    assert Message.objects.count() == 0
+    assert outcomes() == ["abandoned"]
+
+
+@pytest.mark.django_db
+def test_a_turn_ends_the_sessions_of_all_its_channels(llm_server: LLMServer) -> None:
+    agent, channel = gated("fluency")
+    kitchen = join(agent, make_channel("kitchen"))
+    llm_server.respond = judge({"fluency": 2})
+    turn = turn_of(agent, channel)
+    send(agent, channel, "here", turn=turn)
+    send(agent, kitchen, "there", turn=turn)
+    pipeline().finish(turn)
+    assert {(m.channel.slug, m.text) for m in Message.objects.all()} == {("office", "here"), ("kitchen", "there")}
+
+
+@pytest.mark.django_db
+def test_a_run_taken_up_again_ends_what_its_first_claim_left_open(llm_server: LLMServer) -> None:
+    agent, channel = gated("fluency")
+    llm_server.respond = judge({"fluency": 2})
+    run = Run.objects.create(agent=agent, channel=channel)
+    send(agent, channel, "one", turn=turn_of(agent, channel, run), run=run)
+    run.attempt = 2
+    pipeline().finish(turn_of(agent, channel, run))
+    assert Message.objects.get().text == "one"
+    pipeline().finish(turn_of(agent, channel, run))
+    assert Message.objects.count() == 1
+
+
+@pytest.mark.django_db
+def test_what_the_pipelines_own_cap_lets_through_closes_the_session(llm_server: LLMServer, settings: Any) -> None:
+    settings.TURN_MAX_REVISIONS = 1
+    agent, channel = gated("fluency", max_correction_attempts=9)
+    llm_server.respond = judge({"fluency": 2})
+    turn = turn_of(agent, channel)
+    send(agent, channel, "one", turn=turn)
+    result = send(agent, channel, "two", turn=turn)
+    assert result.committed
+    assert outcomes() == ["corrected", "forced_through"]
+    assert [(log.committed, log.message) for log in logs()] == [(False, result.message), (True, result.message)]
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("mode", ["off", "observe"])
+def test_a_gate_switched_off_between_two_claims_of_a_run_says_nothing_of_what_was_sent_back(
+    llm_server: LLMServer, mode: str
+) -> None:
+    agent, channel = gated("fluency")
+    llm_server.respond = judge({"fluency": 2})
+    run = Run.objects.create(agent=agent, channel=channel)
+    session = send(agent, channel, "one", turn=turn_of(agent, channel, run), run=run).session
+    configure(agent, gate_mode=mode)
+    run.attempt, turn = 2, turn_of(agent, channel, run)
+    message = send(agent, channel, "two", turn=turn, run=run, session=session).message
+    pipeline().finish(turn)
+    assert [m.text for m in Message.objects.all()] == ["two"]
+    assert [(log.outcome, log.committed, log.message) for log in logs()] == [("corrected", False, message)]
+
+
+@pytest.mark.django_db
+def test_a_gate_that_breaks_after_a_rejection_does_not_log_the_rejected_draft_as_said(
+    llm_server: LLMServer, settings: Any
+) -> None:
+    agent, channel = gated("fluency")
+    llm_server.respond = judge({"fluency": 2})
+    turn = turn_of(agent, channel)
+    send(agent, channel, "one", turn=turn)
+    settings.LLM_MAX_CONCURRENCY = "many"  # as a broken deployment has it
+    message = send(agent, channel, "two", turn=turn).message
+    assert message is not None
+    assert [(log.judged_text, log.committed, log.message) for log in logs()] == [("one", False, message)]
+    pipeline().finish(turn)
+    assert Message.objects.get() == message
+
+
+def attempts(*scores: Mapping[str, float]) -> list[Attempt]:
+    return [Attempt(number=n, text=str(n), scores=s) for n, s in enumerate(scores, 1)]
+
+
+def test_the_best_attempt_has_the_highest_sum_and_of_equal_ones_the_latest() -> None:
+    assert best_attempt(attempts({"a": 4, "b": 4}, {"a": 9, "b": 1}, {"a": 1, "b": 6})).number == 2
+    assert best_attempt(attempts({"a": 4, "b": 4}, {"a": 3, "b": 5}, {"a": 1, "b": 1})).number == 2
+    assert best_attempt(attempts({"a": 0.1 + 0.2}, {"a": 0.3})).number == 2
+
+
+def test_a_dimension_that_was_not_judged_everywhere_does_not_decide() -> None:
+    assert best_attempt(attempts({"a": 4}, {"a": 3, "b": 4, "c": 4})).number == 1
+    assert best_attempt(attempts({"a": 6}, {"b": 2, "c": 3})).number == 1
+    assert best_attempt(attempts({}, {"a": 0})).number == 2
+    assert best_attempt(attempts({}, {})).number == 2
+    with pytest.raises(ValueError, match="no attempt"):
+        best_attempt([])
+
+
+SCORES = st.dictionaries(st.sampled_from("abc"), st.integers(0, 9).map(float))
+
+
+@given(st.lists(SCORES, min_size=1, max_size=6))
+def test_no_attempt_beats_the_best_on_what_all_have(given_scores: list[dict[str, float]]) -> None:
+    candidates = attempts(*given_scores)
+    best = best_attempt(candidates)
+    judged = [a for a in candidates if a.scores]
+    shared = set.intersection(*(set(a.scores) for a in judged)) if judged else set()
+    if shared:
+
+        def worth(attempt: Attempt) -> float:
+            return sum(attempt.scores[name] for name in shared)
+
+        assert best in judged
+        assert worth(best) == max(map(worth, judged))
+        assert best.number == max(a.number for a in judged if worth(a) == worth(best))
+    elif judged:
+        assert best in judged
+    else:
+        assert best.number == len(candidates)
+
+
+@given(st.lists(st.fixed_dictionaries({"a": st.integers(0, 9), "b": st.integers(0, 9)}), min_size=1, max_size=6))
+def test_where_all_are_scored_alike_the_sum_decides(given_scores: list[dict[str, int]]) -> None:
+    best = best_attempt(attempts(*given_scores))
+    sums = [sum(s.values()) for s in given_scores]
+    assert best.number == len(sums) - sums[::-1].index(max(sums))

@@ -1,0 +1,192 @@
+"""The registered functions: what each measures, and how its parameters are checked (AC-7.1.1, AC-7.1.14)."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from agents.models import Agent, Channel
+from correction.interventions import FUNCTIONS, Finding, FunctionalPrecondition, Parameters, named
+from correction.interventions.functions import function_named
+from tests.correction.steering import ECHOES, MIXED, chatter, context_of
+from tests.factories import make_agent, make_channel, say
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def office() -> Channel:
+    return make_channel("office")
+
+
+@pytest.fixture
+def ada(office: Channel) -> Agent:
+    return make_agent("ada")
+
+
+def held(
+    agent: Agent, channel: Channel, name: str, *, window: int = 10, **parameters: Any
+) -> tuple[bool | None, float | None]:
+    result = FunctionalPrecondition.named(name, parameters).evaluate(context_of(agent, channel, window))
+    return result.held, result.score
+
+
+@pytest.mark.parametrize(("said", "expected"), [(6, False), (7, True), (8, True)])
+def test_message_count_holds_from_n_messages_of_the_agent_on_ac_7_1_7(
+    ada: Agent, office: Channel, said: int, expected: bool
+) -> None:
+    """Committed messages of this agent in this channel: those of others, of other channels, and played ones do not count."""
+    other, elsewhere = make_agent("bob"), make_channel("elsewhere")
+    for number in range(said):
+        say(office, ada, f"idea {number}")
+        say(office, other, f"reply {number}")
+        say(elsewhere, ada, f"chat {number}")
+    say(office, ada, "played", synthetic=True)
+    say(office, ada, "  \n ")
+
+    assert held(ada, office, "message_count", window=2, at_least=7) == (expected, said)
+    assert held(ada, office, "message_count", window=2, at_least=7, of="channel") == (True, 2 * said)
+
+
+def test_vocabulary_similarity_tells_an_echo_from_a_conversation(ada: Agent, office: Channel) -> None:
+    mixed = make_channel("mixed")
+    chatter(office, ECHOES)
+    chatter(mixed, MIXED)
+
+    assert held(ada, office, "vocabulary_similarity", at_least=0.6)[0] is True
+    assert held(ada, mixed, "vocabulary_similarity", at_least=0.6)[0] is False
+
+
+def test_vocabulary_similarity_looks_at_the_last_messages_only(ada: Agent, office: Channel) -> None:
+    chatter(office, ECHOES)
+    chatter(office, MIXED)
+
+    assert held(ada, office, "vocabulary_similarity", window=8, at_least=0.6)[0] is False
+    chatter(office, ECHOES)
+    assert held(ada, office, "vocabulary_similarity", window=4, at_least=0.6)[0] is True
+
+
+def test_one_speaker_alone_agrees_with_nobody(ada: Agent, office: Channel) -> None:
+    for text in ECHOES:
+        say(office, ada, text)
+
+    assert held(ada, office, "vocabulary_similarity", at_least=0.0) == (False, None)
+
+
+def test_two_people_of_one_name_are_two_speakers(ada: Agent, office: Channel) -> None:
+    say(office, make_agent("sam-1", display_name="Sam"), ECHOES[0])
+    say(office, make_agent("sam-2", display_name="Sam"), ECHOES[1])
+    say(office, "Sam", ECHOES[2])
+
+    assert held(ada, office, "speakers", at_least=3, at_most=3) == (True, 3)
+    assert held(ada, office, "vocabulary_similarity", at_least=0.6)[0] is True
+
+
+def test_silence_counts_what_others_said_since(ada: Agent, office: Channel) -> None:
+    chatter(office, MIXED)
+    assert held(ada, office, "silence", at_least=4) == (True, 4)  # never spoke
+    say(office, ada, "Here I am.")
+    assert held(ada, office, "silence", at_least=1) == (False, 0)
+    chatter(office, MIXED[:2])
+    assert held(ada, office, "silence", at_least=2) == (True, 2)
+
+
+def test_shares_are_of_the_last_messages(ada: Agent, office: Channel) -> None:
+    for text in ("Who?", "Why？", "Because.", "Fine."):
+        say(office, ada if text == "Fine." else "Visitor", text)
+
+    assert held(ada, office, "question_share", at_least=0.5) == (True, 0.5)
+    assert held(ada, office, "question_share", at_most=0.4) == (False, 0.5)
+    assert held(ada, office, "own_share", at_most=0.25) == (True, 0.25)
+
+
+def test_the_agents_own_style_can_be_measured(ada: Agent, office: Channel) -> None:
+    say(office, ada, "one two three four")
+    say(office, "Visitor", "a very long message that does not count at all")
+    say(office, ada, "one two three four")
+
+    assert held(ada, office, "words_per_message", at_least=4, at_most=4) == (True, 4)
+    assert held(ada, office, "repetition", at_least=0.9) == (True, 1)
+
+
+def test_mentions_counts_messages(ada: Agent, office: Channel) -> None:
+    chatter(office, ECHOES)
+
+    assert held(ada, office, "mentions", phrases=["i agree", "/agreed?/"], at_least=3) == (True, 3)
+    assert held(ada, office, "mentions", phrases=["beets"]) == (False, 0)
+
+
+@pytest.mark.parametrize("name", sorted(FUNCTIONS))
+def test_in_an_empty_channel_no_function_fails_and_none_holds_by_accident(
+    ada: Agent, office: Channel, name: str
+) -> None:
+    given: dict[str, Any] = {"at_least": 1} | ({"phrases": ["x"]} if name == "mentions" else {})
+
+    assert held(ada, office, name, **given)[0] is False
+
+
+@pytest.mark.parametrize("name", sorted(FUNCTIONS))
+def test_each_function_says_what_it_looks_at_and_what_its_parameters_mean(name: str) -> None:
+    function = FUNCTIONS[name]
+
+    assert len(function.doc) > 20
+    assert all(function.describe().values()), function.describe()
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "message"),
+    [
+        ("mood", {}, "function 'mood' is not registered; allowed: mentions, message_count"),
+        ("message_count", {}, "message_count: at_least: is required"),
+        ("message_count", {"at_least": "7"}, "message_count: at_least: input should be a valid integer (got '7')"),
+        ("message_count", {"at_least": 0}, "message_count: at_least: input should be greater than or equal to 1 (got 0)"),
+        ("message_count", {"at_least": True}, "message_count: at_least: input should be a valid integer (got True)"),
+        ("message_count", {"at_least": 1, "of": "bot"}, "message_count: of: 'bot' is not allowed; allowed: 'agent' or 'channel'"),
+        ("message_count", {"at_least": 1, "x": 1}, "message_count: x: unknown field; allowed: at_least, of"),
+        ("vocabulary_similarity", {"at_least": 1.1}, "less than or equal to 1 (got 1.1)"),
+        ("question_share", {}, "question_share: give at_least, at_most or both"),
+        ("mentions", {"phrases": ["/(/"]}, "not a valid regular expression"),
+        ("mentions", {"phrases": []}, "mentions: phrases:"),
+    ],
+)  # fmt: skip
+def test_wrong_parameters_are_named(name: str, parameters: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        FunctionalPrecondition.named(name, parameters)
+
+
+def test_a_team_can_register_a_function_of_its_own(
+    ada: Agent, office: Channel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("correction.interventions.functions.FUNCTIONS", known := dict(FUNCTIONS))
+
+    class Nothing(Parameters):
+        pass
+
+    @named(Nothing)
+    def is_friday(context: Any, parameters: Nothing) -> Finding:
+        """Whether it is Friday."""
+        return Finding(True, "it is")
+
+    assert known["is_friday"].doc == "Whether it is Friday."
+    assert held(ada, office, "is_friday") == (True, None)
+
+
+def test_a_message_of_any_length_is_looked_at_as_far_as_a_judge_reads(ada: Agent, office: Channel) -> None:
+    say(office, ada, "word " * 20_000)
+
+    assert held(ada, office, "words_per_message", at_least=1) == (True, 800)
+
+
+@pytest.mark.parametrize("phrase", ["/(a+)+$/", "/(a|aa)+$/", "/(a*)*b/", "/((ab)?c?)*x/", "/(?:a{1,50})+$/"])
+def test_a_pattern_that_may_take_for_ever_is_refused(phrase: str) -> None:
+    with pytest.raises(ValueError, match="may take for ever"):
+        function_named("mentions").bind({"phrases": [phrase]})
+
+
+@pytest.mark.parametrize(
+    "phrase", [r"/\bagree(d|s)?\b/", "/(ha)+/", "/[a-z]+ing/", "/a{2,}b*/", "(a+)+ as plain words"]
+)
+def test_other_patterns_are_taken(phrase: str) -> None:
+    function_named("mentions").bind({"phrases": [phrase]})

@@ -1,0 +1,147 @@
+"""`manage.py say`: a draft from a terminal, checked and said as an agent's own would be."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from pytest_django import Settings
+
+from agents.models import Message
+from tests.correction.gating import DIMENSIONS, gated, join, judge, logs
+from tests.factories import make_agent
+from tests.llm_server import LLMServer
+
+KEYS = {"outcome", "text", "message", "gate_session", "attempt", "dimensions", "feedback"}
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    """Exit code and standard output."""
+    out = io.StringIO()
+    try:
+        call_command("say", *arguments, stdout=out)
+    except SystemExit as end:
+        return int(end.code or 0), out.getvalue()
+    except CommandError as error:
+        return error.returncode, str(error)
+    return 0, out.getvalue()
+
+
+def run_json(*arguments: str) -> tuple[int, dict[str, Any]]:
+    code, out = run(*arguments, "--json")
+    return code, json.loads(out)
+
+
+@pytest.mark.django_db
+def test_a_draft_that_passes_is_said(llm_server: LLMServer) -> None:
+    gated(*DIMENSIONS)
+    llm_server.respond = judge({"adherence": 8, "consistency": 7, "fluency": 9})
+    code, found = run_json("ada", "office", "I filed it.")
+    assert code == 0
+    assert found.keys() == KEYS
+    assert (found["outcome"], found["text"], found["attempt"], found["feedback"]) == ("passed", "I filed it.", 1, "")
+    assert found["message"] == Message.objects.get().pk
+    assert found["gate_session"] == str(logs()[0].session)
+    assert found["dimensions"]["adherence"] == {
+        "score": 8.0, "threshold": 5.0, "passed": True, "status": "scored", "reasoning": "adherence was looked at"
+    }  # fmt: skip
+
+
+@pytest.mark.django_db
+def test_a_draft_sent_back_can_be_continued(llm_server: LLMServer) -> None:
+    gated("fluency")
+    llm_server.respond = judge(lambda d, tail: 8 if "good" in tail else 2)
+    code, first = run_json("ada", "office", "bad")
+    assert (code, first["outcome"], first["message"], first["text"]) == (1, "corrected", None, "bad")
+    assert "Fluency: 2 of 9" in first["feedback"]
+    code, second = run_json("ada", "office", "good", "--session", first["gate_session"])
+    assert (code, second["outcome"], second["attempt"]) == (0, "passed_after_retry", 2)
+
+
+@pytest.mark.django_db
+def test_what_is_forced_through_shows_the_text_that_was_said(llm_server: LLMServer) -> None:
+    gated("fluency", max_correction_attempts=1)
+    llm_server.respond = judge(lambda d, tail: 4 if "one" in tail else 1)
+    _, first = run_json("ada", "office", "one")
+    code, out = run("ada", "office", "two", "--session", first["gate_session"])
+    assert code == 0
+    assert "forced through (best attempt sent) (attempt 2, said was attempt 1" in out
+    assert "Said: one" in out
+
+
+@pytest.mark.django_db
+def test_people_get_a_table_the_feedback_and_how_to_go_on(llm_server: LLMServer) -> None:
+    gated(*DIMENSIONS)
+    llm_server.respond = judge({"adherence": 2, "consistency": 7, "fluency": 9})
+    code, out = run("ada", "office", "I filed [it].")
+    assert code == 1
+    for words in ("sent back with feedback", "adherence", "FAILED", "passed", "> I filed [it].", "Next attempt:"):
+        assert words in out
+    assert f"--session {logs()[0].session}" in out
+
+
+@pytest.mark.django_db
+def test_an_offline_judge_wears_its_badge(settings: Settings) -> None:
+    settings.JUDGE_MODEL = "offline:lexical-1"
+    gated("adherence", slug="michael")
+    code, out = run("michael", "office", "Noted. The report is on track and will be submitted as planned.")
+    assert code == 1
+    assert "Judge: offline:lexical-1 (heuristic)" in out
+
+
+@pytest.mark.django_db
+def test_without_a_gate_it_is_simply_said(llm_server: LLMServer) -> None:
+    join(make_agent())
+    code, found = run_json("ada", "office", "Hello.")
+    assert (code, found["outcome"], found["gate_session"], found["attempt"], found["dimensions"]) == (
+        0, "sent", None, None, {},
+    )  # fmt: skip
+    assert "No gate looked at it" in run("ada", "office", "Hello again.")[1]
+    assert llm_server.calls == 0
+
+
+@pytest.mark.django_db
+def test_the_text_can_come_from_standard_input(llm_server: LLMServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    join(make_agent())
+    monkeypatch.setattr("sys.stdin", io.StringIO("Two\nlines\n"))
+    assert run_json("ada", "office", "-")[1]["text"] == "Two\nlines"
+
+
+@pytest.mark.django_db
+def test_the_same_key_is_said_once(llm_server: LLMServer) -> None:
+    gated("fluency")
+    llm_server.respond = judge({"fluency": 8})
+    first, again = (run_json("ada", "office", "Hello.", "--key", "k")[1] for _ in range(2))
+    assert first["message"] == again["message"]
+    assert Message.objects.count() == llm_server.calls == 1
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("nobody", "office", "x"), "there is no agent 'nobody'; agents: ada"),
+        (("ada", "nowhere", "x"), "there is no channel 'nowhere'; known: office"),
+        (("ada", "office", ""), "the text is empty"),
+        (("ada", "office", "x", "--session", "y"), "'y' is not a session id"),
+        (("ada", "office", "x", "--key", "k" * 300), "idempotency_key has 300 characters"),
+    ],
+)
+def test_bad_input_is_named_and_ends_with_2(llm_server: LLMServer, arguments: tuple[str, ...], words: str) -> None:
+    gated("fluency")
+    code, out = run(*arguments)
+    assert code == 2
+    assert words in out
+    assert logs() == []
+
+
+@pytest.mark.django_db
+def test_an_agent_that_is_no_member_is_refused() -> None:
+    _, channel = gated("fluency")
+    make_agent("bob")
+    code, out = run("bob", channel.slug, "x")
+    assert code == 2
+    assert "not a member" in out

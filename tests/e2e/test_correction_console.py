@@ -1,0 +1,203 @@
+"""An operator tunes corrections in the browser: a switch, a threshold tried before it is saved, a false alarm marked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from decimal import Decimal
+
+import pytest
+from django.contrib.auth.models import User
+from playwright.sync_api import expect
+from pytest_django.live_server_helper import LiveServer
+
+from agents.models import Agent, Run
+from correction.config import resolve_config
+from correction.configure import config_history
+from correction.models import AgentEvaluationConfig, CorrectionLog, InterventionLog
+from tests.console import list_of, page_of
+from tests.correction.judged_drafts import OFFLINE, make_log, verdict
+from tests.e2e.conftest import Visitor
+from tests.factories import make_agent, make_channel, say
+
+pytestmark = [pytest.mark.e2e, pytest.mark.django_db(transaction=True)]
+
+MATRIX = list_of(AgentEvaluationConfig)
+WINDOWS = [(1440, "light"), (1440, "dark"), (390, "light"), (390, "dark")]
+HOSTILE = "<img src=x onerror=alert(1)>"
+
+
+@pytest.fixture
+def ada(live_server: LiveServer) -> Agent:
+    """An agent with four judged drafts, the last of which failed and was sent back."""
+    agent, channel = make_agent(), make_channel()
+    make_agent("bob")
+    for score in (8.0, 6.0, 4.0):
+        message = say(channel, agent, f"Remark {score} {HOSTILE}")
+        make_log(agent, {"adherence": score}, message=message, committed=True, channel=channel, judge=OFFLINE)
+    make_log(
+        agent, {"adherence": 2.0, "fluency": 8.0}, text=f"Hooray! {HOSTILE}", outcome="corrected", judge=OFFLINE,
+        feedback="Drier, please.", result={"reasoning": HOSTILE},
+    )  # fmt: skip
+    return agent
+
+
+def fits(visitor: Visitor) -> bool:
+    """Whether the page can be read without scrolling sideways."""
+    return bool(visitor.page.evaluate("document.documentElement.scrollWidth <= innerWidth"))
+
+
+@pytest.mark.parametrize(("width", "scheme"), WINDOWS)
+def test_a_switch_is_flipped_and_taken_back_in_the_matrix(
+    visit: Callable[..., Visitor], ada: Agent, operator: User, width: int, scheme: str
+) -> None:
+    visitor = visit(width=width, scheme=scheme)
+    page = visitor.page
+    visitor.sign_in(operator)
+    page.locator(".pl-menu").get_by_role("link", name="Correction configurations").click()
+    switch = page.get_by_role("switch", name="adherence of Ada")
+    cell = page.locator(f"#cell-{ada.pk}-adherence")
+    expect(switch).to_have_attribute("aria-checked", "false")
+    expect(cell).to_contain_text("built-in")
+    assert fits(visitor)
+
+    switch.click()
+    expect(switch).to_have_attribute("aria-checked", "true")
+    expect(cell).to_contain_text("partly own")
+    expect(page.locator(f"#cell-{ada.pk}-gate")).to_contain_text("enforce")
+    assert resolve_config(ada)["gate_adherence_enabled"] is True
+    assert config_history(ada)[0].user == "operator"
+
+    page.get_by_role("button", name="adherence of Ada: inherit again").click()
+    expect(switch).to_have_attribute("aria-checked", "false")
+    expect(cell).to_contain_text("built-in")
+    assert resolve_config(ada).provenance["gate_adherence_enabled"] == "built-in"
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+def test_a_threshold_is_tried_in_the_cell_and_saved(
+    visit: Callable[..., Visitor], ada: Agent, operator: User, width: int
+) -> None:
+    visitor = visit(width=width)
+    page = visitor.page
+    visitor.sign_in(operator)
+    visitor.open(MATRIX)
+    page.get_by_role("link", name="adherence of Ada: settings").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_be_visible()
+    expect(dialog).to_contain_text("With a threshold of 5, 2 of 4 (50 %)")
+
+    dialog.get_by_label("adherence threshold").fill("7")
+    expect(dialog).to_contain_text("With a threshold of 7, 3 of 4 (75 %)")
+    assert not AgentEvaluationConfig.objects.exists()
+    dialog.get_by_label("on", exact=True).first.check()
+    dialog.get_by_label("Why").fill("too loud")
+    dialog.get_by_role("button", name="Save").click()
+
+    expect(page.locator(f"#cell-{ada.pk}-adherence")).to_contain_text("≥ 7")
+    assert resolve_config(ada)["gate_adherence_threshold"] == Decimal("7.0")
+    assert config_history(ada)[0].reason == "too loud"
+
+
+def test_the_dialog_is_worked_with_the_keyboard(visit: Callable[..., Visitor], ada: Agent, operator: User) -> None:
+    visitor = visit()
+    page = visitor.page
+    visitor.sign_in(operator)
+    visitor.open(MATRIX)
+    page.get_by_role("switch", name="fluency of Ada").focus()
+    page.keyboard.press("Space")
+    expect(page.get_by_role("switch", name="fluency of Ada")).to_have_attribute("aria-checked", "true")
+    page.get_by_role("link", name="fluency of Ada: settings").focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("dialog")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_be_hidden()
+
+
+def test_a_threshold_is_tried_with_the_button_too(visit: Callable[..., Visitor], ada: Agent, operator: User) -> None:
+    visitor = visit()
+    page = visitor.page
+    visitor.sign_in(operator)
+    visitor.open(f"{MATRIX}target/{ada.pk}/")
+    page.get_by_label("adherence threshold").fill("7")
+    page.get_by_role("button", name="Try, without saving").click()
+
+    expect(page.get_by_label("adherence threshold")).to_have_value("7")
+    expect(page.locator("#pl-form")).to_contain_text("With a threshold of 7, 3 of 4 (75 %)")
+    assert not AgentEvaluationConfig.objects.exists()
+
+
+@pytest.mark.parametrize(("width", "scheme"), WINDOWS)
+def test_a_false_alarm_is_marked_and_unmarked(
+    visit: Callable[..., Visitor], ada: Agent, operator: User, width: int, scheme: str
+) -> None:
+    failed = CorrectionLog.objects.get(outcome="corrected")
+    visitor = visit(width=width, scheme=scheme)
+    page = visitor.page
+    visitor.sign_in(operator)
+    visitor.open(list_of(CorrectionLog))
+    expect(page.locator(".pl-failed")).to_have_count(2)
+    assert fits(visitor)
+    page.locator("#result_list").get_by_role("link", name=re.compile("attempt 1")).first.click()
+    expect(page.locator(".pl-timeline")).to_contain_text(HOSTILE)
+    assert fits(visitor)
+
+    page.get_by_role("button", name="False alarm").click()
+    expect(page.locator(".pl-marks")).to_contain_text("Marked false alarm")
+    assert verdict(failed).mark == "false_alarm"
+    page.get_by_role("button", name="Undo").click()
+    expect(page.get_by_role("button", name="False alarm")).to_be_visible()
+    assert verdict(failed).mark == ""
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+def test_the_other_pages_can_be_read(visit: Callable[..., Visitor], ada: Agent, operator: User, width: int) -> None:
+    run = Run.objects.create(agent=ada, channel=make_channel("den"), prompt=HOSTILE, trace=[{"stage": "gate", "ms": 1}])
+    visitor = visit(width=width)
+    page = visitor.page
+    visitor.sign_in(operator)
+    visitor.open(page_of(ada))
+    expect(page.locator(".pl-panel", has_text="Corrections").first).to_contain_text("anti-convergence")
+    page.locator(".pl-panel").get_by_role("link", name="Change").click()
+    expect(page.locator("#pl-form")).to_contain_text("inherit: off (built-in)")
+    assert fits(visitor)
+    visitor.open(page_of(run))
+    page.get_by_role("button", name="Cancel this turn").click()
+    expect(page.get_by_text(f"Run {run.pk} is cancelled.")).to_be_visible()
+    assert fits(visitor)
+    condition = {"kind": "functional", "text": "silence(at_least=3)", "held": True, "reasoning": f"{HOSTILE} " * 9}
+    log = InterventionLog.objects.create(name="quiet", fired=True, agent=ada, preconditions=[condition, condition])
+    visitor.open(page_of(log))
+    expect(page.locator("td", has_text="silence(at_least=3)").first).to_be_visible()
+    assert fits(visitor)
+    visitor.open("/admin/correction/intervention/add/")
+    expect(page.get_by_text("Functions and their parameters")).to_be_visible()
+    assert fits(visitor)
+
+
+def test_a_mechanism_is_switched_for_two_agents(visit: Callable[..., Visitor], ada: Agent, operator: User) -> None:
+    visitor = visit()
+    page = visitor.page
+    visitor.sign_in(operator)
+    visitor.open(list_of(Agent))
+    for box in page.locator("#result_list input.action-select").all():
+        box.check()
+    page.locator("select[name=action]").select_option(label="Switch a correction mechanism on or off")
+    page.get_by_role("button", name="Run").click()
+    page.get_by_label("mechanism").select_option("repetition")
+    page.get_by_role("button", name="Switch").click()
+
+    expect(page.get_by_text("repetition on: set for Ada, Bob.")).to_be_visible()
+    assert resolve_config(ada)["repetition_suppression_enabled"] is True
+
+
+def test_the_log_is_narrowed_to_a_range_of_days(visit: Callable[..., Visitor], ada: Agent, operator: User) -> None:
+    visitor = visit(width=390)
+    page = visitor.page
+    visitor.sign_in(operator)
+    visitor.open(list_of(CorrectionLog))
+    page.locator("a", has_text="Filters").first.click()
+    page.locator("#id_created_at_to").fill("2020-01-01")
+    page.locator(".pl-range").get_by_role("button", name="Apply").click()
+
+    expect(page.locator("#result_list tbody")).to_have_count(0)
