@@ -18,6 +18,7 @@ from evaluation.models import Baseline, ChannelShare, EvaluationRun, EvaluationS
 from evaluation.planning import RunSpec, prepare_run
 from evaluation.runs import execute, queue_baseline, work_one
 from evaluation.summary import summarize
+from tests.console import signed_in, superuser
 from tests.evaluation.conversing import DRY, LEARNED, LOUD, converse, diverse, in_turn
 from tests.evaluation.judging import answers, claims_of, prompt_of
 from tests.factories import MONDAY, make_agent, make_channel, talk
@@ -39,6 +40,11 @@ def judge(body: dict[str, Any]) -> dict[str, Any]:
     return answers(lambda claim: 8 if "#one" in claim else 2 if "#two" in claim else 6)(
         {**body, "messages": [{**body["messages"][-1]}]}
     )
+
+
+@pytest.fixture
+def root(db: None) -> Client:
+    return signed_in(superuser())
 
 
 @pytest.fixture
@@ -276,13 +282,13 @@ def test_exports_hold_the_channels_too(cast: dict[str, Agent], capsys: pytest.Ca
     assert [row["count"] for row in rows if row["dimension"] == "ideas_quantity"] == [2]
 
 
-def test_the_console_shows_channels_ideas_and_pairs(cast: dict[str, Agent], admin_client: Client) -> None:
+def test_the_console_shows_channels_ideas_and_pairs(cast: dict[str, Agent], root: Client) -> None:
     (found,) = captured([cast["bea"]], "fluency", "convergence", "ideas_quantity")
     channel_run = EvaluationRun.objects.get(channel__slug="one")
 
-    agents_page = admin_client.get(f"/admin/evaluation/evaluationrun/{found.summary.run.pk}/change/").content.decode()
-    page = admin_client.get(f"/admin/evaluation/evaluationrun/{channel_run.pk}/change/").content.decode()
-    scores = admin_client.get("/admin/evaluation/evaluationscore/").content.decode()
+    agents_page = root.get(f"/admin/evaluation/evaluationrun/{found.summary.run.pk}/change/").content.decode()
+    page = root.get(f"/admin/evaluation/evaluationrun/{channel_run.pk}/change/").content.decode()
+    scores = root.get("/admin/evaluation/evaluationscore/").content.decode()
 
     assert f"/admin/evaluation/evaluationrun/{channel_run.pk}/change/" in agents_page
     assert "Messages of the agent" in agents_page
@@ -291,15 +297,15 @@ def test_the_console_shows_channels_ideas_and_pairs(cast: dict[str, Agent], admi
     assert "the whole conversation" in scores
 
 
-def test_the_console_shows_both_messages_of_a_pair(llm_server: LLMServer, admin_client: Client) -> None:
+def test_the_console_shows_both_messages_of_a_pair(llm_server: LLMServer, root: Client) -> None:
     ada, office = make_agent("ada"), make_channel()
     talk(ada, ["It was always so."], channel=office)
     talk(ada, ["It is new."], channel=office, sent_at=MONDAY + timedelta(days=1))
     capture([RunSpec(agent=ada, dimensions=("consistency",))])
     score = EvaluationScore.objects.filter(dimension="consistency")[0]
 
-    listed = admin_client.get("/admin/evaluation/evaluationscore/").content.decode()
-    page = admin_client.get(f"/admin/evaluation/evaluationscore/{score.pk}/change/").content.decode()
+    listed = root.get("/admin/evaluation/evaluationscore/").content.decode()
+    page = root.get(f"/admin/evaluation/evaluationscore/{score.pk}/change/").content.decode()
 
     assert "against" in listed
     for text in ("It was always so.", "It is new."):

@@ -18,6 +18,7 @@ from evaluation.models import Baseline, EvaluationRun, EvaluationScore
 from evaluation.planning import RunSpec
 from evaluation.preconditions import PRECONDITIONS, Target, precondition
 from evaluation.summary import by_tag
+from tests.console import signed_in, superuser
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers, claims_of, entry, prompt_of, tail_of
 from tests.evaluation.measuring import measured
@@ -25,6 +26,11 @@ from tests.factories import make_agent, make_channel, talk
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def root(db: None) -> Client:
+    return signed_in(superuser())
 
 
 @pytest.fixture
@@ -282,7 +288,7 @@ def test_the_table_says_how_it_was_judged(llm_server: LLMServer, ada: Agent) -> 
     assert "plumbline+hard, mean of 3 judgements" in out.getvalue()
 
 
-def test_the_console_marks_what_was_judged_differently(llm_server: LLMServer, ada: Agent, admin_client: Client) -> None:
+def test_the_console_marks_what_was_judged_differently(llm_server: LLMServer, ada: Agent, root: Client) -> None:
     llm_server.respond = answers(lambda claim: entry(6, flaws=[]))
     (found,) = capture([RunSpec(agent=ada, dimensions=("adherence",), hard=True, repeats=2, is_baseline=True)])
 
@@ -292,7 +298,7 @@ def test_the_console_marks_what_was_judged_differently(llm_server: LLMServer, ad
         "/admin/evaluation/baseline/",
         f"/admin/agents/agent/{ada.pk}/change/",
     ):
-        assert "plumbline+hard" in admin_client.get(page).content.decode(), page
+        assert "plumbline+hard" in root.get(page).content.decode(), page
 
 
 # -- batches across agents (AC-6.0.4)
