@@ -89,7 +89,7 @@ def cost_tables(summary: CostSummary, out: Any) -> None:
             counts = (t.calls, t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens)
             table.add_row(
                 *([escape(row.purpose)] if told_apart else []),
-                escape(row.key or "–"),
+                escape(row.key or _NOBODY.get(grouping, "–")),
                 *(f"{count:,}" for count in counts),
                 f"{t.cost_usd:.4f}",
                 f"{t.unpriced:,}" if t.unpriced else "–",
@@ -108,6 +108,9 @@ _HEADINGS: dict[Grouping, str] = {
     "day": "Day (UTC)",
     "agent": "Agent",
 }
+
+
+_NOBODY: dict[Grouping, str] = {"agent": "no agent (channels)"}  # a conversation is measured for all who are in it
 
 
 def _sums(totals: Totals) -> str:

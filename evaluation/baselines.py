@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from django.db import transaction
 from django.utils import timezone
 
 from agents.models import Agent
@@ -28,26 +27,28 @@ def promote(run: EvaluationRun, summary: RunSummary, *, only: Collection[str] | 
     """
     if run.agent is None:
         raise ValueError(f"evaluation run {run.pk} targets a channel; baselines are of agents")
-    promoted = []
-    with transaction.atomic():
-        for name, dimension in summary.dimensions.items():
-            if not dimension.measured or (only is not None and name not in only):
-                continue
-            baseline, _ = Baseline.objects.update_or_create(
-                agent=run.agent,
-                judge=run.judge,
-                procedure=run.procedure,
-                dimension=name,
-                defaults={
-                    "evaluation_run": run,
-                    "score": dimension.score if dimension.count is None else None,
-                    "count": dimension.count,
-                    "persona_digest": run.persona_digest,
-                    "captured_at": timezone.now(),
-                },
-            )
-            promoted.append(baseline)
-    return promoted
+    now = timezone.now()
+    promoted = [
+        Baseline(
+            agent=run.agent,
+            judge=run.judge,
+            procedure=run.procedure,
+            dimension=name,
+            evaluation_run=run,
+            score=dimension.score if dimension.count is None else None,
+            count=dimension.count,
+            persona_digest=run.persona_digest,
+            captured_at=now,
+        )
+        for name, dimension in summary.dimensions.items()
+        if dimension.measured and (only is None or name in only)
+    ]
+    return Baseline.objects.bulk_create(
+        promoted,
+        update_conflicts=True,
+        unique_fields=["agent", "judge", "procedure", "dimension"],
+        update_fields=["evaluation_run", "score", "count", "persona_digest", "captured_at"],
+    )
 
 
 def get_baseline(*, agent: Agent, judge: str, procedure: str = Method.PLUMBLINE.value) -> dict[str, Baseline]:

@@ -11,7 +11,7 @@ from django.db.models import Q
 
 from agents.models import Agent, Channel
 from evaluation.models import CHANNEL_DIMENSIONS, Baseline, EvaluationRun, EvaluationScore
-from evaluation.planning import RunSpec, make_plan, prepare_run
+from evaluation.planning import Prepared, RunSpec, make_plan, prepare_run
 from evaluation.runs import execute, with_channels
 from evaluation.summary import RunSummary, summarize
 
@@ -88,7 +88,8 @@ def capture(
     with sentry_sdk.start_transaction(op="evaluation.baseline", name="capture baselines") as trace:
         trace.set_data("agents", [spec.target.slug for spec in specs])
         before = [overall_before(spec) for spec in specs]
-        made = [prepare_run(spec) for spec in specs]
+        channels: Prepared = []
+        made = [prepare_run(spec, channels=channels) for spec in specs]
         prepared(with_channels([run for run, _ in made]))
         held = {run.pk for run in execute([run for run, _ in made], progress=progress, hand_back=False)}
         results = []

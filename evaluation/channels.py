@@ -16,10 +16,10 @@ def channel_specs(spec: RunSpec) -> list[tuple[RunSpec, int]]:
     """For an agent's evaluation: those of its channels, with the number of its messages there, most first.
 
     The same window, tags and procedure; ``last:N`` are then the channel's last N messages. Empty when no channel dimension is asked
-    for, or when the target is a channel itself.
+    for, when the target is a channel itself, or when speech was played, which an agent does alone.
     """
     dimensions = tuple(d for d in spec.dimensions if d in CHANNEL_DIMENSIONS)
-    if spec.agent is None or not dimensions:
+    if spec.agent is None or not dimensions or spec.played:
         return []
     spoken = spoken_by(agent=spec.agent, window=spec.window, where=spec.where)
     counted = spoken.order_by().values_list("channel").annotate(n=Count("pk")).order_by("-n", "channel")
@@ -43,4 +43,5 @@ def _of(spec: RunSpec, channel: Channel, dimensions: tuple[str, ...]) -> RunSpec
         double_check=spec.double_check,
         method=spec.method,
         additional_context=spec.additional_context,
+        schedule=spec.schedule,
     )

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
-from agents.llm import Label, LLMRequest, estimate_tokens, ledger
+from agents.llm import Label, estimate_tokens, ledger
+from agents.llm.endpoints import provider_of
 from agents.models import Message
 from agents.text.fences import new_nonce
 from evaluation.channels import channel_specs
+from evaluation.idea_collapse import BATCH
 from evaluation.idea_requests import listing_request
 from evaluation.items import Open, context_of, groups, settle
 from evaluation.judge import Question, build_request
@@ -18,10 +20,20 @@ from evaluation.models import EvaluationRun
 from evaluation.planning import Plan, RunSpec, make_plan, new_run, repeated, subject_of
 from evaluation.propositions import Proposition
 from evaluation.scorers import SCORERS, ideas_quantity
-from evaluation.scorers.base import Item, Subject
+from evaluation.scorers.base import Item, Subject, said
 from evaluation.scorers.channel import ChannelSubject
 
 OUTPUT_TOKENS_PER_CLAIM = 160  # a few sentences of reasoning; an assumption, said so where it is shown
+IDEAS_PER_PART, TOKENS_PER_IDEA = 12, 40  # of a conversation; an assumption, too: how many there are is what is asked
+COLLAPSE_TOKENS = 300  # of the instructions for collapsing a list
+
+
+class Call(NamedTuple):
+    """A call that would be made: how many judgements it settles, and its tokens."""
+
+    settles: int
+    input_tokens: int
+    output_tokens: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,14 +62,13 @@ def estimate(spec: RunSpec) -> Estimate:
     plan = make_plan(spec)
     judgements = free = calls = tokens = output = 0
     cost: Decimal | None = Decimal(0)
-    for items, requests in _requests(plan):
+    for items, planned in _calls(plan):
         judgements += items
         free += items
-        for request, asked in requests:
-            sent, answered = estimate_tokens(request), asked * OUTPUT_TOKENS_PER_CLAIM
-            price = ledger.estimate_cost(spec.judge_model, sent, answered)
-            calls, free = calls + 1, free - asked
-            tokens, output = tokens + sent, output + answered
+        for call in planned:
+            price = ledger.estimate_cost(spec.judge_model, call.input_tokens, call.output_tokens)
+            calls, free = calls + 1, free - call.settles
+            tokens, output = tokens + call.input_tokens, output + call.output_tokens
             cost = None if cost is None or price is None else cost + price
     return Estimate(
         agent=spec.agent.slug if spec.agent else "",
@@ -72,14 +83,25 @@ def estimate(spec: RunSpec) -> Estimate:
     )
 
 
+def estimate_before(specs: Sequence[RunSpec]) -> list[Estimate] | None:
+    """What capturing these would need, agents first; None where the judge needs no network: its calls cost nothing.
+
+    Raises:
+        PropositionError: Proposition files cannot be used.
+    """
+    if not any(provider_of(spec.judge_model) == "anthropic" for spec in specs):
+        return None
+    return [*(estimate(spec) for spec in specs), *estimate_channels(specs)]
+
+
 def estimate_channels(specs: Sequence[RunSpec]) -> list[Estimate]:
     """The channels that are measured with these agents, each once."""
     found = {channel_spec.target.pk: channel_spec for spec in specs for channel_spec, _ in channel_specs(spec)}
     return [estimate(spec) for spec in found.values()]
 
 
-def _requests(plan: Plan) -> Iterator[tuple[int, list[tuple[LLMRequest, int]]]]:
-    """Per dimension: how many judgements, and the calls for those that need a judge, with the number of answers each gives."""
+def _calls(plan: Plan) -> Iterator[tuple[int, list[Call]]]:
+    """Per dimension: how many judgements, and the calls for those that need a judge."""
     run = new_run(plan)
     subject, label = subject_of(run), Label(purpose="estimate")
     for dimension in plan.spec.own_dimensions:
@@ -87,15 +109,19 @@ def _requests(plan: Plan) -> Iterator[tuple[int, list[tuple[LLMRequest, int]]]]:
         items = list(repeated(scorer.plan(subject, plan.propositions[dimension]), run.repeats))
         if scorer.not_evaluable(subject):
             yield len(items), []
-        elif isinstance(subject, ChannelSubject) and dimension == "ideas_quantity":
-            yield len(items), [request for item in items for request in _ideas(item.proposition, subject, run)]
+        elif isinstance(subject, ChannelSubject) and dimension == ideas_quantity.DIMENSION:
+            yield len(items), [call for item in items for call in _ideas(item.proposition, subject, run)]
         else:
             questions = _questions(scorer, items, subject, run, label)
-            twice = 2 if run.double_check else 1
-            yield (
-                len(items),
-                [(build_request(q), len(q.propositions) if n == 0 else 0) for q in questions for n in range(twice)],
-            )
+            yield len(items), [call for question in questions for call in _asked(question)]
+
+
+def _asked(question: Question) -> Iterator[Call]:
+    claims = len(question.propositions)
+    sent, answered = estimate_tokens(build_request(question)), claims * OUTPUT_TOKENS_PER_CLAIM
+    yield Call(claims, sent, answered)
+    if question.double_check:  # goes on from the question and its answer
+        yield Call(0, sent + answered, answered)
 
 
 def _questions(
@@ -103,35 +129,42 @@ def _questions(
 ) -> Iterator[Question]:
     ids = {pk for item in items for pk in (item.message_id, item.compared_with_id) if pk is not None}
     messages = Message.objects.select_related("channel").in_bulk(list(ids))
+    if read_ahead := getattr(scorer, "read_ahead", None):
+        read_ahead(subject, messages.values())
     entries: list[Open[Item]] = []
     for item in items:
         message, earlier = messages.get(item.message_id or 0), messages.get(item.compared_with_id or 0)
         if settle(item.proposition, message, subject, earlier, run.additional_context) is None:
             entries.append(Open(item, item.proposition, message, earlier, item.repeat))
-    for chunk in groups(entries, run.per_call):
+    for chunk, _ in groups(entries, run.per_call):
+        context = context_of(scorer, subject, chunk[0], run.additional_context)
+        if not any(text.strip() for text in context.judged_texts()):
+            continue
         yield Question(
             propositions=tuple(entry.proposition for entry in chunk),
-            context=context_of(scorer, subject, chunk[0], run.additional_context),
+            context=context,
             label=label,
+            double_check=run.double_check,
             advise=True,
             method=run.method,
         )
 
 
-def _ideas(proposition: Proposition, subject: ChannelSubject, run: EvaluationRun) -> Iterator[tuple[LLMRequest, int]]:
-    """One call per part, and one that collapses what they list: how long that list is nobody knows yet."""
+def _ideas(proposition: Proposition, subject: ChannelSubject, run: EvaluationRun) -> Iterator[Call]:
+    """One call per part, then those that collapse what they list: how long that list is nobody knows yet."""
     places = list(ideas_quantity.stretches(subject))
+    label = Label(purpose="estimate")
     for number, (first, last) in enumerate(places, 1):
-        said = subject.said().filter(position__range=(first, last)).select_related("agent", "user")
+        messages = said(subject.said().filter(position__range=(first, last)))
         request = listing_request(
             name=subject.name,
             proposition=proposition,
-            events=[subject.event(message) for message in said],
+            events=[subject.event(message) for message in messages],
             part=(number, len(places)),
-            label=Label(purpose="estimate"),
+            label=label,
             model=run.judge,
             nonce=new_nonce(),
         )
-        yield request, 1 if number == 1 else 0
-        if number == 1:
-            yield request, 0  # stands for the collapse
+        yield Call(int(number == 1), estimate_tokens(request), IDEAS_PER_PART * TOKENS_PER_IDEA)
+    for shown in range(IDEAS_PER_PART * len(places), 0, -BATCH):
+        yield Call(0, COLLAPSE_TOKENS + shown * TOKENS_PER_IDEA, min(shown, BATCH) * TOKENS_PER_IDEA // 2)

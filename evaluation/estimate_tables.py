@@ -11,6 +11,7 @@ from rich.table import Table
 
 from evaluation.estimate import Estimate
 from evaluation.presentation import console_on, judge_label, money
+from evaluation.spending import Spending
 
 
 def estimate_json(estimates: Sequence[Estimate]) -> dict[str, Any]:
@@ -33,6 +34,27 @@ def _estimated(e: Estimate) -> dict[str, Any]:
         "output_tokens": e.output_tokens,
         "cost_usd": None if e.cost_usd is None else float(e.cost_usd),
     }
+
+
+def spending_table(estimate: Spending | None, actual: Spending, out: Any) -> None:
+    """What was estimated before and what was really used, one under the other; nothing when the judge was not asked."""
+    if not actual.calls or (estimate is None and not actual.input_tokens):
+        return
+    table = Table(title="Estimate before, actual after", box=box.SIMPLE_HEAD, title_justify="left")
+    for heading in ("", "Calls", "Tokens in", "of them cached", "Tokens out", "Cost"):
+        table.add_column(heading, justify="right" if heading else "left")
+    for name, found in (("estimate", estimate), ("actual", actual)):
+        if found is not None:
+            share = found.cache_read_share
+            table.add_row(
+                name,
+                *(f"{found.calls:,}", f"{found.input_tokens:,}", "–" if share is None else f"{share:.0%}"),
+                *(f"{found.output_tokens:,}", money(found.cost_usd, found.unpriced_calls or 0)),
+            )
+    console = console_on(out)
+    console.print(table)
+    if actual.unpriced_calls:
+        console.print(f"{actual.unpriced_calls:,} calls have no price and are not in the cost.")
 
 
 def estimate_table(estimates: Sequence[Estimate], out: Any) -> None:
@@ -60,5 +82,6 @@ def estimate_table(estimates: Sequence[Estimate], out: Any) -> None:
     console = console_on(out)
     console.print(table)
     console.print(
-        "Tokens are estimated: prompt characters / 4, and 160 tokens per answered claim. Prompt caching is not assumed."
+        "Tokens are estimated: prompt characters / 4, and 160 tokens per answered claim. Prompt caching is not assumed.\n"
+        "Ideas: 12 of 40 tokens in each part of a conversation, and a call for every 60 of them to find repetitions."
     )

@@ -16,7 +16,10 @@ CALL_FAILED = reduce(or_, (Q(status="unscored", reason__startswith=failure) for 
 def reopen_failed(run: EvaluationRun) -> int:
     """Make items whose call failed pending again, so that taking the run up judges them; returns how many."""
     failed = EvaluationScore.objects.filter(CALL_FAILED, evaluation_run=run)
-    return failed.update(status="pending", reason="", call=None, judged_at=None)
+    reopened = failed.update(status="pending", reason="", call=None, judged_at=None)
+    if reopened and run.series_points is not None:  # its series looks at it again when it has ended
+        EvaluationRun.objects.filter(pk=run.pk).update(series_points=None)
+    return reopened
 
 
 def failed_call(run: EvaluationRun) -> str:

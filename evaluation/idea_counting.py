@@ -7,136 +7,190 @@ taken up again asks only for the parts that are missing.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 import sentry_sdk
-from django.conf import settings
 from django.db import transaction
 
-from agents.llm import Label, LLMRequest, Reply, Status, complete_many
+from agents.llm import Label, Reply, Status
 from agents.llm.answers import one_line
-from evaluation.execution import GIVE_UP_AFTER, JudgeDown, Progress, Session, save_verdicts
+from evaluation.asking import Ask, Tally, inside
+from evaluation.execution import Progress, Session
 from evaluation.failures import FAILURES
 from evaluation.idea_collapse import Collapse
 from evaluation.idea_requests import LONGEST_DESCRIPTION, LONGEST_IDEA, ListedIdea, listing_request
 from evaluation.models import EvaluationScore, Idea, IdeaPart, is_heuristic
 from evaluation.scorers import ideas_quantity
+from evaluation.scorers.base import said
 from evaluation.scorers.channel import ChannelSubject
+from evaluation.storing import save_verdicts
 from evaluation.verdicts import Verdict, unscored
 
+DIMENSION = ideas_quantity.DIMENSION
 AGAIN = (Status.REFUSED, Status.TRUNCATED, Status.RATE_LIMITED, Status.UNAVAILABLE)
 NOTHING_MARKED = "needs an LLM judge: no message lists ideas as points or announces one"
 
 
 @dataclass(slots=True)
 class Job:
-    """A count to make: its row, the parts still to be listed, and the first reason why it cannot be made."""
+    """A count to make: its row, how many parts are still to be listed, and the first reason why it cannot be made."""
 
     session: Session
     subject: ChannelSubject
     row: EvaluationScore
     label: Label
     parts: int = 0
+    left: int = 0
     problem: str = ""
     last: Reply | None = None
-    waiting: list[IdeaPart] = field(default_factory=list)
+    collapse: Collapse | None = None
 
 
-def count_ideas(sessions: Sequence[Session], dimension: str, progress: Progress) -> None:
-    """Make every pending count, over all sessions at once.
+class Counting:
+    """Every pending count of all sessions: gives what there is to ask, and stores the answers. A list is collapsed once it is whole."""
 
-    Raises:
-        JudgeDown: None of the first calls was answered.
-    """
-    with sentry_sdk.start_span(op=f"evaluation.{dimension}", name=f"score {dimension}") as span:
-        jobs = [job for session in sessions for job in _jobs(session, dimension, progress)]
-        calls = _Calls(sessions)
-        for again in (False, True):
-            wanted = ((job, part) for job in jobs for part in _open_parts(job, again=again))
-            for (job, part, positions), reply in calls.ask(_listings(wanted, tokens=8000 if again else 4000)):
-                _store_listing(job, part, positions, reply, again=again)
-        _collapse([job for job in jobs if not job.problem], calls)
-        for job in jobs:
-            if job.session.keep():
-                _finish(job)
-                progress(job.session.run, 1)
-        span.set_data("answered_calls", calls.answered)
-        span.set_data("failed_calls", calls.failed)
+    def __init__(self, sessions: Sequence[Session], progress: Progress) -> None:
+        self._progress, self._tally = progress, Tally()
+        self._now: deque[Ask] = deque()  # what a reply brought up
+        self._later: deque[tuple[Job, IdeaPart]] = deque()  # parts whose first call went wrong in passing
+        self._span = sentry_sdk.start_span(op=f"evaluation.{DIMENSION}", name=f"score {DIMENSION}")
+        self._wanted = (part for session in sessions for job in self._jobs(session) for part in self._open_parts(job))
 
+    def next(self) -> Ask | None:
+        """The next thing to ask (a `Source`); made one by one while earlier ones are being answered."""
+        with inside(self._span):
+            ask = self._next()
+        return replace(ask, request=replace(ask.request, span=self._span)) if ask is not None else None
 
-def _jobs(session: Session, dimension: str, progress: Progress) -> Iterator[Job]:
-    run, subject = session.run, session.subject
-    if dimension not in run.own_dimensions or not isinstance(subject, ChannelSubject):
-        return
-    label = Label(purpose="evaluation", mechanism=dimension, dimension=dimension, work_id=run.work_id)
-    hindrance = ideas_quantity.not_evaluable(subject)
-    for row in EvaluationScore.objects.filter(evaluation_run=run, dimension=dimension, status="pending").order_by("pk"):
-        if not session.keep():
+    def close(self) -> None:
+        """End its trace."""
+        self._span.set_data("answered_calls", self._tally.answered)
+        self._span.set_data("failed_calls", self._tally.failed)
+        self._span.finish()
+
+    def _next(self) -> Ask | None:
+        if not self._now and (found := next(self._wanted, None)) is not None:
+            return self._listing(*found, again=False)
+        if self._now:  # also what turned up while parts were looked for
+            return self._now.popleft()
+        while self._later:
+            job, part = self._later.popleft()
+            if not job.problem and job.session.keep():
+                return self._listing(job, part, again=True)
+        return None
+
+    def _jobs(self, session: Session) -> Iterator[Job]:
+        run, subject = session.run, session.subject
+        if DIMENSION not in run.own_dimensions or not isinstance(subject, ChannelSubject):
             return
-        if hindrance:
-            save_verdicts([row], [unscored(hindrance)], None)
-            progress(run, 1)
-            continue
-        if not row.idea_parts.exists():
-            places = enumerate(ideas_quantity.stretches(subject), 1)
-            IdeaPart.objects.bulk_create(
-                [
-                    IdeaPart(evaluation_score=row, number=n, first_position=first, last_position=last)
-                    for n, (first, last) in places
-                ],
-                batch_size=500,
-            )
-        yield Job(session, subject, row, label, parts=row.idea_parts.count())
+        label = Label(purpose="evaluation", mechanism=DIMENSION, dimension=DIMENSION, work_id=run.work_id)
+        hindrance = ideas_quantity.not_evaluable(subject)
+        rows = EvaluationScore.objects.filter(evaluation_run=run, dimension=DIMENSION, status="pending")
+        for row in rows.order_by("pk"):
+            if not session.keep():
+                return
+            if hindrance:
+                save_verdicts([row], [unscored(hindrance)], None)
+                self._progress(run, 1)
+                continue
+            job = Job(session, subject, row, label)
+            _cut_into_parts(job)
+            yield job
 
-
-def _open_parts(job: Job, *, again: bool) -> Iterator[IdeaPart]:
-    """Parts to list: all that are missing, or a second time those whose first call went wrong in passing."""
-    if again:
-        parts, job.waiting = job.waiting, []
-    else:
+    def _open_parts(self, job: Job) -> Iterator[tuple[Job, IdeaPart]]:
         parts = list(job.row.idea_parts.filter(listed=False))
-    for part in parts:
-        if not job.session.keep():
-            return
-        if not job.problem:
-            yield part
+        job.left = len(parts)
+        if not parts:
+            self._advance(job)
+        for part in parts:
+            if job.problem or not job.session.keep():
+                return
+            yield job, part
 
-
-Asked = tuple[Job, IdeaPart, list[int]]
-
-
-def _listings(wanted: Iterator[tuple[Job, IdeaPart]], *, tokens: int) -> Iterator[tuple[Asked, LLMRequest]]:
-    """The requests for parts, made one by one while earlier ones are being answered."""
-    for job, part in wanted:
-        said = job.subject.said().filter(position__range=(part.first_position, part.last_position))
-        messages = list(said.select_related("agent", "user"))
-        proposition = job.session.propositions[job.row.dimension, job.row.proposition_id]
+    def _listing(self, job: Job, part: IdeaPart, *, again: bool) -> Ask:
+        messages = said(job.subject.said().filter(position__range=(part.first_position, part.last_position)))
         request = listing_request(
             name=job.subject.name,
-            proposition=proposition,
+            proposition=job.session.propositions[job.row.dimension, job.row.proposition_id],
             events=[job.subject.event(message) for message in messages],
             part=(part.number, job.parts),
             label=job.label,
             model=job.session.run.judge,
             nonce=job.session.nonce,
-            max_tokens=tokens,
+            max_tokens=8000 if again else 4000,
+            again=job.session.run.repeats > 1,
         )
-        yield (job, part, [message.position for message in messages]), request
+        positions = [message.position for message in messages]
+        return Ask(request, partial(self._listed, job, part, positions, again=again))
 
-
-def _store_listing(job: Job, part: IdeaPart, positions: list[int], reply: Reply, *, again: bool) -> None:
-    job.last = reply
-    if not reply.ok:
-        if reply.status in AGAIN and not again:
-            job.waiting.append(part)
+    def _listed(self, job: Job, part: IdeaPart, positions: list[int], reply: Reply, *, again: bool) -> None:
+        job.last = reply
+        if reply.ok:
+            if job.session.keep():
+                _store_listing(part, positions, reply.value)
+            job.left -= 1
+            if not job.left:
+                self._advance(job)
+        elif reply.status in AGAIN and not again:
+            self._later.append((job, part))
         else:
-            job.problem = job.problem or f"{reply.status}: part {part.number} of {job.parts}: {reply.error}"
-        return
-    if job.session.lost:
-        return
-    listed: list[ListedIdea] = reply.value
+            self._give_up(job, f"{reply.status}: part {part.number} of {job.parts}: {reply.error}")
+        self._note(reply)
+
+    def _advance(self, job: Job) -> None:
+        """Every part is listed: ask what is the same, one batch after another, until nothing is left to be looked at."""
+        if job.problem or not job.session.keep():
+            return
+        job.collapse = job.collapse or Collapse(_ideas_of(job))
+        request = job.collapse.request(job.subject.name, job.label, job.session)
+        if request is not None:
+            self._now.append(Ask(request, partial(self._collapsed, job, job.collapse)))
+            return
+        job.collapse.store()
+        self._finish(job)
+
+    def _collapsed(self, job: Job, collapse: Collapse, reply: Reply) -> None:
+        job.last = reply
+        if reply.ok:
+            collapse.take(reply.value)
+        if reply.ok or collapse.may_ask_again(reply.status in AGAIN):
+            self._advance(job)
+        else:
+            self._give_up(job, f"{reply.status}: collapsing the list: {reply.error}")
+        self._note(reply)
+
+    def _give_up(self, job: Job, problem: str) -> None:
+        if not job.problem and job.session.keep():
+            job.problem = problem
+            self._finish(job)
+
+    def _finish(self, job: Job) -> None:
+        _finish(job)
+        self._progress(job.session.run, 1)
+
+    def _note(self, reply: Reply) -> None:
+        self._tally.note(failed=reply.status in FAILURES, why=f"{reply.status}: {reply.error}")
+
+
+def _cut_into_parts(job: Job) -> None:
+    """The parts of the conversation as rows, unless an earlier attempt made them."""
+    if not job.row.idea_parts.exists():
+        places = enumerate(ideas_quantity.stretches(job.subject), 1)
+        IdeaPart.objects.bulk_create(
+            [
+                IdeaPart(evaluation_score=job.row, number=n, first_position=first, last_position=last)
+                for n, (first, last) in places
+            ],
+            batch_size=500,
+        )
+    job.parts = job.row.idea_parts.count()
+
+
+def _store_listing(part: IdeaPart, positions: list[int], listed: list[ListedIdea]) -> None:
     ideas = [
         Idea(
             part=part,
@@ -150,31 +204,6 @@ def _store_listing(job: Job, part: IdeaPart, positions: list[int], reply: Reply,
     with transaction.atomic():
         if IdeaPart.objects.filter(pk=part.pk, listed=False).update(listed=True):
             Idea.objects.bulk_create(ideas)
-
-
-def _collapse(jobs: Sequence[Job], calls: _Calls) -> None:
-    """Collapse every job's list; calls of different jobs are in flight together, those of one after another."""
-    collapses = {id(job): (job, Collapse(_ideas_of(job))) for job in jobs}
-    open_jobs = dict(collapses)
-    while open_jobs:
-        requests = [
-            (key, request)
-            for key, (job, collapse) in open_jobs.items()
-            if job.session.keep()
-            and (request := collapse.request(job.subject.name, job.label, job.session)) is not None
-        ]
-        open_jobs = {key: collapses[key] for key, _ in requests}
-        for key, reply in calls.ask(iter(requests)):
-            job, collapse = collapses[key]
-            job.last = reply
-            if not reply.ok and not collapse.may_ask_again(reply.status in AGAIN):
-                job.problem = f"{reply.status}: collapsing the list: {reply.error}"
-                del open_jobs[key]
-            elif reply.ok:
-                collapse.take(reply.value)
-    for job, collapse in collapses.values():
-        if not job.problem and not job.session.lost:
-            collapse.store()
 
 
 def _ideas_of(job: Job) -> list[Idea]:
@@ -203,33 +232,3 @@ def _finish(job: Job) -> None:
     job.row.count = len(distinct)
     snippet = " / ".join(idea.idea for idea in distinct[:5])
     save_verdicts([job.row], [replace(verdict, justification=snippet)], None)
-
-
-Key = TypeVar("Key")
-
-
-class _Calls:
-    """Asks, keeps the claims of all sessions alive meanwhile, and notices a judge that answers nothing."""
-
-    def __init__(self, sessions: Sequence[Session]) -> None:
-        self.sessions, self.answered, self.failed = sessions, 0, 0
-
-    def ask(self, requests: Iterator[tuple[Key, LLMRequest]]) -> Iterator[tuple[Key, Reply]]:
-        """Requests with a key each; their replies as they come."""
-        keys: dict[int, Key] = {}
-
-        def plain() -> Iterator[LLMRequest]:
-            for index, (key, request) in enumerate(requests):
-                keys[index] = key
-                yield request
-
-        for index, reply in complete_many(plain(), deadline=settings.LLM_EVALUATION_DEADLINE):
-            for session in self.sessions:
-                session.keep()
-            if reply.status in FAILURES:
-                self.failed += 1
-            else:
-                self.answered += 1
-            yield keys.pop(index), reply
-            if self.failed >= GIVE_UP_AFTER and not self.answered:
-                raise JudgeDown(f"the judge answered none of the first calls; the last: {reply.status}: {reply.error}")

@@ -80,6 +80,7 @@ def listing_request(
     model: str,
     nonce: str,
     max_tokens: int = 4000,
+    again: bool = False,
 ) -> LLMRequest:
     """Ask for the ideas of one part of a conversation.
 
@@ -92,6 +93,7 @@ def listing_request(
         model: The judge.
         nonce: Of the fences.
         max_tokens: Most tokens of the answer.
+        again: Whether the same is asked again (repeats), so that the prompt cache should hold it.
     """
     shown = one_line(name)
     text = render(
@@ -106,7 +108,7 @@ def listing_request(
         role="judge",
         task="ideas",
         system=(Block(render("ideas"), cache=True),),
-        turns=(Turn("user", (Block(text),)),),
+        turns=(Turn("user", (Block(text, cache=again),)),),
         label=label,
         schema=_LISTING,
         parse=lambda data: _Listing.model_validate(data).ideas,

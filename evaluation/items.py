@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -35,15 +36,34 @@ def context_of(scorer: Any, subject: Subject | ChannelSubject, entry: Open[Any],
     return replace(found, additional=additional or None)
 
 
-def groups(entries: Iterable[Open[T]], per_call: int) -> Iterator[list[Open[T]]]:
-    """Items that may share a call: the same message, window and repeat, up to `per_call` of them."""
+class Group(NamedTuple, Generic[T]):
+    """Items that share a call. `alone` when no other group is shown the same window."""
+
+    entries: list[Open[T]]
+    alone: bool
+
+
+def groups(entries: Iterable[Open[T]], per_call: int) -> Iterator[Group[T]]:
+    """Items that may share a call: the same message, window and repeat, up to `per_call` of them.
+
+    What begins alike comes as far apart as possible, the messages of one channel and the repeats of one item: by then the prompt cache
+    may hold what they share.
+    """
     found: dict[tuple[object, ...], list[Open[T]]] = {}
     for entry in entries:
         message = entry.message.pk if entry.message else None
         found.setdefault((message, entry.repeat, *entry.proposition.context_key), []).append(entry)
+    seen: Counter[tuple[object, ...]] = Counter()
+    ordered = []
     for group in found.values():
+        first = group[0]
+        shared = (first.repeat, first.message.channel_id if first.message else None, *first.proposition.context_key)
+        ordered.append((first.repeat, seen[shared], group))
+        seen[shared] += 1
+    for _, _, group in sorted(ordered, key=lambda place: place[:2]):
+        alone = group[0].message is None and len(group) <= per_call  # messages share the window around them
         for start in range(0, len(group), per_call):
-            yield group[start : start + per_call]
+            yield Group(group[start : start + per_call], alone)
 
 
 def settle(

@@ -1,128 +1,37 @@
-"""The proposition engine: builds the judge's question, reads the answer (AC-6.0.4 to AC-6.0.6). Runs, gate and experiments share it."""
+"""The proposition engine: asks a judge about propositions, as many in a call as belong together (AC-6.0.4 to AC-6.0.6).
+
+Runs, gate and experiments share it.
+"""
 
 from __future__ import annotations
 
-import json
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import count
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 
 from django.conf import settings
 
-from agents.llm import Block, Label, LLMRequest, Reply, Status, Turn, complete, complete_many
-from agents.llm.answers import one_line
-from agents.text.fences import new_nonce
-from evaluation.answer_schema import answer_schema, example_answer
-from evaluation.models import Method
-from evaluation.prompts import Context, render, system_blocks, user_turn
-from evaluation.propositions import Proposition, fill
-from evaluation.verdicts import Abstention, Answer, Verdict, judged, parse_answers, reconsidered, unscored, with_call
+from agents.llm import Label, Reply, Status, complete
+from evaluation.asking import Ask, in_flight
+from evaluation.prompts import Context
+from evaluation.propositions import Proposition
+from evaluation.questions import MAX_PER_CALL, Question, build_recheck, build_request, judge_name, read_reply
+from evaluation.verdicts import Verdict, reconsidered, unscored
 
-MAX_PER_CALL = 10  # AC-6.0.4
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
-    """Propositions that share a context, to be asked in one call.
-
-    `nonce` marks the fences of the prompt. An evaluation gives all its questions the same one, or no call could read what another
-    wrote into the prompt cache; it is as unknown to whoever wrote the messages as a fresh one. `double_check` asks again whether the
-    judge is sure (AC-6.0.11), `advise` for a recommendation where the proposition has none (AC-6.0.14).
-
-    Raises:
-        ValueError: There are none or more than ten, or they do not share their window and persona flag.
-    """
-
-    propositions: tuple[Proposition, ...]
-    context: Context
-    label: Label
-    model: str = ""
-    gate: bool = False
-    nonce: str = field(default_factory=new_nonce)
-    max_tokens_factor: int = 1
-    double_check: bool = False
-    advise: bool = False
-    method: str = Method.PLUMBLINE.value
-
-    def __post_init__(self) -> None:
-        if not 1 <= len(self.propositions) <= MAX_PER_CALL:
-            raise ValueError(f"a call takes 1 to {MAX_PER_CALL} propositions, got {len(self.propositions)}")
-        if len({p.context_key for p in self.propositions}) > 1:
-            raise ValueError("propositions of one call must share persona flag, target and window")
-
-    def keyed(self) -> dict[str, Proposition]:
-        """What the answer is read by. By TinyTroupe's method the judge takes penalties off itself and lists no flaws."""
-        judge_side = self.method == Method.TINYTROUPE
-        return {f"p{i}": replace(p, hard=p.hard and not judge_side) for i, p in enumerate(self.propositions, 1)}
-
-    def advised(self) -> tuple[str, ...]:
-        """Keys of the claims for which the judge is asked what would have been better."""
-        return tuple(key for key, p in self.keyed().items() if self.advise and not p.recommendations)
-
-    def claims(self) -> dict[str, str]:
-        return {key: fill(p.claim, self.context.variables()) for key, p in self.keyed().items()}
-
-
-def build_request(question: Question) -> LLMRequest:
-    """The model request for a question: schema with an integer enum 0 to 9, a worked example for the re-ask, cache breakpoints."""
-    keyed, claims, nonce = question.keyed(), question.claims(), question.nonce
-    return LLMRequest(
-        role="judge",
-        task="score",
-        system=system_blocks(question.context, question.propositions, nonce, method=question.method),
-        turns=(user_turn(question.context, list(claims.items()), nonce, advised=question.advised()),),
-        label=question.label,
-        schema=answer_schema(keyed, question.advised()),
-        parse=lambda data: parse_answers(data, keyed),
-        example=example_answer(keyed),
-        reask=not question.gate,
-        max_tokens=(600 + 500 * len(keyed)) * question.max_tokens_factor,
-        retries=0 if question.gate else settings.LLM_EVALUATION_RETRIES,
-        gate=question.gate,
-        model=question.model,
-        nonce=nonce,
-        facts={
-            "claims": {
-                key: {
-                    "text": claims[key],
-                    "cues": p.cues.model_dump() if p.cues else None,
-                    "measure": p.measure,
-                    "hard": p.hard,
-                }
-                for key, p in zip(keyed, question.propositions, strict=True)
-            },
-            "texts": question.context.judged_texts(),
-            "measured": question.context.measured,
-            "history": question.context.history(),
-        },
-    )
-
-
-def build_recheck(question: Question, reply: Reply) -> LLMRequest:
-    """The follow-up to an answered question: is the judge sure?"""
-    request = build_request(question)
-    answered = Turn("assistant", (Block(reply.text or json.dumps(example_answer(question.keyed()))),))
-    asked = Turn("user", (Block(render("double_check")),))
-    return replace(request, turns=(*request.turns, answered, asked))
-
-
-def judge_name(question: Question) -> str:
-    """The model that is asked, as stored with every score."""
-    return question.model or str(settings.JUDGE_MODEL)
-
-
-def read_reply(question: Question, reply: Reply) -> list[Verdict]:
-    """One verdict per proposition of the question, in order. A reply without an answer makes all of them unscored, with the reason."""
-    served = one_line(reply.served_model, 200)
-    who: dict[str, Any] = {"judge": judge_name(question), "served_model": served, "call": reply.call_id}
-    if not reply.ok:
-        reason = f"{reply.status}: {reply.error}" if reply.error else str(reply.status)
-        return [unscored(reason, **who) for _ in question.propositions]
-    entries: dict[str, Answer | Abstention] = reply.value
-    verdicts = (judged(entries[key], p, question.method) for key, p in question.keyed().items())
-    return [with_call(verdict, **who) for verdict in verdicts]
+__all__ = [
+    "MAX_PER_CALL",
+    "Answered",
+    "Question",
+    "Questioning",
+    "ask_all",
+    "build_recheck",
+    "build_request",
+    "judge_name",
+    "read_reply",
+    "score_proposition",
+    "score_propositions",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,37 +44,61 @@ class Answered:
     final: bool
 
 
-def ask_all(questions: Iterable[Question], *, deadline: float) -> Iterator[Answered]:
-    """Ask many questions at once; yields verdicts as they arrive.
+class Questioning:
+    """Questions on their way to the judge and back, with what is asked twice.
 
     What is worth a second try is asked once more after everything else: entries of a grouped answer that were not valid, on their
     own, and calls that were refused, cut off, limited or not served, as long as these are the exception. One bad entry costs
-    neither its neighbours nor itself; a judge that is down is found out at once.
+    neither its neighbours nor itself; a judge that is down is found out at once. What is to be double-checked is asked again as soon
+    as its first answer is there. A question is let go with its reply, however many there are.
     """
-    again: list[tuple[Question, tuple[int, ...]]] = []
-    served = 0
-    for question, reply, verdicts in _judgements(questions, deadline):
-        served += reply.ok
-        left = _second_try(reply, verdicts) if len(again) <= max(RETRIED_AT_LEAST, served) and not question.gate else ()
+
+    def __init__(self, questions: Iterable[Question], deliver: Callable[[Answered], None]) -> None:
+        """`deliver` is called with verdicts as they arrive."""
+        self._source, self._deliver = iter(questions), deliver
+        self._now: deque[Ask] = deque()
+        self._later: deque[tuple[Question, tuple[int, ...]]] = deque()
+        self._served = self._tried_again = 0
+
+    def next(self) -> Ask | None:
+        """The next thing to ask (a `Source`)."""
+        if self._now:
+            return self._now.popleft()
+        if (question := next(self._source, None)) is not None:
+            return Ask(build_request(question), partial(self._first_answer, question, None))
+        if not self._later:
+            return None
+        whole, positions = self._later.popleft()
+        part = replace(whole, propositions=tuple(whole.propositions[i] for i in positions), max_tokens_factor=2)
+        return Ask(build_request(part), partial(self._first_answer, part, Answered(whole, positions, (), final=True)))
+
+    def _first_answer(self, question: Question, place: Answered | None, reply: Reply) -> None:
+        verdicts = read_reply(question, reply)
+        if not (question.double_check and reply.ok):
+            self._answered(question, place, reply, verdicts)
+            return
+        take = partial(self._second_answer, question, place, reply, verdicts)
+        self._now.append(Ask(build_recheck(question, reply), take))
+
+    def _second_answer(
+        self, question: Question, place: Answered | None, first: Reply, verdicts: list[Verdict], reply: Reply
+    ) -> None:
+        seconds = read_reply(question, reply)
+        self._answered(question, place, first, [reconsidered(a, b) for a, b in zip(verdicts, seconds, strict=True)])
+
+    def _answered(self, question: Question, place: Answered | None, reply: Reply, verdicts: list[Verdict]) -> None:
+        if place is not None:  # a second try: it is the last one
+            self._deliver(replace(place, verdicts=tuple(verdicts)))
+            return
+        self._served += reply.ok
+        few = self._tried_again <= max(RETRIED_AT_LEAST, self._served)
+        left = _second_try(reply, verdicts) if few and not question.gate else ()
         if left:
-            again.append((question, left))
+            self._tried_again += 1
+            self._later.append((question, left))
         kept = tuple(i for i in range(len(verdicts)) if i not in left)
         if kept:
-            yield Answered(question, kept, tuple(verdicts[i] for i in kept), final=not left)
-    originals = iter(again)
-    places: dict[int, tuple[Question, tuple[int, ...]]] = {}
-
-    def narrowed() -> Iterator[Question]:
-        for question, positions in originals:
-            part = replace(
-                question, propositions=tuple(question.propositions[i] for i in positions), max_tokens_factor=2
-            )
-            places[id(part)] = (question, positions)
-            yield part
-
-    for part, _, verdicts in _judgements(narrowed(), deadline):
-        question, positions = places.pop(id(part))
-        yield Answered(question, positions, tuple(verdicts), final=True)
+            self._deliver(Answered(question, kept, tuple(verdicts[i] for i in kept), final=not left))
 
 
 RETRIED_AT_LEAST = 5
@@ -179,43 +112,12 @@ def _second_try(reply: Reply, verdicts: Sequence[Verdict]) -> tuple[int, ...]:
     return tuple(range(len(verdicts))) if reply.status in _WORTH_ANOTHER_TRY else ()
 
 
-_First = tuple[Reply, list[Verdict]]
-
-
-def _judgements(questions: Iterable[Question], deadline: float) -> Iterator[tuple[Question, Reply, list[Verdict]]]:
-    """Questions with their verdicts, as they come in; a question is let go with its reply, however many there are.
-
-    What is to be double-checked is asked again as soon as its first answer is there, among the questions that follow.
-    """
-    source = iter(questions)
-    rechecks: deque[tuple[Question, _First]] = deque()
-    asked: dict[int, tuple[Question, _First | None]] = {}
-
-    def requests() -> Iterator[LLMRequest]:
-        for index in count():
-            if rechecks:
-                question, first = rechecks.popleft()
-                asked[index] = question, first
-                yield build_recheck(question, first[0])
-            elif (plain := next(source, None)) is not None:
-                asked[index] = plain, None
-                yield build_request(plain)
-            else:
-                return
-
-    while True:
-        for index, reply in complete_many(requests(), deadline=deadline):
-            question, first = asked.pop(index)
-            verdicts = read_reply(question, reply)
-            if first is not None:
-                merged = [reconsidered(a, b) for a, b in zip(first[1], verdicts, strict=True)]
-                yield question, first[0], merged
-            elif question.double_check and reply.ok:
-                rechecks.append((question, (reply, verdicts)))
-            else:
-                yield question, reply, verdicts
-        if not rechecks:
-            return
+def ask_all(questions: Iterable[Question], *, deadline: float) -> Iterator[Answered]:
+    """Ask many questions at once; yields verdicts as they arrive (see `Questioning`)."""
+    arrived: deque[Answered] = deque()
+    for _ in in_flight([Questioning(questions, arrived.append).next], deadline=deadline):
+        while arrived:
+            yield arrived.popleft()
 
 
 def score_propositions(

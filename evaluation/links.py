@@ -7,21 +7,24 @@ from collections.abc import Iterable
 from django.db.models import Q
 
 from evaluation import baselines
-from evaluation.models import CHANNEL_DIMENSIONS, Baseline, EvaluationRun
+from evaluation.models import CHANNEL_DIMENSIONS, Baseline, ChannelShare, EvaluationRun
 from evaluation.summary import WITHOUT_SCORE, summarize
 
 COMPLETED = EvaluationRun.Status.COMPLETED
+PLAYED_ALONE = "speech was played with one agent at a time: there is no conversation of agents to measure"
 
 
 def follow(runs: Iterable[EvaluationRun]) -> None:
     """Bring the numbers of completed agents' runs up to date with those of their channels.
 
-    Call it after runs of either kind ended. It does the same however often it is called.
+    Call it after runs of either kind ended: those of channels first, so that agents' runs whose channels are all among them are up to
+    date already. It does the same however often it is called.
     """
     ended = [run.pk for run in runs]
     concerned = EvaluationRun.objects.filter(Q(pk__in=ended) | Q(channel_runs__in=ended), agent__isnull=False)
     concerned = concerned.filter(status=COMPLETED, channel_shares__isnull=False).select_related("agent").distinct()
-    for agent_run in concerned:
+    elsewhere = ChannelShare.objects.filter(agent_run__in=ended).exclude(channel_run__in=ended)
+    for agent_run in concerned.exclude(Q(pk__in=ended) & ~Q(pk__in=elsewhere.values("agent_run"))):
         summary = summarize(agent_run)
         error = "" if summary.measured and agent_run.error.startswith("nothing scored") else agent_run.error
         same = EvaluationRun.objects.filter(pk=agent_run.pk, status=COMPLETED)
@@ -37,6 +40,8 @@ def why_nothing(run: EvaluationRun) -> str:
     """Why an agent's channels give it no number; empty when it asked for none, or when they do."""
     if run.agent_id is None or not set(run.dimensions) & set(CHANNEL_DIMENSIONS):
         return ""
+    if run.played:
+        return PLAYED_ALONE
     channel_runs = list(run.channel_runs.select_related("channel"))
     if not channel_runs:
         return "no channel in which the agent spoke"

@@ -93,6 +93,12 @@ class EvaluationRun(Claimable):
     schedule = models.ForeignKey(
         "evaluation.EvaluationSchedule", null=True, blank=True, on_delete=models.SET_NULL, related_name="runs"
     )
+    series_points = models.JSONField(
+        null=True,
+        blank=True,
+        editable=False,
+        help_text="score and standard error per dimension, kept when a scheduled run was looked at for drift; empty = not yet",
+    )
     figures = models.JSONField(
         default=dict, blank=True, help_text="what was measured beside the judgements, by dimension"
     )
@@ -113,6 +119,9 @@ class EvaluationRun(Claimable):
     )
     persona_digest = models.CharField(max_length=64, blank=True, default="")
     proposition_digest = models.CharField(max_length=64, blank=True, default="")
+    proposition_digests = models.JSONField(
+        default=dict, blank=True, help_text="of each proposition, by dimension and id: tells which changed since"
+    )
     spec_digest = models.CharField(
         max_length=64, blank=True, default="", db_index=True, help_text="what was asked for; finds the run to resume"
     )
@@ -123,6 +132,11 @@ class EvaluationRun(Claimable):
         indexes: ClassVar = [
             models.Index(fields=["status", "created_at"], name="evaluation_run_status_created"),
             models.Index(fields=["agent", "-created_at"], name="evaluation_run_agent_created"),
+            models.Index(
+                fields=["status"],
+                condition=Q(agent__isnull=False, schedule__isnull=False, series_points__isnull=True),
+                name="evaluation_run_not_looked_at",
+            ),
         ]
         constraints: ClassVar = [
             models.CheckConstraint(
@@ -290,22 +304,27 @@ class Baseline(models.Model):
         return f"{self.agent.slug} {self.dimension}: {self.count if self.score is None else round(self.score, 1)}"
 
 
-from evaluation.channel_models import ChannelShare, Idea, IdeaPart  # noqa: E402 (they refer to the models above)
-from evaluation.label_models import LabelSet, ScoreLabel  # noqa: E402
+from evaluation.channel_models import ChannelShare, Idea, IdeaPart, LineUpRun  # noqa: E402 (they refer to the models above)
+from evaluation.draft_models import PropositionDraft  # noqa: E402
+from evaluation.label_models import DrawnScore, JudgeCalibration, LabelSet, ScoreLabel  # noqa: E402
 from evaluation.schedule_models import DriftAlert, EvaluationSchedule  # noqa: E402
 
 __all__ = [
     "Baseline",
     "ChannelShare",
     "Dimension",
+    "DrawnScore",
     "DriftAlert",
     "EvaluationRun",
     "EvaluationSchedule",
     "EvaluationScore",
     "Idea",
     "IdeaPart",
+    "JudgeCalibration",
     "LabelSet",
+    "LineUpRun",
     "Method",
+    "PropositionDraft",
     "ScoreLabel",
     "is_heuristic",
 ]

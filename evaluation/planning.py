@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import islice
@@ -15,10 +15,12 @@ from django.utils import timezone
 
 from agents.persona import current_digest, render_persona
 from agents.text.names import one_line
+from evaluation.bulk import insert_rows
 from evaluation.channels import channel_specs
 from evaluation.failures import reopen_failed
 from evaluation.models import CHANNEL_DIMENSIONS, ChannelShare, EvaluationRun, EvaluationScore
-from evaluation.proposition_files import propositions_for
+from evaluation.proposition_digests import digest_of_each
+from evaluation.proposition_files import LoadedFile, load_all, propositions_for
 from evaluation.propositions import Proposition, fill, propositions_digest
 from evaluation.run_spec import RunSpec
 from evaluation.scorers import SCORERS
@@ -59,7 +61,8 @@ class Plan:
                 s.method,
             ),
             s.additional_context,
-            *(s.played, s.actor_model, s.turn_bins, s.schedule.pk if s.schedule else None),
+            *(s.played, s.actor_model, s.turn_bins),
+            *((s.schedule.pk, s.schedule.last_fired_at) if s.schedule else (None,)),  # each firing is measured anew
         ]
         return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
 
@@ -70,19 +73,24 @@ def make_plan(spec: RunSpec) -> Plan:
     Raises:
         PropositionError: Proposition files cannot be used.
     """
-    propositions = {d: claims_for(slug=spec.target.slug, dimension=d, hard=spec.hard) for d in spec.own_dimensions}
+    files, slug = load_all(), spec.target.slug
+    propositions = {d: claims_for(slug=slug, dimension=d, hard=spec.hard, files=files) for d in spec.own_dimensions}
     flat = [p for group in propositions.values() for p in group]
     persona = current_digest(spec.agent) if spec.agent is not None else ""
     return Plan(spec, propositions, persona, propositions_digest(flat))
 
 
-def claims_for(*, slug: str, dimension: str, hard: bool) -> list[Proposition]:
+def claims_for(
+    *, slug: str, dimension: str, hard: bool, files: Sequence[LoadedFile] | None = None
+) -> list[Proposition]:
     """The propositions of a run about the agent (or channel) of that slug; in a hard run all that can be hard are.
+
+    `files` are what `load_all` returned, for callers that ask for several dimensions.
 
     Raises:
         PropositionError: Proposition files cannot be used.
     """
-    found = propositions_for(agent_slug=slug, dimension=dimension)
+    found = propositions_for(agent_slug=slug, dimension=dimension, files=files)
     if not hard or dimension == "ideas_quantity":
         return found
     return [p if p.inverted or p.rule else replace(p, hard=True) for p in found]
@@ -116,8 +124,15 @@ def subject_of(run: EvaluationRun) -> Subject | ChannelSubject:
     )
 
 
-def prepare_run(spec: RunSpec) -> tuple[EvaluationRun, bool]:
+Prepared = list[tuple[RunSpec, EvaluationRun]]
+
+
+def prepare_run(spec: RunSpec, *, channels: Prepared | None = None) -> tuple[EvaluationRun, bool]:
     """The run for a spec: an unfinished one of the last 24 hours (paused for a budget: 7 days) that asked for the same, else a new one.
+
+    Args:
+        spec: What is asked for.
+        channels: The runs of channels prepared so far; agents that are prepared together share them.
 
     Returns:
         The run, and whether it is taken up again.
@@ -133,17 +148,23 @@ def prepare_run(spec: RunSpec) -> tuple[EvaluationRun, bool]:
             plan.spec_digest, since
         )
         run, resumed = (found, True) if found is not None else (create_run(plan), False)
-    link_channels(run, spec)
+    link_channels(run, spec, [] if channels is None else channels)
     return run, resumed
 
 
-def link_channels(run: EvaluationRun, spec: RunSpec) -> None:
+def link_channels(run: EvaluationRun, spec: RunSpec, prepared: Prepared) -> None:
     """Have the channel dimensions of an agent's run measured in the channels it spoke in, each once for all its agents."""
-    if spec.agent is None or run.channel_shares.exists():
+    wanted = channel_specs(spec)
+    if not wanted or run.channel_shares.exists():
         return
-    for channel_spec, messages in channel_specs(spec):
-        channel_run, _ = prepare_run(channel_spec)
-        ChannelShare.objects.get_or_create(agent_run=run, channel_run=channel_run, defaults={"messages": messages})
+    shares = []
+    for channel_spec, messages in wanted:
+        channel_run = next((found for asked, found in prepared if asked == channel_spec), None)
+        if channel_run is None:
+            channel_run, _ = prepare_run(channel_spec)
+            prepared.append((channel_spec, channel_run))
+        shares.append(ChannelShare(agent_run=run, channel_run=channel_run, messages=messages))
+    ChannelShare.objects.bulk_create(shares, ignore_conflicts=True)  # another process may prepare the same run
 
 
 def _with_failed_calls(spec_digest: str, since: datetime) -> EvaluationRun | None:
@@ -196,6 +217,7 @@ def new_run(plan: Plan) -> EvaluationRun:
         schedule=spec.schedule,
         persona_digest=plan.persona_digest,
         proposition_digest=plan.proposition_digest,
+        proposition_digests=digest_of_each(plan.propositions),
         spec_digest=plan.spec_digest,
     )
 
@@ -212,7 +234,7 @@ def create_run(plan: Plan) -> EvaluationRun:
             items: Iterable[Item] = SCORERS[dimension].plan(subject, plan.propositions[dimension])
             rows = iter([_row(run, item, variables) for item in repeated(items, spec.repeats)])
             while batch := list(islice(rows, 500)):
-                EvaluationScore.objects.bulk_create(batch)
+                insert_rows(batch)
                 sampled.update(row.message_id for row in batch if row.message_id is not None)
         run.sample_size = len(sampled)
         run.save(update_fields=["sample_size"])

@@ -13,6 +13,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from evaluation.calibration import agreements_text, calibration_of
 from evaluation.capture import Captured, channels_of, pending_count
 from evaluation.models import CHANNEL_DIMENSIONS, COUNTED, EvaluationRun, is_heuristic
 from evaluation.summary import DimensionSummary, RunSummary, worst_judgement
@@ -120,11 +121,32 @@ def outcome_table(judge: str, results: Sequence[Captured], out: Any, *, by_tag: 
     console.print(_weakest_table(results))
     if channels := channels_of(results):
         console.print(_channel_table(channels))
+    for sentence in _agreement_notes(results):
+        console.print(escape(sentence))
     if is_heuristic(judge):
         console.print(
             "heuristic: exact rules and word cues, no LLM. What it cannot see is unscored, never guessed.\n"
             "Set ANTHROPIC_API_KEY (or JUDGE_BASE_URL) to have an LLM judge everything."
         )
+
+
+def _agreement_notes(results: Sequence[Captured]) -> list[str]:
+    """How well the judge agrees with people where these were measured, a sentence per procedure."""
+    measured: dict[tuple[str, str], dict[str, None]] = {}
+    for run in (result.summary.run for result in results):
+        of_judge = measured.setdefault((run.judge, run.procedure), {})
+        of_judge.update(dict.fromkeys(name for name in run.dimensions if name not in COUNTED))
+    notes = []
+    for (judge, procedure), names in measured.items():
+        found = calibration_of(judge, procedure)
+        how = "" if procedure == "plumbline" else f", {procedure}"
+        if any(row.labels for row in found.values()):
+            notes.append(
+                f"Agreement of {judge}{how} with people: {agreements_text([(n, found.get(n)) for n in names])}."
+            )
+        elif names:
+            notes.append(f"{judge}{how} is not calibrated: nobody labelled its scores (manage.py calibrate_judge).")
+    return notes
 
 
 def heading_of(name: str, *, narrow: bool) -> str:
@@ -137,7 +159,8 @@ def heading_of(name: str, *, narrow: bool) -> str:
 def _procedure_note(results: Sequence[Captured]) -> str:
     """How it was judged, where that is not the usual way: such numbers compare with none judged otherwise."""
     runs = [result.summary.run for result in results]
-    notes = dict.fromkeys(run.procedure for run in runs if run.procedure != "plumbline")
+    asked = dict.fromkeys(run.procedure.removesuffix("+played") for run in runs)  # played rows say so themselves
+    notes = [procedure for procedure in asked if procedure != "plumbline"]
     repeats = max((run.repeats for run in runs), default=1)
     return ", ".join((*notes, *([f"mean of {repeats} judgements"] if repeats > 1 else [])))
 
@@ -176,7 +199,8 @@ def _outcome_row(
     counts = {name: str(sum(getattr(d, name) for d in found.values())) for name in ("scored", "trivial", "unscored")}
     counted = [counts["scored"], counts["unscored"]] if narrow else [*counts.values(), str(summary.calls)]
     return [
-        escape(summary.run.agent.slug if summary.run.agent else str(summary.run.channel)),
+        escape(summary.run.agent.slug if summary.run.agent else str(summary.run.channel))
+        + (" (played)" if summary.run.played else ""),
         number(summary.overall_score) if summary.overall_score is not None else summary.run.status,
         *([number(result.before)] if before else []),
         *(number_of(found.get(name)) for name in dimensions),

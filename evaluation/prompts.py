@@ -89,7 +89,8 @@ def _template(name: str, mtime_ns: int) -> Template:
 
 def render(name: str, /, **values: Any) -> str:
     path = Path(settings.BASE_DIR / "templates" / "prompts" / "judge" / f"{name}.md")
-    return _template(name, path.stat().st_mtime_ns).render(TemplateContext(values, autoescape=False)).strip()
+    edited = path.stat().st_mtime_ns if settings.DEBUG else 0  # prompts are edited where they are developed
+    return _template(name, edited).render(TemplateContext(values, autoescape=False)).strip()
 
 
 @lru_cache(maxsize=8)
@@ -105,7 +106,7 @@ def _persona_text(name: str, persona: str, nonce: str) -> str:
     return render("persona", name=name, persona=fence("PERSONA", neutral(persona, 60_000)[0], nonce))
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=128)
 def _trajectory_text(
     name: str, window: Window, nonce: str, statistics: str, environment: bool, own_messages: bool
 ) -> str:
@@ -130,14 +131,24 @@ def system_blocks(
     return tuple(blocks)
 
 
-def user_turn(context: Context, claims: Sequence[tuple[str, str]], nonce: str, *, advised: Sequence[str] = ()) -> Turn:
-    """The trajectory (cached), then what is judged and the claims (varying).
+def user_turn(
+    context: Context,
+    claims: Sequence[tuple[str, str]],
+    nonce: str,
+    *,
+    advised: Sequence[str] = (),
+    alone: bool = False,
+    again: bool = False,
+) -> Turn:
+    """The trajectory (cached, unless it is shown in this call `alone`), then what is judged and the claims (cached if asked `again`).
 
     Args:
         context: What the judge is shown.
         claims: (key, text) pairs.
         nonce: Of the fences.
         advised: Keys of the claims for which a recommendation is asked.
+        alone: Whether no other call shows this window.
+        again: Whether the very same prompt is sent again.
     """
     blocks: list[Block] = []
     if context.window.events:
@@ -145,11 +156,11 @@ def user_turn(context: Context, claims: Sequence[tuple[str, str]], nonce: str, *
         text = _trajectory_text(
             one_line(context.agent_name), context.window, nonce, statistics, context.environment, context.own_messages
         )
-        blocks.append(Block(text, cache=True))
+        blocks.append(Block(text, cache=not alone))
     if context.additional:
         given = json.dumps(context.additional, ensure_ascii=False, indent=1)
         blocks.append(
-            Block(render("additional", additional=fence("BACKGROUND", neutral(given, 8_000)[0], nonce)), cache=True)
+            Block(render("additional", additional=fence("BACKGROUND", neutral(given, 8_000)[0], nonce)), cache=not alone)
         )
     message = _judged(context.message, context, nonce) if context.message else ""
     draft = Event("action", context.agent_name, context.action) if context.action is not None else None
@@ -166,7 +177,7 @@ def user_turn(context: Context, claims: Sequence[tuple[str, str]], nonce: str, *
         advised=", ".join(advised),
         claims=[{"key": key, "text": neutral(text)[0]} for key, text in claims],
     )
-    blocks.append(Block(tail))
+    blocks.append(Block(tail, cache=again))
     return Turn("user", tuple(blocks))
 
 

@@ -28,13 +28,14 @@ class PropositionError(Exception):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoadedFile:
-    """A valid file: whose it is and its resolved propositions."""
+    """A valid file: whose it is, its resolved propositions, and apart from them those that are not active."""
 
     path: Path
     dimension: str
     agent_id: str
     level: str
     propositions: tuple[Proposition, ...]
+    drafts: tuple[Proposition, ...] = ()
 
 
 def load_file(path: Path) -> LoadedFile:
@@ -53,12 +54,13 @@ def load_file(path: Path) -> LoadedFile:
         )
     except ValidationError as error:
         raise PropositionError([_problem(path, node, data, dict(item)) for item in error.errors()]) from None
-    agent_id = parsed.agent_id or path.stem.removesuffix(".action")
+    agent_id = parsed.agent_id or path.stem.removesuffix(".action").removesuffix(".drafts")
     resolved = tuple(
         resolve(spec, parsed, f"{path.name}:{line_of(node, ('propositions', i)) or 1}")
         for i, spec in enumerate(parsed.propositions)
     )
-    return LoadedFile(path, parsed.dimension, agent_id, parsed.level, resolved)
+    active, drafts = (tuple(p for p in resolved if p.active is wanted) for wanted in (True, False))
+    return LoadedFile(path, parsed.dimension, agent_id, parsed.level, active, drafts)
 
 
 def _problem(path: Path, node: yaml.Node | None, data: Any, item: dict[str, Any]) -> FileProblem:
@@ -177,5 +179,5 @@ def default_dimensions() -> tuple[str, ...]:
     Raises:
         PropositionError: A file cannot be used.
     """
-    found = {file.dimension for file in load_all() if file.level == "evaluation"}
+    found = {file.dimension for file in load_all() if file.level == "evaluation" and file.propositions}
     return tuple(name for name in get_args(DimensionId) if name in found)

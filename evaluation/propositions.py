@@ -90,6 +90,9 @@ class PropositionSpec(BaseModel):
     measure: Literal["repetition", "style", "voices"] | None = Field(
         None, description="the statistic the offline judge may answer from: in fluency, consistency, convergence"
     )
+    active: bool = Field(True, description="false: a draft, which is never judged until somebody writes true")
+    rejected: bool = Field(False, description="a draft that was turned down; kept, so that it is not proposed again")
+    source: str = Field("", max_length=1000, description="the words of the persona it was drafted from")
 
     @model_validator(mode="after")
     def _combinations(self) -> PropositionSpec:
@@ -99,6 +102,8 @@ class PropositionSpec(BaseModel):
             )
         if self.rule and (self.cues or self.hard or self.measure):
             raise ValueError("rule stands alone: cues, hard and measure are for judged claims")
+        if self.rejected and self.active:
+            raise ValueError("rejected: true needs active: false, what was turned down is not judged")
         return self
 
 
@@ -175,7 +180,10 @@ def usable_variables(file: PropositionFile) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposition:
-    """A proposition with everything inherited and merged; immutable, so that no two runs can disturb each other."""
+    """A proposition with everything inherited and merged; immutable, so that no two runs can disturb each other.
+
+    `source` is the file and line it stands in, `quote` the words of the persona it was drafted from.
+    """
 
     dimension: str
     id: str
@@ -193,6 +201,9 @@ class Proposition:
     cues: Cues | None = None
     measure: str | None = None
     source: str = ""
+    active: bool = True
+    rejected: bool = False
+    quote: str = ""
 
     @property
     def context_key(self) -> tuple[bool, str, int, int, bool]:
@@ -236,6 +247,9 @@ def resolve(spec: PropositionSpec, file: PropositionFile, source: str) -> Propos
         cues=spec.cues,
         measure=spec.measure,
         source=source,
+        active=spec.active,
+        rejected=spec.rejected,
+        quote=spec.source.strip(),
     )
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from evaluation.calibration import Agreement, calibration_json, calibration_of
 from evaluation.capture import Captured, channels_of
+from evaluation.comparison.file_sides import observations_json
+from evaluation.comparison.sides import side_of_run
 from evaluation.ideas import distinct_ideas
-from evaluation.models import COUNTED, EvaluationRun
+from evaluation.links import PLAYED_ALONE
+from evaluation.models import CHANNEL_DIMENSIONS, COUNTED, EvaluationRun
 from evaluation.summary import ChannelScore, DimensionSummary, RunSummary, empty_dimension
 
 
@@ -24,8 +28,20 @@ def as_json(judge: str, results: Sequence[Captured]) -> dict[str, Any]:
 
 
 def run_json(summary: RunSummary) -> dict[str, Any]:
-    """One run of an agent, or of a channel (which then stands where the agent would)."""
+    """One run of an agent, or of a channel (which then stands where the agent would).
+
+    A completed one has its `observations`, so that the file serves as a baseline later: see `observations_json`.
+    """
     run = summary.run
+    if run.status != EvaluationRun.Status.COMPLETED:
+        return numbers_json(summary)
+    return {**numbers_json(summary), "observations": observations_json(side_of_run(run))}
+
+
+def numbers_json(summary: RunSummary) -> dict[str, Any]:
+    """The same without the observations."""
+    run = summary.run
+    agreements = calibration_of(run.judge, run.procedure)
     usual = (
         {}
         if run.procedure == "plumbline" and run.repeats == 1
@@ -37,19 +53,26 @@ def run_json(summary: RunSummary) -> dict[str, Any]:
         "status": run.status,
         "error": run.error,
         **usual,
+        **({"played": True, "actor_model": run.actor_model} if run.played else {}),
+        "persona_digest": run.persona_digest,
         "overall_score": summary.overall_score,
         "dimensions": {
-            name: dimension_json(summary.dimensions.get(name, empty_dimension(name)), run) for name in run.dimensions
+            name: dimension_json(summary.dimensions.get(name, empty_dimension(name)), run, agreements)
+            for name in run.dimensions
         },
         "calls": summary.calls,
         "tokens": summary.tokens,
         "cost_usd": None if summary.cost_usd is None else float(summary.cost_usd),
         "unpriced_calls": summary.unpriced_calls,
+        "cache_read_share": summary.cache_read_share,
     }
 
 
-def dimension_json(found: DimensionSummary, run: EvaluationRun) -> dict[str, Any]:
-    """A dimension; one that is counted has `count` where others have `score`."""
+def dimension_json(found: DimensionSummary, run: EvaluationRun, agreements: Mapping[str, Agreement]) -> dict[str, Any]:
+    """A dimension; one that is counted has `count` where others have `score`.
+
+    `calibration` is how well its judge agrees with people there, null where nobody labelled: see `calibration_json`.
+    """
     counted = found.dimension in COUNTED
     return {
         **({"count": found.count} if counted else {"score": found.score}),
@@ -57,10 +80,12 @@ def dimension_json(found: DimensionSummary, run: EvaluationRun) -> dict[str, Any
         "trivial": found.trivial,
         "unscored": found.unscored,
         "propositions": {p.id: p.count if counted else p.score for p in found.propositions},
+        **({} if counted else {"calibration": calibration_json(agreements.get(found.dimension))}),
         **({} if found.noise is None else {"noise": found.noise}),
         **({"figures": run.figures[found.dimension]} if found.dimension in run.figures else {}),
         **({"ideas": ideas_json(run)} if counted and run.channel is not None else {}),
         **({"channels": [_channel_json(c, counted) for c in found.channels]} if found.channels else {}),
+        **({"reason": PLAYED_ALONE} if run.played and found.dimension in CHANNEL_DIMENSIONS else {}),
     }
 
 

@@ -11,6 +11,7 @@ from django.conf import settings
 from agents.models import Agent, Channel
 from evaluation.models import CHANNEL_DIMENSIONS, EvaluationSchedule, Method, procedure_name
 from evaluation.scorers import SCORERS
+from evaluation.turns import check_bins
 from evaluation.windows import BEFORE, MessageWindow
 
 MOST_SAMPLES = 100_000
@@ -81,6 +82,9 @@ class RunSpec:
         if not 1 <= self.per_call <= 10:
             raise ValueError(f"per_call {self.per_call}: 1 to 10")
         self._check_target()
+        check_bins(self.turn_bins)
+        if self.samples < len(self.turn_bins):
+            raise ValueError(f"samples {self.samples}: at least one for each of the {len(self.turn_bins)} bins")
         if not 1 <= self.repeats <= MOST_REPEATS:
             raise ValueError(f"repeats {self.repeats}: 1 to {MOST_REPEATS}")
         if self.method not in Method.values:

@@ -6,23 +6,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import sentry_sdk
+from django.conf import settings
 from django.db import transaction
 
 from agents.models import Agent, Claimable, owner_name
 from evaluation import baselines, links
+from evaluation.asking import JudgeDown, in_flight
 from evaluation.budget import why_over_budget
-from evaluation.execution import (
-    JudgeDown,
-    Progress,
-    Session,
-    Superseded,
-    judge_dimension,
-    keep_figures,
-    lease,
-    open_session,
-)
+from evaluation.execution import Judging, Progress, Session, Superseded, lease, open_session
 from evaluation.failures import failed_call, judge_answered, reopen_failed
-from evaluation.idea_counting import count_ideas
+from evaluation.idea_counting import Counting
 from evaluation.models import Dimension, EvaluationRun, EvaluationScore
 from evaluation.planning import UNFINISHED, RunSpec, prepare_run
 from evaluation.proposition_files import PropositionError, default_dimensions
@@ -99,14 +92,26 @@ def _open(run: EvaluationRun, owner: str) -> Session | None:
 
 
 def _judge(sessions: Sequence[Session], progress: Progress) -> None:
+    """All dimensions of all sessions, with their calls in flight together; what takes several calls in a row comes first."""
     with sentry_sdk.start_span(op="evaluation.run", name="evaluate") as span:
         span.set_data("evaluation_runs", [session.run.pk for session in sessions])
-        for dimension in SCORERS:
-            if any(dimension in session.run.own_dimensions for session in sessions):
-                judge = count_ideas if dimension == Dimension.IDEAS_QUANTITY else judge_dimension
-                judge(sessions, dimension, progress)
-                keep_figures(sessions, dimension)
+        wanted = {dimension for session in sessions for dimension in session.run.own_dimensions}
+        ordered = sorted(wanted, key=[Dimension.IDEAS_QUANTITY, *SCORERS].index)
+        parts = [_part(sessions, dimension, progress) for dimension in ordered]
+        try:
+            for _ in in_flight([part.next for part in parts], deadline=settings.LLM_EVALUATION_DEADLINE):
+                for session in sessions:  # those whose turn has not come keep their claims, too
+                    session.keep()
+        finally:
+            for part in parts:
+                part.close()
         _end_all(sessions)
+
+
+def _part(sessions: Sequence[Session], dimension: str, progress: Progress) -> Judging | Counting:
+    if dimension == Dimension.IDEAS_QUANTITY:
+        return Counting(sessions, progress)
+    return Judging(sessions, dimension, progress)
 
 
 def with_channels(runs: Sequence[EvaluationRun]) -> list[EvaluationRun]:
@@ -121,7 +126,7 @@ def _end_all(sessions: Sequence[Session], failure: str = "") -> None:
     for session in sorted(sessions, key=lambda session: session.run.agent_id is not None):
         _end(session, failure)
     # Once more, now that it is committed: whoever holds the other end of a link sees it from now on, and this sees theirs.
-    links.follow(session.run for session in sessions)
+    links.follow(session.run for session in sessions if not session.lost)
 
 
 def _end(session: Session, failure: str = "") -> None:

@@ -113,6 +113,10 @@ def summarize(run: EvaluationRun) -> RunSummary:
         tokens=used.input_tokens + used.output_tokens + used.cache_read_tokens + used.cache_write_tokens,
         cost_usd=used.cost_usd if used.unpriced < used.calls or not used.calls else None,
         unpriced_calls=used.unpriced,
+        input_tokens=used.input_tokens + used.cache_read_tokens + used.cache_write_tokens,
+        output_tokens=used.output_tokens,
+        cache_read_tokens=used.cache_read_tokens,
+        cache_write_tokens=used.cache_write_tokens,
     )
 
 

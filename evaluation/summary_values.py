@@ -75,7 +75,10 @@ class DimensionSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSummary:
-    """A run in numbers. `overall_score` is the mean of its dimensions' scores; tokens and cost are sums over the ledger."""
+    """A run in numbers. `overall_score` is the mean of its dimensions' scores; tokens and cost are sums over the ledger.
+
+    `input_tokens` are all that were sent, those that the prompt cache held (`cache_read_tokens`) included.
+    """
 
     run: EvaluationRun
     overall_score: float | None
@@ -84,6 +87,15 @@ class RunSummary:
     tokens: int = 0
     cost_usd: Decimal | None = None
     unpriced_calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+
+    @property
+    def cache_read_share(self) -> float | None:
+        """Share of the input tokens that was read from the prompt cache, 0 to 1; None when nothing was sent."""
+        return round(self.cache_read_tokens / self.input_tokens, 4) if self.input_tokens else None
 
     @property
     def measured(self) -> bool:

@@ -25,13 +25,15 @@ ALLOWED = "all, last:N (the agent's last N messages) or a duration such as 24h, 
 class MessageWindow:
     """A window, made concrete: an open or closed stretch of time, or a number of last messages.
 
-    A message without a time is in no stretch of time, only in ``all`` and ``last:N``.
+    A message without a time is in no stretch of time, only in ``all`` and ``last:N``. `stored_by` leaves out what was stored later: the
+    window as it was then.
     """
 
     spec: str = "all"
     start: datetime | None = None
     end: datetime | None = None
     last: int | None = None
+    stored_by: datetime | None = None
 
 
 def parse_window(spec: str, *, now: datetime | None = None) -> MessageWindow:
@@ -85,6 +87,8 @@ def in_window(messages: QuerySet[Message], window: MessageWindow) -> QuerySet[Me
         messages = messages.filter(sent_at__gte=window.start)
     if window.end is not None:
         messages = messages.filter(sent_at__lte=window.end)
+    if window.stored_by is not None:
+        messages = messages.filter(created_at__lte=window.stored_by)
     return messages
 
 

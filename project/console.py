@@ -9,6 +9,10 @@ CONSOLE_MENU = [
             ("evaluation.EvaluationRun", "straighten"),
             ("evaluation.EvaluationScore", "fact_check"),
             ("evaluation.Baseline", "flag"),
+            ("evaluation.EvaluationSchedule", "schedule"),
+            ("evaluation.DriftAlert", "trending_down"),
+            ("evaluation.LabelSet", "rate_review"),
+            ("evaluation.PropositionDraft", "edit_note"),
         ],
     ),
     (

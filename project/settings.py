@@ -211,13 +211,18 @@ OFFLINE_RESPONDERS = {
     "check": "evaluation.offline.check",
     "ideas": "evaluation.offline_ideas.list_ideas",
     "collapse": "evaluation.offline_ideas.collapse",
+    "draft": "evaluation.drafting.offline.draft",
     "turn": "agents.turn.scripted.answer",
 }
 
 # --- Measuring ----------------------------------------------------------------------------------------------------------
 PROPOSITIONS_DIR = BASE_DIR / "propositions"
 IDEAS_PART_CHARACTERS = int(_number("IDEAS_PART_CHARACTERS", 24_000))  # of a conversation read in one call
-PROPOSITION_DIRS = [Path(path).expanduser() for path in env.list("PROPOSITION_DIRS", default=[])]
+_proposition_dirs = env.list("PROPOSITION_DIRS", default=None)
+if _proposition_dirs is None and not PRODUCTION:
+    (LOCAL_DIR / "propositions").mkdir(parents=True, exist_ok=True)
+    _proposition_dirs = [LOCAL_DIR / "propositions"]  # so that what is drafted here is read here
+PROPOSITION_DIRS = [Path(path).expanduser() for path in _proposition_dirs or []]
 NUDGE_DIRS = [Path(path).expanduser() for path in env.list("NUDGE_DIRS", default=[])]  # what interventions tell whom
 # Asked before an evaluation asks its judge: takes agent and judge, returns why to pause, or nothing. Empty = never pauses.
 EVALUATION_BUDGET = "correction.costs.evaluation_over_budget"
@@ -245,7 +250,10 @@ TURN_HISTORY_MESSAGES = int(_number("TURN_HISTORY_MESSAGES", 20))  # recent mess
 WORK_QUEUES = [
     "agents.turn.orchestrator.work_one",
     "correction.observe.work_one",
+    "evaluation.schedules.work_one",
     "evaluation.runs.work_one",
+    "evaluation.calibration.stored.work_one",
+    "evaluation.lineup_runs.work_one",
 ]
 CELERY_BROKER_URL = env.str("CELERY_BROKER_URL", default="")
 if CELERY_BROKER_URL:

@@ -21,8 +21,9 @@ hypothesis.settings.load_profile("plumbline")
 
 
 @pytest.fixture(autouse=True)
-def _nothing_remembered() -> None:
-    """What a process remembers of servers and prices must not pass from one test to the next."""
+def _nothing_remembered(settings: Settings) -> None:
+    """What a process remembers of servers and prices must not pass from one test to the next; nor may a developer's own files."""
+    settings.PROPOSITION_DIRS = []
     endpoints.forget()
     prices.forget_prices()
 

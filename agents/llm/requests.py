@@ -107,6 +107,7 @@ class LLMRequest:
         nonce: Random text used in this prompt's fences; replaced by a constant in the request's digest, so that a replay finds it.
         tools: What the model may use; with tools an answer may be text, tool calls or both, and `schema` stays None.
         facts: Structured input for the offline provider; never sent over the network.
+        span: The Sentry span that the call belongs under; None for the one that is current when it is settled.
         label: Columns of the ledger row.
     """
 
@@ -126,6 +127,7 @@ class LLMRequest:
     nonce: str = ""
     tools: tuple[Tool, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
+    span: Any = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,7 +62,7 @@ def complete(request: LLMRequest, *, deadline: float = 5.0) -> Reply:
     return _settle(request, exchanges)
 
 
-def complete_many(requests: Iterable[LLMRequest], *, deadline: float) -> Iterator[tuple[int, Reply]]:
+def complete_many(requests: Iterable[LLMRequest | None], *, deadline: float) -> Iterator[tuple[int, Reply]]:
     """Ask many questions at once and yield ``(index, reply)`` as they are answered.
 
     Requests are pulled lazily, in the calling thread, so they may be built as they are needed. Each is settled in the
@@ -70,7 +70,8 @@ def complete_many(requests: Iterable[LLMRequest], *, deadline: float) -> Iterato
     flight; replies that had arrived are settled all the same.
 
     Args:
-        requests: The questions; their place here is the index.
+        requests: The questions; their place here is the index. A None among them (which has no index) says that there is
+            none to ask now: the next is pulled when a reply was yielded. The end comes where none is in flight then.
         deadline: Seconds for each call with its retries and its re-ask. It runs from the moment the call has a slot: a
             request does not time out because a thousand others stand before it. For gate requests (`LLMRequest.gate`)
             it includes the waiting, as in `complete`.
@@ -79,20 +80,25 @@ def complete_many(requests: Iterable[LLMRequest], *, deadline: float) -> Iterato
         ValueError: `deadline` is not positive.
     """
     _check(deadline)
-    return _stream(enumerate(requests), deadline)
+    return _stream(iter(requests), deadline)
 
 
-def _stream(source: Iterator[tuple[int, LLMRequest]], deadline: float) -> Iterator[tuple[int, Reply]]:
+def _stream(source: Iterator[LLMRequest | None], deadline: float) -> Iterator[tuple[int, Reply]]:
     pending: dict[Future, tuple[int, LLMRequest, Route]] = {}
     finished: queue.SimpleQueue[Future] = queue.SimpleQueue()
-    more, window = True, 1
+    more, window, index = True, 1, -1
     try:
         while more or pending:
             while more and len(pending) < window and finished.empty():
-                index, request = next(source, (-1, None))
-                if request is None:
+                try:
+                    request = next(source)
+                except StopIteration:
                     more = False
                     break
+                if request is None:
+                    more = bool(pending)  # what is in flight may bring more to ask
+                    break
+                index += 1
                 way = route(request)
                 if not _is_distant(way):
                     yield index, _settle(request, [_at_hand(request, way)])
@@ -102,9 +108,13 @@ def _stream(source: Iterator[tuple[int, LLMRequest]], deadline: float) -> Iterat
                 pending[future] = index, request, way
                 future.add_done_callback(finished.put)
             if pending:
-                future = finished.get()
-                index, request, way = pending.pop(future)
-                yield index, _settle(request, _exchanges(future, way))
+                arrived = [finished.get()]
+                while not finished.empty():  # what came while the caller was busy shares an insert
+                    arrived.append(finished.get())
+                known = [(future, *pending.pop(future)) for future in arrived]
+                settled = _settle_all([(request, _exchanges(future, way)) for future, _, request, way in known])
+                for (_, answered, _, _), reply in zip(known, settled, strict=True):
+                    yield answered, reply
     finally:
         for future, (_, request, _) in pending.items():
             if _has_arrived(future):

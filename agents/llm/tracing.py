@@ -21,7 +21,8 @@ def record(request: LLMRequest, exchange: Exchange) -> None:
         return
     reply = exchange.reply
     start = datetime.fromtimestamp(exchange.started_at, UTC)
-    span = sentry_sdk.start_span(op="llm.call", name=f"llm.{request.role}", start_timestamp=start)
+    under = sentry_sdk.start_span if request.span is None else request.span.start_child
+    span = under(op="llm.call", name=f"llm.{request.role}", start_timestamp=start)
     for name, value in {
         "llm.model": reply.model,
         "llm.served_model": reply.served_model,

@@ -14,6 +14,7 @@ from agents.text.fences import fence, neutral
 from agents.text.tokens import tokenize
 from agents.turn import tools
 from agents.turn.admission import KEY_CHARACTERS, RequiredStageFailed, SendRefused
+from agents.turn.conversation import within_reach
 from agents.turn.send_message import send_message
 from agents.turn.templates import render
 from agents.turn.tools import ToolFault, read_input, shown
@@ -74,8 +75,9 @@ def perform(call: llm.ToolCall, *, turn: Turn, nonce: str) -> Performed:
             case tools.SearchMemory():
                 return _search_memory(turn, given, nonce)
             case tools.StoreMemory():
-                MemoryPassage.objects.create(agent=turn.agent, text=given.text)
-                return Performed("Kept.")
+                if not turn.channel.synthetic:
+                    MemoryPassage.objects.create(agent=turn.agent, text=given.text)
+                return Performed("Kept.", detail=_memory_detail(turn))
     except RequiredStageFailed:
         raise
     except (ToolFault, SendRefused) as fault:
@@ -130,7 +132,7 @@ def _key(turn: Turn, call: llm.ToolCall) -> str:
 
 def _channel(turn: Turn, slug: str) -> Channel:
     """One of the agent's channels, by its short name."""
-    mine = {c.slug: c for c in Channel.objects.filter(memberships__agent=turn.agent).order_by("slug")}
+    mine = {c.slug: c for c in within_reach(turn.agent, turn.channel)}
     wanted = slug.removeprefix("#")
     found = mine.get(wanted) or mine.get(wanted.casefold())
     if found is None:
@@ -161,8 +163,14 @@ def _update_memory(turn: Turn, given: tools.UpdateMemory) -> Performed:
             f"The field label is {given.label!r}: you have {len(known)} notes; allowed: {', '.join(sorted(known))}."
         )
     label = known.get(given.label, given.label)
-    MemoryBlock.objects.update_or_create(agent=turn.agent, label=label, defaults={"value": given.value})
-    return Performed(f"Your note {given.label} is changed.", detail={"label": label})
+    if not turn.channel.synthetic:
+        MemoryBlock.objects.update_or_create(agent=turn.agent, label=label, defaults={"value": given.value})
+    return Performed(f"Your note {given.label} is changed.", detail={"label": label, **_memory_detail(turn)})
+
+
+def _memory_detail(turn: Turn) -> dict[str, Any]:
+    """What was only played is not remembered in real life; the agent, who acts as if it were real, is not told."""
+    return {"stored": False, "why": "played: nothing is remembered"} if turn.channel.synthetic else {}
 
 
 def _search_memory(turn: Turn, given: tools.SearchMemory, nonce: str) -> Performed:

@@ -53,9 +53,19 @@ def _line(message: Message, agent: Agent) -> str:
     return f"{message.position}. {who}{when}: " + neutral(message.text)[0].replace("\n", "\n    | ")
 
 
-def channel_lines(agent: Agent) -> list[str]:
-    """One line per channel of the agent, by slug, with what kind it is and who else is in a direct message."""
+def within_reach(agent: Agent, channel: Channel) -> QuerySet[Channel]:
+    """The channels an agent can speak in while it is in `channel`, by slug.
+
+    Those where it is a member; but what is played stays where it is played: from a played channel none but itself is reached, and
+    from real ones no played one.
+    """
     mine = Channel.objects.filter(memberships__agent=agent).order_by("slug")
+    return mine.filter(pk=channel.pk) if channel.synthetic else mine.filter(synthetic=False)
+
+
+def channel_lines(agent: Agent, channel: Channel) -> list[str]:
+    """One line per channel within the agent's reach, by slug, with what kind it is and who else is in a direct message."""
+    mine = within_reach(agent, channel)
     return [
         _channel_line(channel, agent)
         for channel in mine.prefetch_related("memberships__agent", "memberships__user")[:MAX_CHANNELS]

@@ -140,7 +140,7 @@ def _take(run: Run, owner: str) -> None:
         raise
     except Exception as error:
         with suppress(StageFailed):
-            pipeline().finish(turn)
+            pipeline(turn.overrides).finish(turn)
         run.finish(
             owner=owner, status=Status.ERRORED, error=_crash(error), stop_reason=StopReason.ERROR, trace=session.trace
         )
@@ -166,7 +166,7 @@ def _go_on(session: Session) -> Ending:
         if not session.keep():
             return CANCELLED
         if not exchange.begun:
-            draft = pipeline().prepare(session.turn)
+            draft = pipeline(session.turn.overrides).prepare(session.turn)
             session.begin(build_prompt(session.turn, prompt=session.run.prompt), draft)
         while True:
             while exchange.draft is not None or exchange.pending:
@@ -210,7 +210,7 @@ def _end(session: Session, ending: Ending) -> None:
         turn.abandoned = True  # nothing more is to be said
     session.keep()
     try:
-        pipeline().finish(turn)
+        pipeline(turn.overrides).finish(turn)
     except StageFailed as error:
         ending = Ending(Status.FAILED, StopReason.ERROR, str(error))
     run.finish(

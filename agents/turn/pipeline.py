@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
@@ -15,6 +15,7 @@ from django.db import transaction
 from django.utils.module_loading import import_string
 
 from agents.models import Agent, Message
+from agents.turn.overrides import stages_of
 from agents.turn.values import Accept, Draft, Phase, Revise, TraceEntry, Turn
 
 logger = logging.getLogger(__name__)
@@ -81,13 +82,17 @@ class Pipeline:
                 yield stage, function
 
 
-def pipeline() -> Pipeline:
-    """The pipeline that `TURN_PIPELINE` lists now; built once per list.
+def pipeline(overrides: Mapping[str, Any] | None = None) -> Pipeline:
+    """The pipeline that `TURN_PIPELINE` lists now, built once per list; of it what a turn's overrides leave (``stages``).
 
     Raises:
         ImportError: A path leads nowhere (the system check ``agents.E006`` says so at start-up).
     """
-    return _built(tuple(settings.TURN_PIPELINE))
+    whole = _built(tuple(settings.TURN_PIPELINE))
+    chosen = stages_of(overrides) if overrides else None
+    if chosen is None:
+        return whole
+    return Pipeline([s for s in whole.stages if name_of(s) in chosen or getattr(s, "required", False)])
 
 
 @lru_cache(maxsize=16)

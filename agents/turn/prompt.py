@@ -123,7 +123,7 @@ def preview_prompt(
         StageFailed: A required stage failed; a turn would not begin either.
     """
     turn = new_turn(agent=agent, channel=channel, trigger=trigger, overrides=overrides, preview=True)
-    draft = pipeline().prepare(turn)
+    draft = pipeline(turn.overrides).prepare(turn)
     built = build_prompt(turn, prompt=prompt)
     return PromptPreview(
         system=_joined(block.text for block in built.system),
@@ -161,7 +161,7 @@ def _under_heading(section: Section) -> str:
 
 
 def _situation(turn: Turn, shown: tuple[str, ...], nonce: str) -> str:
-    channels = channel_lines(turn.agent)
+    channels = channel_lines(turn.agent, turn.channel)
     return render(
         "situation",
         channels=fence("CHANNELS", "\n".join(channels) or "(none)", nonce),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from agents import llm
+from agents.turn.overrides import model_of, scene_of
 from agents.turn.session import Session
 from agents.turn.tools import tool_definitions
 
@@ -18,7 +19,7 @@ def build_request(session: Session) -> llm.LLMRequest:
     return llm.LLMRequest(
         role="actor",
         task="turn",
-        model=agent.model_id,
+        model=model_of(turn.overrides) or agent.model_id,
         system=exchange.system,
         turns=tuple(exchange.turns),
         tools=tool_definitions(),
@@ -34,6 +35,7 @@ def build_request(session: Session) -> llm.LLMRequest:
             "rejected": list(exchange.rejected),
             "sent": exchange.sent,
             "step": exchange.model_calls + 1,
+            "scene": scene_of(turn.overrides),
         },
         label=llm.Label(purpose="turn", mechanism="turn", agent_id=agent.pk, run_id=run.pk, work_id=f"run:{run.pk}"),
     )

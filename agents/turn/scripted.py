@@ -26,6 +26,7 @@ def answer(request: LLMRequest) -> dict[str, Any]:
     * ``sample_lines``: the script.
     * ``said``: texts the agent said recently in the channel, oldest first; said again only when all others were.
     * ``rejected``: texts sent back in this turn; never said again in it.
+    * ``scene``: which scene is played, a number; else None.
     * ``sent``: whether something was said in this turn, which ends it.
     * ``channel``: slug, given to tools that ask for a channel.
 
@@ -41,19 +42,28 @@ def answer(request: LLMRequest) -> dict[str, Any]:
     lines = _distinct(facts.get("sample_lines", ()))
     if not lines:
         return _call(request, "do_nothing", reason=NO_LINES)
-    line = next_line(lines, agent=facts["agent"], said=facts.get("said", ()), rejected=facts.get("rejected", ()))
+    line = next_line(
+        lines,
+        agent=facts["agent"],
+        said=facts.get("said", ()),
+        rejected=facts.get("rejected", ()),
+        scene=facts.get("scene"),
+    )
     if line is None:
         return _call(request, "do_nothing", reason=ALL_REJECTED)
     return _call(request, "send_message", text=line, channel=facts.get("channel", ""))
 
 
-def next_line(lines: Sequence[str], *, agent: str, said: Sequence[str], rejected: Sequence[str]) -> str | None:
+def next_line(
+    lines: Sequence[str], *, agent: str, said: Sequence[str], rejected: Sequence[str], scene: int | None = None
+) -> str | None:
     """The line to say now; None when every line was rejected.
 
     From a place that depends on the agent and on how much it has said, the first line that is new; when none is new, the one
-    said longest ago. Lines that differ only in white space are the same.
+    said longest ago. Lines that differ only in white space are the same. With a scene it begins that many lines further on, so that one
+    scene after the other goes through the whole script.
     """
-    start = _stable_number(f"{agent}:{len(said)}") % len(lines)
+    start = (_stable_number(f"{agent}:{len(said) if scene is None else 0}") + (scene or 0)) % len(lines)
     refused = {_plain(text) for text in rejected}
     allowed = [line for line in (*lines[start:], *lines[:start]) if _plain(line) not in refused]
     last_said = {_plain(text): place for place, text in enumerate(said)}

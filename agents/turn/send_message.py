@@ -13,6 +13,7 @@ from agents.llm.extraction import storable
 from agents.models import Agent, Channel, Message, Run
 from agents.turn.admission import RequiredStageFailed, SendRefused, admit, check_extras, fault_of
 from agents.turn.channel_log import ChannelGone, append
+from agents.turn.overrides import tags_of
 from agents.turn.pipeline import StageFailed, pipeline
 from agents.turn.starting import queue_replies
 from agents.turn.values import Accept, Draft, Revise, SendResult, TraceEntry, Turn
@@ -148,9 +149,9 @@ def _save(
                 text=draft.text,
                 payload=storable(dict(draft.payload)),
                 idempotency_key=idempotency_key or None,
-                tags=dict(tags or {}),
+                tags={**tags_of(turn.overrides), **(tags or {})},
             )
-            pipeline().committed(turn, message)
+            pipeline(turn.overrides).committed(turn, message)
             queue_replies(message=message, depth=turn.run.depth + 1 if turn.run is not None else 1)
     except ChannelGone as error:
         raise SendRefused(str(error)) from error
@@ -165,7 +166,7 @@ def _save(
 
 def _review(turn: Turn, draft: Draft) -> Accept | Revise:
     """What the stages say of the draft; past the hard cap on revisions it passes as it is, and the trace says so."""
-    outcome = pipeline().review(turn, draft)
+    outcome = pipeline(turn.overrides).review(turn, draft)
     if isinstance(outcome, Accept):
         if (fault := fault_of(outcome.draft.text)) is None:
             return outcome

@@ -43,8 +43,8 @@ def start_turn(
     """
     if not agent.is_active:
         raise TurnRefused(f"agent {agent.slug!r} is inactive; allowed: active agents")
-    joined = sorted(Channel.objects.filter(memberships__agent=agent).values_list("slug", flat=True))
-    if channel.slug not in joined:
+    joined = Channel.objects.filter(memberships__agent=agent).order_by("slug").values_list("slug", flat=True)
+    if not joined.filter(pk=channel.pk).exists():
         allowed = ", ".join(joined[:30]) or "none, it has joined no channel"
         raise TurnRefused(f"agent {agent.slug!r} is not a member of channel {channel.slug!r}; allowed: {allowed}")
     if trigger is not None and trigger.channel_id != channel.pk:

@@ -11,10 +11,10 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from agents.models import Message
 from agents.text.fences import MAX_EVENT_CHARACTERS
 from agents.text.ngrams import compute_corpus_repetition
+from agents.text.patterns import ends_soon
 from agents.text.tokens import find_phrases, tokenize
 from agents.text.vocabulary import pairwise_vocabulary_similarity
 from correction.interventions.context import InterventionContext
-from correction.interventions.patterns import ends_soon
 from evaluation.rules import Phrase
 from evaluation.yaml_files import dotted, in_words, location_of
 

@@ -17,11 +17,16 @@ from agents.admin import display
 from agents.admin.filters import RecentValuesFilter
 from agents.adminsite import ReadOnlyAdmin
 from agents.models import Agent
+from evaluation.admin.agreement import agreement_of_baseline, mark_agreements
+from evaluation.admin.comparisons import newest_comparison
 from evaluation.admin.display import dimension_badge, judge_badge, number, procedure_badge
+from evaluation.admin.played import played_by
 from evaluation.baselines import is_stale
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore
 from evaluation.proposition_files import PropositionError
 from evaluation.runs import queue_baseline
+
+MOST_COMPARED = 3  # judges on an agent's page; each takes a handful of queries
 
 
 def stale_badge() -> SafeString:
@@ -30,11 +35,14 @@ def stale_badge() -> SafeString:
 
 @admin.register(Baseline)
 class BaselineAdmin(ReadOnlyAdmin[Baseline]):
-    list_display = ("what", "who", "dimension_mark", "value", "judge_mark", "stale", "captured")
+    list_display = ("what", "who", "dimension_mark", "value", "judge_mark", "agreement_mark", "stale", "captured")
     list_display_links = ("what",)
     list_filter = ("dimension", ("judge", RecentValuesFilter), ("agent", admin.RelatedFieldListFilter), "captured_at")
     list_select_related = ("agent",)
-    fields = ("who", "dimension_mark", "value", "judge_mark", "stale", "evaluation_run", "captured", "persona_digest")
+    fields = (
+        *("who", "dimension_mark", "value", "judge_mark", "agreement_mark", "played"),
+        *("stale", "evaluation_run", "captured", "persona_digest"),
+    )
 
     captured = display.time_of("captured_at")
 
@@ -60,6 +68,20 @@ class BaselineAdmin(ReadOnlyAdmin[Baseline]):
     @admin.display(description="judge", ordering="judge")
     def judge_mark(self, baseline: Baseline) -> SafeString:
         return format_html("{} {}", judge_badge(baseline.judge), procedure_badge(baseline.procedure))
+
+    @admin.display(description="played by")
+    def played(self, baseline: Baseline) -> SafeString | str:
+        return played_by(baseline.evaluation_run) or display.EMPTY
+
+    def get_changelist_instance(self, request: HttpRequest) -> Any:
+        found: Any = super().get_changelist_instance(request)
+        found.result_list = list(found.result_list)
+        mark_agreements(found.result_list)
+        return found
+
+    @admin.display(description="agreement with people")
+    def agreement_mark(self, baseline: Baseline) -> SafeString | str:
+        return agreement_of_baseline(baseline)
 
     @admin.display(description="persona")
     def stale(self, baseline: Baseline) -> SafeString:
@@ -94,20 +116,29 @@ def baseline_column(agent: Agent) -> SafeString:
 
 def baseline_panel(request: HttpRequest, agent: Agent) -> SafeString:
     """The agent's baselines, and the ways to its evaluations."""
+    baselines = list(agent.baselines.select_related("evaluation_run"))
+    mark_agreements(baselines)
+    grouped = _by_judge(baselines)
     rows = [
         {
             "dimension": dimension_badge(row.dimension),
             "score": number(row.score, row.count),
             "judge": judge,
+            "agreement": agreement_of_baseline(row),
             "stale": stale_badge() if is_stale(row) else "",
             "captured": display.moment(row.captured_at),
             "run": display.page_of(row.evaluation_run, f"evaluation {row.evaluation_run_id}"),
         }
-        for judge, group in _by_judge(agent.baselines.select_related("evaluation_run"))
+        for judge, group in grouped
         for row in group
     ]
+    newest = (
+        (judge, newest_comparison(agent, judge=group[0].judge, procedure=group[0].procedure))
+        for judge, group in grouped[:MOST_COMPARED]
+    )
     context = {
         "rows": rows,
+        "compared": [{**found, "judge": judge} for judge, found in newest if found is not None],
         "runs_url": display.list_url(EvaluationRun, agent__id__exact=agent.pk),
         "scores_url": display.list_url(EvaluationScore, evaluation_run__agent__id__exact=agent.pk),
     }

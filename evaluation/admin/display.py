@@ -12,6 +12,8 @@ from evaluation.summary import DimensionSummary, PropositionSummary
 from evaluation.verdicts import RULE_JUDGE
 
 SCORE_TONES: dict[str, Tone] = {"scored": "good", "trivial": "plain", "unscored": "warning", "pending": "plain"}
+PLAYED = "+played"  # how a procedure of played speech ends
+PLAYED_HINT = "the agent was played through situations: nobody really said this, and it is in no figure of real speech"
 HEURISTIC = "scores by word lists and statistics: not comparable with a model's"
 
 
@@ -63,9 +65,15 @@ def number(score: float | None, count: int | None, *, digits: int = 1) -> SafeSt
 
 def procedure_badge(procedure: str, repeats: int = 1) -> SafeString:
     """How it was judged, where that is not the usual way."""
-    marks = [] if procedure == Method.PLUMBLINE else [(procedure, "compares only with scores judged the same way")]
-    marks += [(f"mean of {repeats}", "judgements per item")] if repeats > 1 else []
-    return format_html_join(" ", "{}", ((display.badge(label, "info", hint),) for label, hint in marks))
+    how = procedure.removesuffix(PLAYED)
+    marks: list[tuple[str, Tone, str]] = []
+    if how != procedure:
+        marks.append(("played", "warning", PLAYED_HINT))
+    if how != Method.PLUMBLINE:
+        marks.append((how, "info", "compares only with scores judged the same way"))
+    if repeats > 1:
+        marks.append((f"mean of {repeats}", "info", "judgements per item"))
+    return format_html_join(" ", "{}", ((display.badge(label, tone, hint),) for label, tone, hint in marks))
 
 
 def judged_counts(scored: int | None, trivial: int | None, unscored: int | None, pending: int | None) -> SafeString:

@@ -20,6 +20,8 @@ from agents.admin.ledger import ALL_TOKENS
 from agents.admin.transcript import transcript_url
 from agents.adminsite import ReadOnlyAdmin
 from agents.models import LLMCall
+from evaluation.admin.agreement import agreement_badge
+from evaluation.admin.comparisons import comparison_panel
 from evaluation.admin.conversations import channel_rows, idea_rows, pair_rows
 from evaluation.admin.display import (
     baseline_badge,
@@ -31,7 +33,10 @@ from evaluation.admin.display import (
     number,
     procedure_badge,
 )
-from evaluation.models import COUNTED, EvaluationRun, EvaluationScore
+from evaluation.admin.lineups import line_up_link
+from evaluation.admin.played import played_by
+from evaluation.calibration import calibration_of
+from evaluation.models import COUNTED, Dimension, EvaluationRun, EvaluationScore
 from evaluation.summary import DimensionSummary, PropositionSummary, summarize, worst_judgement
 
 WORK_ID = Concat(Value("evaluation_run:"), Cast(OuterRef("pk"), CharField()))  # EvaluationRun.work_id in SQL
@@ -95,12 +100,20 @@ class EvaluationRunAdmin(ReadOnlyAdmin[EvaluationRun]):
 
     def get_panels(self, request: HttpRequest, obj: EvaluationRun) -> list[SafeString]:
         found = summarize(obj)
+        agreements = calibration_of(obj.judge, obj.procedure)
         context = {
-            "dimensions": [_dimension_panel(obj, dimension) for dimension in found.dimensions.values()],
+            "dimensions": [
+                {
+                    **_dimension_panel(obj, dimension),
+                    "agreement": agreement_badge(agreements.get(name), name),
+                }
+                for name, dimension in found.dimensions.items()
+            ],
             "target": self.target(obj),
             "state": self.state(obj),
             "judge": self.judge_mark(obj),
             "procedure": procedure_badge(obj.procedure, obj.repeats),
+            "played_by": played_by(obj),
             "baseline": baseline_badge() if obj.is_baseline else "",
             "overall": self.overall(obj),
             "judged": self.judged(obj),
@@ -111,6 +124,7 @@ class EvaluationRunAdmin(ReadOnlyAdmin[EvaluationRun]):
         }
         return [
             render_to_string("admin/evaluation/evaluationrun/summary.html", context),
+            *filter(None, [comparison_panel(obj)]),
             *super().get_panels(request, obj),
         ]
 
@@ -193,6 +207,7 @@ def _dimension_panel(run: EvaluationRun, found: DimensionSummary) -> dict[str, A
         "channels": channel_rows(found),
         "ideas": idea_rows(run) if found.dimension in COUNTED else [],
         "pairs": pair_rows(run, found.dimension),
+        "line_up": line_up_link(run) if found.dimension == Dimension.CONVERGENCE else "",
         "propositions": [_proposition_row(run, found, row, weakest=row is weakest) for row in found.propositions],
         "worst": _worst(worst) if worst is not None else None,
     }

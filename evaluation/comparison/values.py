@@ -26,11 +26,15 @@ class Side:
         persona_digest: Of the persona it was measured under; empty when not known.
         scores: Mean per dimension, 0 to 9, None when nothing was scored; counts for counted dimensions.
         proposition_scores: The same per dimension and proposition.
-        observations: Scored judgements per dimension and proposition: mean of the repeats, weight of the proposition, clustered by the
-            message judged (by situation where speech was played, so that the same situations pair). Missing for a file that holds none.
+        observations: Scored judgements per dimension and proposition: mean of the repeats, weight of the proposition. The cluster is
+            a text: ``message:KEY`` the message judged, ``situation:ID`` where speech was played (so that the same situations pair),
+            ``channel:SLUG`` for an agent's channel dimensions, ``repeat:N`` where a whole window is judged at once. Missing for a file that
+            holds none.
         counted: Dimensions that are counts (ideas): in no 0–9 comparison.
         unscored: Judgements that could not be made, per dimension; `judged` those that were settled at all.
         evaluation_run: Its row; None for a file.
+        scope: Which messages, as people say it, e.g. ``7d, build=41``; empty: all; None where that is not known.
+        digests: Per dimension and proposition, of everything in it that can change a score; missing where that is not known.
     """
 
     name: str
@@ -46,6 +50,8 @@ class Side:
     judged: Mapping[str, int] = field(default_factory=dict)
     played: bool = False
     evaluation_run: int | None = None
+    scope: str | None = None
+    digests: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +67,11 @@ class Change:
         n_more: Messages that would decide, where that can be said.
         n, baseline_n: Messages (pairs, situations) each side rests on.
         smallest_detectable: Change this comparison would find with power 0.8, in points; None when it cannot be said.
-        paired: Whether the same situations stand on both sides.
+        paired: Whether the same situations (channels, messages) stand on both sides and were compared one by one.
+        p_value: Chance of a difference this large where there is none, looked at alone; None without an interval.
+        p_adjusted: The same among all that were compared at once (Holm); the verdict goes by it.
+        sd: Standard deviation between messages, pooled over both sides (paired: of the differences), in points.
+        unit: What `n` counts: ``messages``, ``situations``, ``channels`` or ``repeats``.
     """
 
     dimension: str
@@ -79,11 +89,15 @@ class Change:
     smallest_detectable: float | None = None
     paired: bool = False
     counted: bool = False
+    p_value: float | None = None
+    p_adjusted: float | None = None
+    sd: float | None = None
+    unit: str = "messages"
 
     @property
     def worse(self) -> bool:
-        """Whether it surely got worse."""
-        return self.verdict == "drifted" and self.delta is not None and self.delta < 0
+        """Whether it surely got worse. Fewer ideas are not worse: a count goes with how much was said."""
+        return self.verdict == "drifted" and self.delta is not None and self.delta < 0 and not self.counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +108,8 @@ class Comparison:
         dimensions: The change per dimension measured on both sides, in the order of the scorers.
         propositions: Per dimension, the change of each proposition asked on both sides, worst first.
         only_baseline, only_current: Dimensions (or ``dimension/proposition``) that stand on one side only.
+        changed: ``dimension/proposition`` asked on both sides, but not the same: its claim, weight or rule changed. Not compared.
+        one_sided: ``dimension/proposition`` asked on both sides but scored on one only; left out of the dimension's change.
         stale: Whether the persona changed between the two: the difference is then no drift alone.
         margin: Half-width of "no change", in points.
         notes: What a reader must know, in sentences.
@@ -105,6 +121,14 @@ class Comparison:
     propositions: Mapping[str, tuple[Change, ...]]
     only_baseline: tuple[str, ...] = ()
     only_current: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    one_sided: tuple[str, ...] = ()
     stale: bool = False
     margin: float = 0.5
     notes: tuple[str, ...] = ()
+
+    @property
+    def worse(self) -> tuple[Change, ...]:
+        """What surely got worse: dimensions, then propositions."""
+        rows = (*self.dimensions, *(change for changes in self.propositions.values() for change in changes))
+        return tuple(change for change in rows if change.worse)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from django.db.models import QuerySet
 
@@ -13,6 +14,7 @@ from agents.text.style import StyleProfile, style_profile
 from evaluation.propositions import Proposition
 from evaluation.scorers.pairs import Halves, halves
 from evaluation.trajectory import Event, Window
+from evaluation.turns import sample_by_turn
 from evaluation.windows import BEFORE, MessageWindow, in_window, spoken_by
 
 
@@ -41,6 +43,7 @@ class Subject:
         history_where: Tags the messages of the history must have.
         played: Whether what was played for a measurement is looked at, instead of real speech.
         turn_bins: Stretches of a conversation the sample is drawn evenly from.
+        before: What was said just before a message, by its id, where that was read ahead.
     """
 
     agent: Agent
@@ -53,6 +56,7 @@ class Subject:
     history_where: dict[str, str] = field(default_factory=dict)
     played: bool = False
     turn_bins: tuple[tuple[int, int | None], ...] = ()
+    before: dict[int, tuple[Event, ...]] = field(default_factory=dict)
     _windows: dict[tuple[object, ...], Window] = field(default_factory=dict)
     _halves: Halves | None = None
     _style: StyleProfile | None = None
@@ -61,7 +65,16 @@ class Subject:
         return spoken_by(agent=self.agent, window=self.window, where=self.where, played=self.played)
 
     def sample(self) -> list[int]:
-        """Ids of up to `samples` messages, drawn at random with the seed (AC-6.1.2); in order of time."""
+        """Ids of up to `samples` messages, drawn at random with the seed (AC-6.1.2), by turn evenly over its stretches."""
+        if self.turn_bins:
+            return sample_by_turn(
+                agent=self.agent,
+                eligible=self.spoken(),
+                bins=self.turn_bins,
+                samples=self.samples,
+                seed=self.seed,
+                played=self.played,
+            )
         ids = list(self.spoken().values_list("pk", flat=True))
         if len(ids) <= self.samples:
             return ids
@@ -78,6 +91,7 @@ class Subject:
                 where=self.where,
                 history=self.history,
                 history_where=self.history_where,
+                played=self.played,
             )
         return self._halves
 
@@ -97,7 +111,7 @@ class Subject:
         key = ("channel", channel_id, first_n, last_n)
         if key not in self._windows:
             messages = in_window(Message.objects.filter(channel_id=channel_id, synthetic=self.played), self.window)
-            self._windows[key] = ends(messages.select_related("agent", "user"), first_n, last_n, self.event)
+            self._windows[key] = ends(messages, first_n, last_n, self.event)
         return self._windows[key]
 
     def own_window(self, first_n: int, last_n: int) -> Window:
@@ -117,17 +131,41 @@ class Subject:
             self._windows[key] = Window(tuple(events[:cut]), omitted, tuple(events[cut:]))
         return self._windows[key]
 
-    def event(self, message: Message) -> Event:
+    def event(self, message: Message | Said) -> Event:
         if message.agent_id == self.agent.pk:
             return Event("action", self.agent.display_name, message.text)
         return Event("stimulus", self.agent.display_name, message.text, speaker=message.author_name)
 
 
-def ends(messages: QuerySet[Message], first_n: int, last_n: int, event: Callable[[Message], Event]) -> Window:
+class Said(NamedTuple):
+    """A message as far as an event shows it: most of what a run reads is read for that."""
+
+    position: int
+    text: str
+    agent_id: int | None
+    agent_slug: str
+    author_name: str
+    channel_id: int
+
+
+_SAID = ("channel_id", "position", "text", "agent_id", "agent__slug", "agent__display_name", "outsider")
+_USER = ("user_id", "user__first_name", "user__last_name", "user__username")
+
+
+def said(messages: QuerySet[Message]) -> list[Said]:
+    """Messages without making model instances of them, their agents and users."""
+    found = []
+    for channel, position, text, agent_id, slug, name, outsider, *user in messages.values_list(*_SAID, *_USER):
+        author = name or outsider or " ".join(filter(None, user[1:3])) or user[3] or ""
+        found.append(Said(position, text, agent_id, slug or "", author, channel))
+    return found
+
+
+def ends(messages: QuerySet[Message], first_n: int, last_n: int, event: Callable[[Said], Event]) -> Window:
     """First and last messages of a channel as a window, without reading what lies between."""
     total = messages.count()
     if total <= first_n + last_n:
-        return Window(tuple(map(event, messages.order_by("position"))), 0, ())
-    first = [event(message) for message in messages.order_by("position")[:first_n]]
-    last = [event(message) for message in messages.order_by("-position")[:last_n]]
+        return Window(tuple(map(event, said(messages.order_by("position")))), 0, ())
+    first = [event(message) for message in said(messages.order_by("position")[:first_n])]
+    last = [event(message) for message in said(messages.order_by("-position")[:last_n])]
     return Window(tuple(first), total - first_n - last_n, tuple(reversed(last)))

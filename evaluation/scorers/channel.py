@@ -9,7 +9,7 @@ from django.db.models import QuerySet
 
 from agents.models import Agent, Channel, Message
 from agents.persona import render_persona
-from evaluation.scorers.base import ends
+from evaluation.scorers.base import Said, ends
 from evaluation.trajectory import Event, Window
 from evaluation.windows import MessageWindow, said_in
 
@@ -31,7 +31,7 @@ class ChannelSubject:
     window: MessageWindow
     where: dict[str, str]
     seed: int
-    _shown: dict[tuple[int, int], tuple[Window, tuple[Message, ...]]] = field(default_factory=dict)
+    _shown: dict[tuple[int, int], tuple[Window, tuple[Said, ...]]] = field(default_factory=dict)
     _names: dict[int, str] | None = None
 
     @property
@@ -58,21 +58,21 @@ class ChannelSubject:
         rendered = {a.pk: render_persona(system_prompt=a.system_prompt, traits=a.traits.all()) for a in agents}
         return "\n\n".join(f"# {name}\n\n{rendered[pk]}" for pk, name in self.speakers().items())
 
-    def conversation(self, first_n: int, last_n: int) -> tuple[Window, tuple[Message, ...]]:
+    def conversation(self, first_n: int, last_n: int) -> tuple[Window, tuple[Said, ...]]:
         """The events shown, and their messages. Only these are read, so that a channel of any length costs the same."""
         key = (first_n, last_n)
         if key not in self._shown:
-            kept: dict[int, Message] = {}
+            kept: dict[int, Said] = {}
 
-            def event(message: Message) -> Event:
+            def event(message: Said) -> Event:
                 kept[message.position] = message
                 return self.event(message)
 
-            window = ends(self.said().select_related("agent", "user"), first_n, last_n, event)
+            window = ends(self.said(), first_n, last_n, event)
             self._shown[key] = window, tuple(kept[position] for position in sorted(kept))
         return self._shown[key]
 
-    def event(self, message: Message) -> Event:
+    def event(self, message: Message | Said) -> Event:
         """An agent acts; what users and outsiders say reaches everybody."""
         if message.agent_id is not None:
             return Event("action", self.speakers().get(message.agent_id, message.author_name), message.text)

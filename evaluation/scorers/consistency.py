@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
+
+from django.db.models import Q
 
 from agents.models import Message
 from evaluation.prompts import Context
 from evaluation.propositions import Proposition
-from evaluation.scorers.base import Item, Subject
-from evaluation.scorers.pairs import find_pairs
+from evaluation.scorers.base import Item, Subject, said
+from evaluation.scorers.pairs import can_pair, find_pairs
 from evaluation.trajectory import Event, Window
 
 DIMENSION = "consistency"
 SAID_BEFORE = 2  # messages of the channel shown before each message of a pair
+NEAR, READ_AHEAD = 8, 50  # positions looked at before a message; messages that share a query
 PROFILED = 200  # most earlier messages that the offline judge's profile is made of: the newest
 
 
@@ -41,13 +44,31 @@ def context(
     )
 
 
+def read_ahead(subject: Subject, messages: Iterable[Message]) -> None:
+    """Read what was said just before each of many messages in one query, where `context` would ask for each."""
+    wanted = [message for message in messages if message.pk not in subject.before][:READ_AHEAD]
+    near = Q()
+    for message in wanted:
+        near |= Q(channel=message.channel_id, position__range=(message.position - NEAR, message.position - 1))
+    if not wanted:
+        return
+    around = said(Message.objects.filter(near, synthetic=subject.played).order_by("position"))
+    for message in wanted:
+        found = [s for s in around if s.channel_id == message.channel_id and 0 < message.position - s.position <= NEAR]
+        if len(found) >= SAID_BEFORE or message.position <= NEAR:  # else something was deleted: `context` looks further
+            subject.before[message.pk] = tuple(map(subject.event, found[-SAID_BEFORE:]))
+
+
 def _moment(subject: Subject, message: Message) -> Window:
-    around = Message.objects.filter(
-        channel=message.channel_id, position__lt=message.position, synthetic=message.synthetic
-    )
-    before = around.select_related("agent", "user").order_by("-position")[:SAID_BEFORE]
+    before = subject.before.get(message.pk)
+    if before is None:
+        around = Message.objects.filter(
+            channel=message.channel_id, position__lt=message.position, synthetic=message.synthetic
+        )
+        newest = said(around.order_by("-position")[:SAID_BEFORE])
+        before = tuple(subject.event(found) for found in reversed(newest))
     own = Event("action", subject.agent.display_name, message.text)
-    return Window((*(subject.event(said) for said in reversed(before)), own), 0, ())
+    return Window((*before, own), 0, ())
 
 
 def not_evaluable(subject: Subject) -> str:
@@ -55,8 +76,12 @@ def not_evaluable(subject: Subject) -> str:
     found = subject.halves()
     if not found.current:
         return "no message of the agent in the window"
+    if not found.history and subject.played:
+        return "not evaluable: what was played has no past but another play, and none was named to compare it with"
     if not found.history:
         return "not evaluable: the agent said nothing before this window that it could be compared with"
-    if not find_pairs(found, seed=subject.seed):
+    if not can_pair(found):
+        if subject.played:
+            return "not evaluable: the two plays have no line of a situation in common that the agent answered in both"
         return "not evaluable: no channel has messages of the agent both in the window and in its history"
     return ""

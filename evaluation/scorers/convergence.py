@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import lru_cache
 from typing import Any
 
 from agents.models import Message
-from agents.text.voices import voice_distinctness
+from agents.text.voices import Distinctness, voice_distinctness
 from agents.text.word_statistics import pairwise_similarity, vocabulary_statistics
 from evaluation.prompts import Context
 from evaluation.propositions import Proposition
@@ -33,7 +34,7 @@ def context(
     """The whole conversation once, in order, with the agents' vocabulary figures as data (AC-6.4.2 to AC-6.4.7)."""
     window, _ = subject.conversation(proposition.first_n, proposition.last_n)
     lines = _lines(subject, proposition)
-    found = voice_distinctness([(str(agent_id), text) for agent_id, text in lines])
+    found = _voices(tuple(lines))
     return Context(
         agent_name=subject.name,
         persona=subject.personas() if proposition.include_personas else None,
@@ -52,16 +53,20 @@ def figures(subject: ChannelSubject, proposition: Proposition) -> dict[str, Any]
         ``agents``: figures by slug; ``pairs``: [slug, slug, similarity 0 to 1]; ``voices``: distinctness, null when it cannot be told.
     """
     lines = _lines(subject, proposition)
-    slugs = {
-        m.agent_id: m.agent.slug for m in subject.conversation(proposition.first_n, proposition.last_n)[1] if m.agent
-    }
+    _, messages = subject.conversation(proposition.first_n, proposition.last_n)
+    slugs = {message.agent_id: message.agent_slug for message in messages if message.agent_id is not None}
     texts = {slugs[agent_id]: said for agent_id, said in _by_agent(lines).items()}
-    found = voice_distinctness([(str(agent_id), text) for agent_id, text in lines])
+    found = _voices(tuple(lines))
     return {
         "agents": {slug: asdict(vocabulary_statistics(said)) for slug, said in sorted(texts.items())},
         "pairs": [[pair.first, pair.second, pair.similarity] for pair in pairwise_similarity(texts)],
         "voices": asdict(found) if found else None,
     }
+
+
+@lru_cache(maxsize=64)  # the judge's evidence and the figures go by the same lines
+def _voices(lines: tuple[tuple[int, str], ...]) -> Distinctness | None:
+    return voice_distinctness([(str(agent_id), text) for agent_id, text in lines])
 
 
 def _lines(subject: ChannelSubject, proposition: Proposition) -> list[tuple[int, str]]:

@@ -40,36 +40,50 @@ def halves(
     where: Mapping[str, str],
     history: MessageWindow,
     history_where: Mapping[str, str],
+    played: bool = False,
 ) -> Halves:
     """What the agent says now, and what it said in the past it is compared with.
 
     ``before`` is everything before the first message of the window; where the window has no beginning (``all``, no tags) what the
     agent said is cut in the middle, the newer half is compared with the older one. The history has tags of its own
     (`history_where`, default none), so that one build can be compared with what was said before it.
+
+    Played speech has no past but another play, named by `history_where`: never real speech, and not whatever happened to be played before.
     """
-    spoken = spoken_by(agent=agent, window=window, where=where)
+    spoken = spoken_by(agent=agent, window=window, where=where, played=played)
     current = tuple(spoken.values_list("pk", flat=True))
     if not current:
         return Halves((), ())
+    if played and (history.spec == BEFORE or not history_where):
+        return Halves(current, ())
     if history.spec == BEFORE and window.spec == "all" and not where:
         current = current[len(current) // 2 :]
         past = spoken_by(agent=agent, window=window, where=history_where)
     elif history.spec == BEFORE:
         past = said_before(Message.objects.get(pk=current[0]), agent=agent, where=history_where)
     else:
-        past = spoken_by(agent=agent, window=history, where=history_where)
+        past = spoken_by(agent=agent, window=history, where=history_where, played=played)
     now = set(current)
     return Halves(current, tuple(pk for pk in past.values_list("pk", flat=True) if pk not in now))
+
+
+def can_pair(found: Halves) -> bool:
+    """Whether any message of now has something of the history to stand beside; reads no texts."""
+    context_of = dict(_contexts([*found.current, *found.history]))
+    past = {context_of[pk] for pk in found.history}
+    return any(context_of[pk] in past for pk in found.current)
 
 
 def find_pairs(found: Halves, *, seed: int) -> list[Pair]:
     """Up to ten pairs: messages of now drawn with the seed, each with the nearest message of its channel's history, none used twice.
 
+    Of played speech, the same line of the same situation stands for the channel.
+
     Nearness is the share of words two messages have in common, rare words counting more (weighted Jaccard, weights
     ``log((1 + n) / df)`` over the channel's pool). Of equally near messages the latest is taken.
     """
-    channel_of = dict(_channels([*found.current, *found.history]))
-    pools: dict[int, list[int]] = defaultdict(list)
+    channel_of = dict(_contexts([*found.current, *found.history]))
+    pools: dict[str, list[int]] = defaultdict(list)
     for pk in found.history:
         pools[channel_of[pk]].append(pk)
     comparable = [pk for pk in found.current if channel_of[pk] in pools]
@@ -88,9 +102,15 @@ def _drawn(ids: list[int], most: int, rng: random.Random) -> list[int]:
     return [ids[i] for i in sorted(rng.sample(range(len(ids)), most))]
 
 
-def _channels(ids: list[int]) -> Iterable[tuple[int, int]]:
+def _contexts(ids: list[int]) -> Iterable[tuple[int, str]]:
     for start in range(0, len(ids), 5000):
-        yield from Message.objects.filter(pk__in=ids[start : start + 5000]).values_list("pk", "channel_id")
+        rows = Message.objects.filter(pk__in=ids[start : start + 5000])
+        for pk, channel, played in rows.values_list("pk", "channel_id", "synthetic"):
+            if not played:
+                yield pk, str(channel)
+        for pk, channel, tags in rows.filter(synthetic=True).values_list("pk", "channel_id", "tags"):
+            situation = tags.get("situation")
+            yield pk, f"{situation}:{tags.get('turn')}" if situation else str(channel)
 
 
 def _match(current: list[int], pool: list[int]) -> list[Pair]:

@@ -147,8 +147,8 @@ def _draw(tables: Sequence[Floats], resamples: int, seed: int, *, of: int = 1, p
     rng = np.random.default_rng(np.random.SeedSequence(seed).spawn(of)[part])
     totals = np.zeros((resamples, tables[0].shape[1]))
     for table in tables:
-        once = np.ones(len(table), dtype=np.int64)
-        totals += np.concatenate([rows @ table for rows in resample_counts(once, resamples=resamples, rng=rng)])
+        kinds, counts = np.unique(table, axis=0, return_counts=True)  # whole scores: few kinds, however many messages
+        totals += np.concatenate([drawn @ kinds for drawn in resample_counts(counts, resamples=resamples, rng=rng)])
     clusters = sum(len(table) for table in tables)
     return _Drawn(_ratio(totals), clusters, clusters - len(tables))
 

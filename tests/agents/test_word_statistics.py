@@ -24,7 +24,7 @@ counts = st.dictionaries(st.sampled_from("abcdef"), st.integers(1, 20), max_size
 
 
 # -- vocabulary (AC-6.4.2)
-def test_figures_of_one_speaker_ac_6_4_2_and_6_4_9() -> None:
+def test_figures_of_one_speaker_ac_6_4_2_ac_6_4_9() -> None:
     found = vocabulary_statistics(["The cat, the cat!", "A dog sat. It sat."])
 
     assert (found.messages, found.words) == (2, 9)

@@ -54,6 +54,7 @@ def measure(options: argparse.Namespace, folder: Path) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from tests.bench.capture import capturing
     from tests.bench.gate import gating
     from tests.bench.server import ServerProcess
 
@@ -65,6 +66,8 @@ def measure(options: argparse.Namespace, folder: Path) -> None:
         for row in judging(options.base_url or (server.url if server else ""), server):
             table.add_row(*row)
         if server:
+            for row in capturing(server.url, server, latency=LATENCY):
+                table.add_row(*row)
             for row in gating(server.url, server, latency=LATENCY):
                 table.add_row(*row)
     finally:

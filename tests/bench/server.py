@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from typing import Any
 
 from tests.llm_server import LLMServer
+from tests.prompt_cache import PromptCache
+
+
+def _with_cache(default: dict[str, Any], **options: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """Answers with the default, and the usage that a prompt cache would make of the request."""
+    cache = PromptCache(**options)
+    return lambda body: {**default, "usage": cache.usage(body)}
 
 
 def _serve(pipe: Connection) -> None:
@@ -23,6 +30,7 @@ def _serve(pipe: Connection) -> None:
                 server.headers.clear()
                 server.peak_inflight = 0
                 server.always(**command["default"])
+                server.respond = _with_cache(command["default"], **command["cache"]) if command["cache"] else None
                 for reply in command["first"]:
                     server.reply(**reply)
                 pipe.send("ready")
@@ -38,9 +46,18 @@ class ServerProcess:
         self._process.start()
         self.url: str = self._pipe.recv()
 
-    def program(self, default: dict[str, Any], first: Sequence[dict[str, Any]] = ()) -> None:
-        """Forget what was counted; answer with `first`, one each, then with `default`."""
-        self._pipe.send({"default": default, "first": list(first)})
+    def program(
+        self,
+        default: dict[str, Any],
+        first: Sequence[dict[str, Any]] = (),
+        *,
+        cache: dict[str, Any] | None = None,
+    ) -> None:
+        """Forget what was counted; answer with `first`, one each, then with `default`.
+
+        With `cache`, the options of a `PromptCache`, usage is what that would make of the requests.
+        """
+        self._pipe.send({"default": default, "first": list(first), "cache": cache})
         self._pipe.recv()
 
     def stats(self) -> dict[str, int]:

@@ -37,7 +37,7 @@ def cast(settings: Settings, propositions: PropositionFolder) -> dict[str, Agent
 
 def command(*arguments: str) -> str:
     out = io.StringIO()
-    call_command("capture_baseline", *arguments, stdout=out)
+    call_command("capture_baseline", "--no-play", *arguments, stdout=out)
     return out.getvalue()
 
 
@@ -56,7 +56,7 @@ def refused(*arguments: str) -> tuple[int, str]:
 def test_json_is_one_object_with_the_documented_keys(llm_server: LLMServer, capfd: pytest.CaptureFixture[str]) -> None:
     llm_server.respond = answers(lambda claim: 8 if "voice" in claim else 6 if "mood" in claim else 3)
 
-    call_command("capture_baseline", "--json")
+    call_command("capture_baseline", "--no-play", "--json")
 
     out, _ = capfd.readouterr()
     document = json.loads(out)
@@ -70,17 +70,19 @@ def test_json_is_one_object_with_the_documented_keys(llm_server: LLMServer, capf
                 "evaluation_run",
                 "status",
                 "error",
+                "persona_digest",
                 "overall_score",
                 "dimensions",
                 "calls",
                 "tokens",
                 "cost_usd",
                 "unpriced_calls",
+                "observations",
             ),
         ]
         assert list(run["dimensions"]) == ["adherence", "fluency"]
         for dimension in run["dimensions"].values():
-            assert list(dimension) == ["score", "scored", "trivial", "unscored", "propositions"]
+            assert list(dimension) == ["score", "scored", "trivial", "unscored", "propositions", "calibration"]
     ada = document["runs"][0]
     assert ada["dimensions"]["adherence"] == {
         "score": pytest.approx((4 * 8 + 4 * 6 + 9 + 0 + 9 + 0) / 12, abs=1e-4),
@@ -88,6 +90,7 @@ def test_json_is_one_object_with_the_documented_keys(llm_server: LLMServer, capf
         "trivial": 0,
         "unscored": 0,
         "propositions": {"brief": 4.5, "mood": 6.0, "voice": 8.0},
+        "calibration": None,
     }
     assert ada["dimensions"]["fluency"]["score"] == 3.0
     assert (ada["calls"], ada["tokens"], ada["cost_usd"]) == (4 + 1, 5 * 110, None)

@@ -53,7 +53,7 @@ def test_all_agents_messages_of_the_channel_are_taken_ac_6_4_1(llm_server: LLMSe
     assert "Elsewhere" not in json.dumps(llm_server.bodies)
 
 
-def test_each_agents_vocabulary_is_shown_as_data_ac_6_4_2_and_6_4_7(llm_server: LLMServer) -> None:
+def test_each_agents_vocabulary_is_shown_as_data_ac_6_4_2_ac_6_4_7(llm_server: LLMServer) -> None:
     convergence(diverse())
 
     shown = statistics_of(llm_server.bodies[0])["vocabulary_by_agent"]
@@ -73,7 +73,7 @@ def test_every_pair_of_agents_is_compared_ac_6_4_3(llm_server: LLMServer) -> Non
     assert all(0 <= value <= 1 for value in pairs.values())
 
 
-def test_the_whole_conversation_is_shown_once_in_order_ac_6_4_4_and_6_4_5(llm_server: LLMServer) -> None:
+def test_the_whole_conversation_is_shown_once_in_order_ac_6_4_4_ac_6_4_5(llm_server: LLMServer) -> None:
     channel = diverse()
 
     convergence(channel)
@@ -99,7 +99,7 @@ def test_personas_are_not_sent_ac_6_4_6(llm_server: LLMServer) -> None:
     assert len(llm_server.bodies[0]["system"]) == 1
 
 
-def test_all_personas_are_sent_where_a_proposition_asks_for_them_ac_6_0_9_and_6_0_10(
+def test_all_personas_are_sent_where_a_proposition_asks_for_them_ac_6_0_9_ac_6_0_10(
     llm_server: LLMServer, propositions: PropositionFolder
 ) -> None:
     propositions.write(

@@ -37,7 +37,7 @@ def fluency(agent: Agent, **fields: Any) -> DimensionSummary:
     return found.summary.dimensions["fluency"]
 
 
-def test_the_window_is_judged_once_with_messages_and_statistics_ac_6_3_3_and_6_3_4(llm_server: LLMServer) -> None:
+def test_the_window_is_judged_once_with_messages_and_statistics_ac_6_3_3_ac_6_3_4(llm_server: LLMServer) -> None:
     llm_server.always(json={f"p{n}": entry(n + 1) for n in range(1, 5)})
     ada = make_agent("ada", system_prompt=PERSONA)
     talk(ada, COPIED, channel=make_channel("one"))

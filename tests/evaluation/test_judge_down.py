@@ -9,7 +9,7 @@ from pytest_django import Settings
 
 from agents.models import Agent
 from evaluation.capture import capture
-from evaluation.execution import GIVE_UP_AFTER
+from evaluation.asking import GIVE_UP_AFTER
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers, entry, tail_of

@@ -58,9 +58,11 @@ def test_fifty_thousand_messages_have_their_results_in_little_memory(
     RESET.write_text("5")
     before = resident("VmRSS")
 
-    own = evaluate_agent(agent=ada, dimensions=("consistency", "fluency"))
+    own = evaluate_agent(agent=ada, dimensions=("adherence", "consistency", "fluency"))
     room = evaluate_channel(channel=channel)
 
+    assert own.run.sample_size == 20 + 10, "messages drawn for adherence, and pairs for self-consistency"
+    assert own.dimensions["adherence"].unscored + own.dimensions["adherence"].scored > 0
     assert own.dimensions["consistency"].scored == 10
     assert own.dimensions["fluency"].scored == 2
     assert room.dimensions["convergence"].scored == 1

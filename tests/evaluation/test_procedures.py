@@ -54,7 +54,7 @@ def rows() -> dict[str, EvaluationScore]:
 
 
 # -- a hard run (AC-6.0.16, AC-6.1.7)
-def test_a_hard_run_takes_a_fifth_off_per_flaw_ac_6_0_16_and_6_1_7(llm_server: LLMServer, ada: Agent) -> None:
+def test_a_hard_run_takes_a_fifth_off_per_flaw_ac_6_0_16_ac_6_1_7(llm_server: LLMServer, ada: Agent) -> None:
     llm_server.respond = answers(lambda claim: entry(9, flaws=["too long", "too kind"]))
 
     found = evaluate_agent(agent=ada, dimensions=("adherence",), hard=True)
@@ -283,7 +283,7 @@ def test_the_table_says_how_it_was_judged(llm_server: LLMServer, ada: Agent) -> 
     llm_server.respond = answers(lambda claim: entry(6, flaws=[]))
     out = io.StringIO()
 
-    call_command("capture_baseline", "--agents", "ada", "--hard", "--repeats", "3", stdout=out)
+    call_command("capture_baseline", "--agents", "ada", "--hard", "--repeats", "3", "--no-play", stdout=out)
 
     assert "plumbline+hard, mean of 3 judgements" in out.getvalue()
 

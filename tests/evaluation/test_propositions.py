@@ -33,7 +33,7 @@ def complaint(*specs: dict[str, Any], **fields: Any) -> str:
 
 
 # -- what is left out
-def test_defaults_are_those_of_the_specification_ac_6_0_9_and_6_0_12() -> None:
+def test_defaults_are_those_of_the_specification_ac_6_0_9_ac_6_0_12() -> None:
     found = resolved()
 
     assert (found.first_n, found.last_n) == (10, 100)

@@ -38,7 +38,7 @@ def ada(settings: Settings, propositions: PropositionFolder) -> Agent:
     return agent
 
 
-def test_a_baseline_is_one_trace_with_a_span_per_dimension_and_call(
+def test_a_baseline_is_one_trace_with_a_span_per_dimension_and_call_ac_6_0_18_ac_6_1_9_ac_6_3_9_ac_6_5_9(
     sentry: Caught, llm_server: LLMServer, ada: Agent
 ) -> None:
     """The run and its calls (AC-6.0.18), adherence (AC-6.1.9), fluency (AC-6.3.9), the whole capture (AC-6.5.9)."""

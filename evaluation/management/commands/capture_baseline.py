@@ -15,14 +15,17 @@ from django.core.management.base import BaseCommand, CommandError
 from agents.usage import exit_3_on_wrong_usage
 from agents.work_queues import stopping_on_sigterm
 from evaluation.capture import Captured, UnknownAgents, capture, choose_agents
-from evaluation.estimate import estimate, estimate_channels
-from evaluation.estimate_tables import estimate_json, estimate_table
+from evaluation.estimate import estimate, estimate_before, estimate_channels
+from evaluation.estimate_tables import estimate_json, estimate_table, spending_table
 from evaluation.models import Method
 from evaluation.planning import RunSpec
 from evaluation.presentation import ProgressBar, outcome_table
 from evaluation.proposition_files import PropositionError, default_dimensions
+from evaluation.rehearsal import ENOUGH, Play, has_little_speech, plays_json
+from evaluation.rehearsal.presentation import TOO_FEW, play_with_bar, plays_table
 from evaluation.result_json import as_json
 from evaluation.scorers import SCORERS
+from evaluation.spending import estimated, spending_json, spent_on
 from evaluation.windows import ALLOWED, BEFORE, parse_history, parse_window
 
 
@@ -102,6 +105,11 @@ class Command(BaseCommand):
             "--by-tag", metavar="TAG", help="also show adherence per value of this tag, from the same judgements"
         )
         parser.add_argument(
+            "--no-play",
+            action="store_true",
+            help=f"measure agents with fewer than {ENOUGH} messages by these alone, instead of playing ten situations with them",
+        )
+        parser.add_argument(
             "--json", action="store_true", help="print one JSON object on standard output and nothing else"
         )
         parser.add_argument("--dry-run", action="store_true", help="print calls, tokens and cost, ask nothing")
@@ -177,12 +185,18 @@ class Command(BaseCommand):
             self._emit(estimate_json(estimates), options)
         else:
             estimate_table(estimates, self.stdout)
+        if not options["no_play"] and (who := [spec.target.slug for spec in specs if has_little_speech(spec)]):
+            self.stderr.write(f"Fewer than {ENOUGH} messages: {', '.join(who)} would be played first; not estimated.")
 
     def _capture(self, specs: Sequence[RunSpec], options: dict[str, Any]) -> None:
-        with ProgressBar("Judging", sys.stderr, quiet=options["json"] and not sys.stderr.isatty()) as bar:
-            results = capture(specs, prepared=bar.prepared, progress=bar.progress)
+        quiet = options["json"] and not sys.stderr.isatty()
+        specs, plays = (specs, []) if options["no_play"] else play_with_bar(specs, sys.stderr, quiet=quiet)
+        before = estimate_before(specs)
+        with ProgressBar("Judging", sys.stderr, quiet=quiet) as bar:
+            results = capture(specs, prepared=bar.prepared, progress=bar.progress) if specs else []
         judge = str(settings.JUDGE_MODEL)
-        document = as_json(judge, results)
+        estimate, actual = estimated(before) if before else None, spent_on(results)
+        document = {**as_json(judge, results), **spending_json(estimate, actual), **plays_json(plays)}
         if options["by_tag"]:
             from evaluation.summary import by_tag
 
@@ -191,10 +205,13 @@ class Command(BaseCommand):
         if options["json"]:
             self._emit(document, options)
         else:
-            outcome_table(judge, results, self.stdout, by_tag=options["by_tag"] or "")
+            if results:
+                outcome_table(judge, results, self.stdout, by_tag=options["by_tag"] or "")
+                spending_table(estimate, actual, self.stdout)
+            plays_table(plays, self.stdout, why=TOO_FEW)
             if options["out"]:
                 self._write(document, options["out"])
-        self._complain(results)
+        self._complain(results, plays)
 
     def _emit(self, document: dict[str, Any], options: dict[str, Any]) -> None:
         self.stdout.write(json.dumps(document, ensure_ascii=False, indent=2))
@@ -207,9 +224,9 @@ class Command(BaseCommand):
         except OSError as error:
             raise CommandError(f"--out {path}: {error}", returncode=3) from None
 
-    def _complain(self, results: Sequence[Captured]) -> None:
+    def _complain(self, results: Sequence[Captured], plays: Sequence[Play]) -> None:
         """Exit 2 when some agent has no score, saying why on standard error."""
-        problems = []
+        problems = [f"{play.agent.slug}: failed: {play.problem}" for play in plays if play.failed]
         for result in results:
             run = result.summary.run
             name = run.agent.slug if run.agent else str(run.pk)

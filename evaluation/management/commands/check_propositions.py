@@ -62,15 +62,30 @@ class Command(BaseCommand):
             known = "" if slugs is None or file.agent_id in slugs | {DEFAULT} else "   (no agent of that slug here)"
             about = " (about drafts)" if file.level == "action" else ""
             detail = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
+            held = f"{len(file.propositions)} propositions ({detail})" if file.propositions else ""
             self.stdout.write(
-                f"{file.dimension}/{file.agent_id}{about}: {len(file.propositions)} propositions ({detail}){known}"
+                f"{file.dimension}/{file.agent_id}{about}: {', '.join(filter(None, (held, _drafts(file))))}{known}"
             )
         if files:
             self.stdout.write(
                 self.style.SUCCESS(
                     f"{len(files)} files, {sum(len(f.propositions) for f in files)} propositions, all valid."
+                    + _not_judged(files)
                 )
             )
+
+
+def _drafts(file: LoadedFile) -> str:
+    """How many drafts a file holds, and how many of them were turned down."""
+    rejected = sum(p.rejected for p in file.drafts)
+    waiting = len(file.drafts) - rejected
+    parts = [f"{waiting} drafts" if waiting else "", f"{rejected} rejected" if rejected else ""]
+    return ", ".join(filter(None, parts))
+
+
+def _not_judged(files: list[LoadedFile]) -> str:
+    waiting = sum(not p.rejected for f in files for p in f.drafts)
+    return f" {waiting} drafts besides, which are not judged before somebody accepts them." if waiting else ""
 
 
 def _document(files: list[LoadedFile], problems: list[FileProblem]) -> dict[str, Any]:
@@ -82,6 +97,8 @@ def _document(files: list[LoadedFile], problems: list[FileProblem]) -> dict[str,
                 "agent": f.agent_id,
                 "level": f.level,
                 "propositions": [p.id for p in f.propositions],
+                "drafts": [p.id for p in f.drafts if not p.rejected],
+                "rejected": [p.id for p in f.drafts if p.rejected],
             }
             for f in files
         ],

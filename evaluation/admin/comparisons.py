@@ -1,0 +1,93 @@
+"""What a measurement says beside the baseline, for the pages of agents and evaluation runs; never on lists."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from django.template.loader import render_to_string
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from agents.admin import display
+from agents.admin.display import Tone
+from agents.models import Agent
+from evaluation.admin.display import dimension_badge, number
+from evaluation.comparison.choosing import newest_run
+from evaluation.comparison.compare import compare_to_baseline
+from evaluation.comparison.values import Change, Comparison, NotComparable
+from evaluation.comparison.words import interval_text, signed
+from evaluation.models import Baseline, EvaluationRun, EvaluationScore
+
+MOST_JUDGEMENTS = 20_000  # more take seconds; the command has no limit
+TONES: dict[str, Tone] = {"drifted": "good", "steady": "good", "cannot tell yet": "plain"}
+
+
+def comparison_panel(run: EvaluationRun) -> SafeString:
+    """A run beside its agent's baselines; empty for the baseline itself, and where there is none before it."""
+    context = comparison_of(run)
+    return SafeString(render_to_string("admin/evaluation/comparison.html", context)) if context else SafeString("")
+
+
+def comparison_of(run: EvaluationRun) -> dict[str, Any] | None:
+    """What `comparison.html` shows: a row per dimension, or why that is left to the command."""
+    if run.agent is None or run.status != EvaluationRun.Status.COMPLETED:
+        return None
+    captured = Baseline.objects.filter(agent=run.agent, judge=run.judge, dimension__in=run.dimensions)
+    before = [b for b in captured.select_related("evaluation_run") if b.procedure == run.procedure]
+    if not any(b.evaluation_run_id < run.pk for b in before):
+        return None
+    if _too_large([run.pk, *(b.evaluation_run_id for b in before)]):
+        return {"too_large": format_html("<code>manage.py compare --agents {}</code>", run.agent.slug)}
+    earlier = [b.dimension for b in before if b.evaluation_run_id < run.pk]
+    try:
+        found = compare_to_baseline(run, dimensions=earlier, propositions=False)
+    except NotComparable:  # the baseline's run was changed meanwhile
+        return None
+    return None if found is None else _context(found)
+
+
+def newest_comparison(agent: Agent, *, judge: str, procedure: str) -> dict[str, Any] | None:
+    """The newest evaluation by that judge and procedure beside the baselines; None when there is none since they were captured."""
+    run = newest_run(agent, judge=judge, procedure=procedure)
+    context = None if run is None else comparison_of(run)
+    return None if context is None or run is None else {**context, "run": display.page_of(run, f"evaluation {run.pk}")}
+
+
+def verdict_badge(change: Change) -> SafeString:
+    """The verdict with its reason; a change that is sure says in which direction."""
+    if change.verdict == "drifted" and not change.counted:
+        label, tone = ("worse", "bad") if change.worse else ("better", "good")
+        return display.badge(label, tone, change.reason)  # type: ignore[arg-type]
+    return display.badge(change.verdict, TONES[change.verdict], change.reason)
+
+
+def _context(found: Comparison) -> dict[str, Any]:
+    return {
+        "baseline": found.baseline.name,
+        "stale": found.stale,
+        "notes": [display.visible(note) for note in found.notes],
+        "rows": [
+            {
+                "dimension": dimension_badge(change.dimension),
+                "before": _number(change, change.baseline),
+                "now": _number(change, change.current),
+                "change": signed(change.delta, 0 if change.counted else 2),
+                "interval": interval_text(change),
+                "note": change.interval_note,
+                "verdict": verdict_badge(change),
+                "more": f"{change.n_more:,} more {change.unit} would decide" if change.n_more else "",
+            }
+            for change in found.dimensions
+        ],
+    }
+
+
+def _number(change: Change, value: float | None) -> SafeString:
+    return number(None, int(value)) if change.counted and value is not None else number(value, None)
+
+
+def _too_large(runs: Collection[int]) -> bool:
+    """Whether there are too many judgements to compare while somebody waits for a page."""
+    judgements = EvaluationScore.objects.filter(evaluation_run__in=set(runs)).order_by()
+    return judgements.values("pk")[MOST_JUDGEMENTS : MOST_JUDGEMENTS + 1].exists()

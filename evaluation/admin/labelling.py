@@ -1,0 +1,147 @@
+"""The page on which people label: one judgement at a time, without what the judge made of it until their own label is stored."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import QuerySet
+from django.utils.safestring import SafeString
+
+from agents.admin import display
+from evaluation.calibration.labels import BANDS
+from evaluation.calibration.population import drawn_ids
+from evaluation.calibration.shown import Section, Shown, shown
+from evaluation.models import EvaluationScore, LabelSet, ScoreLabel
+from evaluation.trajectory import Event
+
+CANNOT_TELL = "cannot_tell"
+_RELATED = (
+    "evaluation_run__agent",
+    "evaluation_run__channel",
+    "message__channel",
+    "message__agent",
+    "compared_with__agent",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """A label set as one annotator works on it: the judgements in their order, and the annotator's own labels by judgement."""
+
+    label_set: LabelSet
+    ids: list[int]
+    mine: dict[int, ScoreLabel]
+
+    @property
+    def open_ids(self) -> list[int]:
+        return [pk for pk in self.ids if pk not in self.mine]
+
+    def next_after(self, pk: int | None) -> int | None:
+        """The next judgement without a label of mine after `pk`, from the start again at the end; None when all have one."""
+        left = self.open_ids
+        if pk not in self.ids or not left:
+            return left[0] if left else None
+        place = self.ids.index(pk)
+        return next((other for other in left if self.ids.index(other) > place), left[0])
+
+    def before(self, pk: int | None) -> int | None:
+        """The judgement before `pk`; with None the last one."""
+        place = self.ids.index(pk) if pk in self.ids else len(self.ids)
+        return self.ids[place - 1] if place else None
+
+
+def desk_of(label_set: LabelSet, annotator: str) -> Desk:
+    """In two queries."""
+    ids = drawn_ids(label_set)
+    own = ScoreLabel.objects.filter(evaluation_score__label_sets=label_set, annotator=annotator, withdrawn=False)
+    return Desk(label_set, ids, {label.evaluation_score_id: label for label in own})
+
+
+def with_everything() -> QuerySet[EvaluationScore]:
+    return EvaluationScore.objects.select_related(*_RELATED)
+
+
+def page_context(desk: Desk, *, item: int | None, saved: int | None) -> dict[str, Any]:
+    """What the template shows.
+
+    Args:
+        desk: Whose.
+        item: The judgement to label; None when everything is labelled.
+        saved: The judgement just labelled: only now it is shown what the judge gave.
+    """
+    done = len(desk.mine)
+    unknown = sum(label.value is None for label in desk.mine.values())
+    current = with_everything().filter(pk=item).first() if item is not None else None
+    return {
+        "label_set": desk.label_set,
+        "done": done,
+        "total": len(desk.ids),
+        "unknown": unknown,
+        "place": desk.ids.index(item) + 1 if item is not None else None,
+        "item": None if current is None else _item(shown(current)),
+        "item_id": item,
+        "label": desk.mine.get(item) if item is not None else None,
+        "bands": BANDS,
+        "cannot_tell": CANNOT_TELL,
+        "before": desk.before(item),
+        "skippable": current is not None and any(pk != item for pk in desk.open_ids),
+        "saved": _revealed(desk, saved) if saved is not None else None,
+    }
+
+
+def _item(found: Shown) -> dict[str, Any]:
+    return {
+        "about": display.isolated(found.about),
+        "where": display.visible(found.where),
+        "claim": display.visible(found.claim),
+        "message": display.visible(found.message),
+        "persona": display.visible(found.persona or ""),
+        "sections": [_section(section) for section in found.sections],
+        "statistics": display.json_block(dict(found.statistics)) if found.statistics else "",
+        "additional": display.json_block(dict(found.additional)) if found.additional else "",
+        "notes": found.notes,
+    }
+
+
+def _section(section: Section) -> dict[str, Any]:
+    window = section.window
+    first, last = [_line(event) for event in window.first], [_line(event) for event in window.last]
+    if section.marked and (last or first):
+        (last or first)[-1]["marked"] = True
+    return {
+        "title": display.visible(section.title),
+        "first": first,
+        "omitted": f"{window.omitted:,}" if window.omitted else "",
+        "last": last,
+        "folded": section.folded,
+        "count": len(first) + len(last),
+    }
+
+
+def _line(event: Event) -> dict[str, Any]:
+    own = event.kind == "action"
+    return {
+        "who": display.isolated(event.name if own else event.speaker or "somebody"),
+        "own": own,
+        "text": display.visible(event.text),
+        "marked": False,
+    }
+
+
+def _revealed(desk: Desk, pk: int) -> dict[str, Any] | None:
+    """What the judge gave for a judgement that has a label of one's own; None for every other."""
+    label = desk.mine.get(pk)
+    score = EvaluationScore.objects.filter(pk=pk).first() if label is not None else None
+    if label is None or score is None:
+        return None
+    told = "\n\n".join(filter(None, (score.reasoning, score.justification)))
+    return {
+        "pk": pk,
+        "mine": "cannot tell" if label.value is None else label.value,
+        "judge": score.raw_score,
+        "apart": None if label.value is None or score.raw_score is None else abs(label.value - score.raw_score),
+        "blind": label.blind,
+        "claim": display.visible(score.claim),
+        "reasoning": display.folded(told, 200) if told else SafeString(""),
+    }

@@ -1,0 +1,213 @@
+"""Label sets in the console: drawing one, labelling it, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
+from django.urls import URLPattern, path, reverse
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+
+from agents.admin import display
+from agents.admin.access import user_of
+from agents.adminsite import ModelAdmin
+from evaluation.admin.display import dimension_badge, judge_badge, procedure_badge
+from evaluation.admin.label_form import DrawForm, known_judges
+from evaluation.admin.label_results import label_url, results_context
+from evaluation.admin.labelling import CANNOT_TELL, desk_of, page_context
+from evaluation.calibration.labels import Progress, progress, save_label, withdraw_label
+from evaluation.calibration.population import draw_label_set
+from evaluation.calibration.stored import Key, refresh
+from evaluation.capture import UnknownAgents, choose_agents
+from evaluation.models import EvaluationScore, LabelSet
+
+PAGES = "admin/evaluation/labels/"
+LABELLING = "evaluation.add_scorelabel"
+
+
+@admin.register(LabelSet)
+class LabelSetAdmin(ModelAdmin[LabelSet]):
+    """A set cannot be changed: labels speak for what was drawn. Whoever may label may see which sets there are."""
+
+    list_display = ("title", "what", "people", "label_link")
+    list_display_links = ("title",)
+    list_filter = ("dimension", "judge")
+    search_fields = ("name",)
+    actions = None
+
+    def has_view_permission(self, request: HttpRequest, obj: LabelSet | None = None) -> bool:
+        return super().has_view_permission(request, obj) or request.user.has_perm(LABELLING)
+
+    def has_change_permission(self, request: HttpRequest, obj: LabelSet | None = None) -> bool:
+        return False
+
+    def get_urls(self) -> list[URLPattern]:
+        views = (("label", self.label_view), ("compute", self.compute_view))
+        own = [
+            path(f"<int:pk>/{name}/", self.admin_site.admin_view(view), name=f"evaluation_labelset_{name}")
+            for name, view in views
+        ]
+        return [*own, *super().get_urls()]
+
+    def get_changelist_instance(self, request: HttpRequest) -> Any:
+        """The list, with how far everybody is: found for the whole page at once."""
+        found: Any = super().get_changelist_instance(request)
+        found.result_list = list(found.result_list)
+        entries = progress(found.result_list)
+        may_label = request.user.has_perm(LABELLING)
+        for label_set in found.result_list:
+            label_set.entries, label_set.may_label = entries[label_set.pk], may_label
+        return found
+
+    @admin.display(description="label set", ordering="name")
+    def title(self, label_set: LabelSet) -> SafeString:
+        return display.lines(display.isolated(label_set.name), display.moment(label_set.created_at))
+
+    @admin.display(description="judge and dimension", ordering="judge")
+    def what(self, label_set: LabelSet) -> SafeString:
+        judge = format_html("{} {}", judge_badge(label_set.judge), procedure_badge(label_set.procedure))
+        return format_html("{} {}", judge, dimension_badge(label_set.dimension))
+
+    @admin.display(description="labelled")
+    def people(self, label_set: Any) -> SafeString:
+        return progress_lines(label_set.entries) or display.EMPTY
+
+    @admin.display(description="")
+    def label_link(self, label_set: Any) -> SafeString:
+        return display.link(label_url(label_set), "Label") if label_set.may_label else SafeString("")
+
+    def add_view(
+        self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """A form for the draw."""
+        if not self.has_add_permission(request):
+            raise PermissionDenied
+        form = DrawForm(request.POST or None, judges=known_judges(), initial={"name": f"labels {_next_number()}"})
+        if request.method == "POST" and form.is_valid() and (label_set := self._draw(request, form)) is not None:
+            text = f"{label_set}: {label_set.drawn.count()} of {label_set.population_size:,} judgements drawn."
+            self.message_user(request, text, messages.SUCCESS)
+            return HttpResponseRedirect(_page_url(label_set))
+        return self.page(request, f"{PAGES}draw.html", "Draw judgements to label", form=form)
+
+    def _draw(self, request: HttpRequest, form: DrawForm) -> LabelSet | None:
+        wanted = form.cleaned_data
+        judge, procedure = form.judges[int(wanted["judged_by"])]
+        try:
+            return draw_label_set(
+                name=wanted["name"],
+                judge=judge,
+                procedure=procedure,
+                dimension=wanted["dimension"],
+                n=wanted["n"],
+                agents=choose_agents(wanted["agents"]) if wanted["agents"].strip() else None,
+                seed=wanted["seed"],
+                user=user_of(request),
+            )
+        except UnknownAgents as error:
+            form.add_error("agents", str(error))
+        except ValueError as error:
+            form.add_error(None, str(error))
+        return None
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """What came of a set."""
+        label_set = self._found(request, object_id)
+        context = results_context(
+            label_set,
+            annotator=user_of(request).get_username(),
+            may_label=request.user.has_perm(LABELLING),
+            show="show" in request.GET,
+        )
+        return self.page(
+            request,
+            f"{PAGES}results.html",
+            f"Label set {label_set}",
+            label_url=label_url(label_set) if request.user.has_perm(LABELLING) else "",
+            compute_url=reverse("admin:evaluation_labelset_compute", args=[label_set.pk]),
+            **context,
+        )
+
+    def compute_view(self, request: HttpRequest, pk: int) -> HttpResponse:
+        """Compute the figures now, without waiting for a worker (POST)."""
+        if request.method != "POST":
+            return HttpResponseNotAllowed(["POST"])
+        label_set = self._found(request, str(pk))
+        refresh(Key(label_set.judge, label_set.procedure, label_set.dimension))
+        return HttpResponseRedirect(_page_url(label_set) + ("?show=1" if "show" in request.POST else ""))
+
+    def label_view(self, request: HttpRequest, pk: int) -> HttpResponse:
+        """One judgement to label; POST stores a label or takes one back."""
+        if not request.user.has_perm(LABELLING):
+            raise PermissionDenied
+        label_set = self._found(request, str(pk))
+        if request.method == "POST":
+            return self._label(request, label_set)
+        desk = desk_of(label_set, user_of(request).get_username())
+        item, saved, after = (_number(request.GET.get(name, "")) for name in ("item", "saved", "after"))
+        if item not in desk.ids:
+            item = desk.next_after(saved if saved is not None else after)
+        context = page_context(desk, item=item, saved=saved)
+        return self.page(
+            request, f"{PAGES}label.html", f"Label: {label_set}", results_url=_page_url(label_set), **context
+        )
+
+    def _label(self, request: HttpRequest, label_set: LabelSet) -> HttpResponse:
+        pk = _number(request.POST.get("item", "")) or 0
+        score = EvaluationScore.objects.select_related("evaluation_run").filter(pk=pk, label_sets=label_set).first()
+        if score is None:
+            raise Http404("There is no such judgement in this label set.")
+        user = user_of(request)
+        if "undo" in request.POST:
+            withdraw_label(score=score, annotator=user.get_username())
+            return HttpResponseRedirect(label_url(label_set, f"?item={score.pk}"))
+        given = request.POST.get("value", "")
+        try:
+            value = None if given == CANNOT_TELL else _value(given)
+            save_label(
+                score=score, annotator=user.get_username(), value=value, note=request.POST.get("note", ""), user=user
+            )
+        except ValueError as error:
+            self.message_user(request, str(error), messages.ERROR)
+            return HttpResponseRedirect(label_url(label_set, f"?item={score.pk}"))
+        return HttpResponseRedirect(label_url(label_set, f"?saved={score.pk}"))
+
+    def _found(self, request: HttpRequest, pk: str) -> LabelSet:
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        number = _number(pk)
+        label_set = LabelSet.objects.filter(pk=number).first() if number is not None else None
+        if label_set is None:
+            raise Http404(f"There is no label set {pk}.")
+        return label_set
+
+
+def progress_lines(entries: Sequence[Progress]) -> SafeString:
+    return format_html_join(
+        "",
+        '<div><bdi>{}</bdi> <span class="pl-number">{} of {}</span></div>',
+        ((display.visible(entry.annotator), entry.labelled, entry.drawn) for entry in entries),
+    )
+
+
+def _page_url(label_set: LabelSet) -> str:
+    return reverse("admin:evaluation_labelset_change", args=[label_set.pk])
+
+
+def _next_number() -> int:
+    return LabelSet.objects.count() + 1
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else None
+
+
+def _value(text: str) -> int:
+    if len(text) == 1 and text in "0123456789":
+        return int(text)
+    raise ValueError(f"value {text[:20]!r}: allowed: 0 to 9, or cannot tell")

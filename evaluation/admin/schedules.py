@@ -1,0 +1,165 @@
+"""Schedules: made and changed in a form, fired by hand, with what they measured."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.db.models import Count, Q, QuerySet
+from django.http import HttpRequest
+from django.template.loader import render_to_string
+from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from agents.admin import display
+from agents.adminsite import ModelAdmin, TextInput
+from evaluation.admin.display import dimension_badge, judge_badge, meter
+from evaluation.models import Dimension, DriftAlert, EvaluationRun, EvaluationSchedule
+from evaluation.schedules import ALLOWED_EVERY, every_name, fire_now, overlap_note, parse_every
+
+if TYPE_CHECKING:
+    ScheduleModelForm = forms.ModelForm[EvaluationSchedule]
+else:
+    ScheduleModelForm = forms.ModelForm
+
+RUNS_SHOWN = 20
+
+
+class ScheduleForm(ScheduleModelForm):
+    """Whether window, tags and limits can be used is said by the model, field by field."""
+
+    every = forms.CharField(widget=TextInput, max_length=10, help_text=ALLOWED_EVERY)
+    dimensions = forms.MultipleChoiceField(
+        choices=Dimension.choices,
+        required=False,
+        widget=forms.CheckboxSelectMultiple,
+        help_text="none = every dimension with propositions",
+    )
+
+    class Meta:
+        model = EvaluationSchedule
+        exclude = ("every_minutes",)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.initial.setdefault("every", every_name(self.instance.every_minutes))
+
+    def clean_every(self) -> str:
+        text: str = self.cleaned_data["every"]
+        try:
+            self.instance.every_minutes = parse_every(text)
+        except ValueError as error:
+            raise forms.ValidationError(str(error)) from None
+        return text
+
+
+@admin.register(EvaluationSchedule)
+class EvaluationScheduleAdmin(ModelAdmin[EvaluationSchedule]):
+    form = ScheduleForm
+    list_display = ("name_and_state", "whom", "what", "how", "due", "outcome", "new_alerts")
+    list_display_links = ("name_and_state",)
+    list_filter = ("is_active",)
+    search_fields = ("name",)
+    autocomplete_fields = ("agents",)
+    actions = ("fire", "pause", "resume")
+    fieldsets = (
+        (None, {"fields": ("name", "is_active")}),
+        ("What is measured", {"fields": ("agents", "dimensions", "window", "where", "samples", "judge")}),
+        ("When", {"fields": ("every", "next_at")}),
+        ("Alerts", {"fields": ("drift_limit",)}),
+    )
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[EvaluationSchedule]:
+        unseen = Count("alerts", filter=Q(alerts__acknowledged_at__isnull=True), distinct=True)
+        return super().get_queryset(request).prefetch_related("agents").annotate(unseen=unseen)
+
+    def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
+        return {"next_at": timezone.now(), **super().get_changeform_initial_data(request)}
+
+    def get_panels(self, request: HttpRequest, obj: EvaluationSchedule) -> list[SafeString]:
+        return [*super().get_panels(request, obj), _history(obj)]
+
+    @admin.action(description="Fire now", permissions=["change"])
+    def fire(self, request: HttpRequest, queryset: QuerySet[EvaluationSchedule]) -> None:
+        for schedule in queryset:
+            fired = fire_now(schedule)
+            level = messages.SUCCESS if fired.runs else messages.WARNING
+            self.message_user(request, f"{schedule}: {fired.outcome}.", level)
+
+    @admin.action(description="Pause", permissions=["change"])
+    def pause(self, request: HttpRequest, queryset: QuerySet[EvaluationSchedule]) -> None:
+        self._switch(request, queryset, is_active=False)
+
+    @admin.action(description="Resume", permissions=["change"])
+    def resume(self, request: HttpRequest, queryset: QuerySet[EvaluationSchedule]) -> None:
+        self._switch(request, queryset, is_active=True)
+
+    def _switch(self, request: HttpRequest, queryset: QuerySet[EvaluationSchedule], *, is_active: bool) -> None:
+        done = EvaluationSchedule.objects.filter(pk__in=queryset.values("pk")).update(is_active=is_active)
+        what = "resumed" if is_active else "paused"
+        self.message_user(request, f"{done} schedule{'s' if done != 1 else ''} {what}.", messages.SUCCESS)
+
+    @admin.display(description="schedule", ordering="name")
+    def name_and_state(self, schedule: EvaluationSchedule) -> SafeString:
+        state = display.badge("active", "good") if schedule.is_active else display.badge("paused")
+        return format_html("<strong>{}</strong> {}", display.isolated(schedule.name), state)
+
+    @admin.display(description="agents")
+    def whom(self, schedule: EvaluationSchedule) -> SafeString | str:
+        agents = list(schedule.agents.all())
+        names = ", ".join(agent.display_name for agent in agents[:5])
+        return display.isolated(f"{names} and {len(agents) - 5} more" if len(agents) > 5 else names or "all active")
+
+    @admin.display(description="dimensions")
+    def what(self, schedule: EvaluationSchedule) -> SafeString | str:
+        badges = [dimension_badge(str(name)) for name in schedule.dimensions]
+        return format_html(" ".join(["{}"] * len(badges)), *badges) if badges else "all"
+
+    @admin.display(description="window, every")
+    def how(self, schedule: EvaluationSchedule) -> SafeString:
+        limit = f"alerts at {schedule.drift_limit:g} points"
+        return display.lines(f"{schedule.window} every {every_name(schedule.every_minutes)}", limit)
+
+    @admin.display(description="next", ordering="next_at")
+    def due(self, schedule: EvaluationSchedule) -> SafeString:
+        return display.moment(schedule.next_at) if schedule.is_active else display.EMPTY
+
+    @admin.display(description="last time")
+    def outcome(self, schedule: EvaluationSchedule) -> SafeString:
+        if schedule.last_fired_at is None:
+            return display.EMPTY
+        return display.lines(display.moment(schedule.last_fired_at), display.shortened(schedule.last_outcome, 80))
+
+    @admin.display(description="new alerts")
+    def new_alerts(self, schedule: Any) -> SafeString | str:
+        if not schedule.unseen:
+            return display.EMPTY
+        url = display.list_url(DriftAlert, schedule__id__exact=schedule.pk, acknowledged_at__isempty=1)
+        return display.link(url, schedule.unseen)
+
+
+def _history(schedule: EvaluationSchedule) -> SafeString:
+    """The newest evaluations of agents it asked for."""
+    runs = schedule.runs.filter(agent__isnull=False).select_related("agent").order_by("-created_at", "-pk")
+    rows = [
+        {
+            "run": display.page_of(run, f"evaluation {run.pk}"),
+            "at": display.moment(run.created_at),
+            "agent": display.agent_chip(run.agent),
+            "state": display.status_badge(run),
+            "score": meter(run.overall_score),
+            "judge": judge_badge(run.judge),
+        }
+        for run in runs[:RUNS_SHOWN]
+    ]
+    context = {
+        "rows": rows,
+        "fired": display.moment(schedule.last_fired_at),
+        "outcome": display.visible(schedule.last_outcome) if schedule.last_outcome else "",
+        "note": overlap_note(schedule),
+        "runs_url": display.list_url(EvaluationRun, schedule__id__exact=schedule.pk),
+        "alerts_url": display.list_url(DriftAlert, schedule__id__exact=schedule.pk),
+    }
+    return render_to_string("admin/evaluation/drift/history.html", context)

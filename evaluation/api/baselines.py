@@ -1,0 +1,163 @@
+"""Baselines: listed, captured, compared with (AC-6.5.5)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db.models import QuerySet
+from rest_framework import serializers
+from rest_framework.exceptions import NotFound, ValidationError
+from rest_framework.generics import ListAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from agents.api import parameters
+from agents.api.permissions import ModelPermissions
+from agents.finding import no_agent
+from agents.models import Agent
+from evaluation.api.filters import PROCEDURES, number
+from evaluation.api.refusals import Conflict, reading_propositions
+from evaluation.api.run_request import CaptureRequest, spec_of
+from evaluation.api.runs import accepted
+from evaluation.api.serializers import BaselineRow, shown_run
+from evaluation.calibration.stored import all_agreements
+from evaluation.comparison.compare import compare_to_baseline, comparison_json
+from evaluation.comparison.values import NotComparable
+from evaluation.control import queue_run
+from evaluation.models import Baseline, Dimension, EvaluationRun
+from evaluation.statistics.comparison import MARGIN
+
+MOST_MARGIN = 9.0
+LOOKED_AT = 200  # newest evaluations among which one to compare is looked for
+_BASELINES = Baseline.objects.select_related("agent").prefetch_related("agent__traits")
+
+
+class CapturePermissions(ModelPermissions):
+    """Capturing a baseline is asking for an evaluation: it needs that permission, as in the console."""
+
+    perms_map = {**ModelPermissions.perms_map, "POST": ["evaluation.add_evaluationrun"]}  # noqa: RUF012 (as its base has it)
+
+
+class Baselines(ListAPIView[Baseline]):
+    """The current baselines, by agent; POST asks for the capture of one.
+
+    GET filters: agent (slug), judge, procedure, dimension. `is_stale` says that the persona changed since. POST names an `agent` and
+    may say all that an evaluation may, but for a channel; 202 with the run and its URL: a worker judges, and the old baseline stays
+    until the new one succeeded.
+    """
+
+    queryset = _BASELINES.order_by("agent__slug", "judge", "procedure", "dimension")
+    permission_classes = (CapturePermissions,)
+
+    def get_serializer_class(self) -> type[serializers.BaseSerializer[Any]]:
+        return CaptureRequest if self.request.method == "POST" else BaselineRow
+
+    def filter_queryset(self, queryset: QuerySet[Baseline, Any]) -> QuerySet[Baseline, Any]:
+        request = self.request
+        parameters.only(request, "agent", "judge", "procedure", "dimension")
+        if agent := parameters.agent(request):
+            queryset = queryset.filter(agent=agent)
+        if judge := parameters.text(request, "judge"):
+            queryset = queryset.filter(judge=judge)
+        if procedure := parameters.choice(request, "procedure", PROCEDURES):
+            queryset = queryset.filter(procedure=procedure)
+        if dimension := parameters.choice(request, "dimension", Dimension.values):
+            queryset = queryset.filter(dimension=dimension)
+        return queryset
+
+    def get_serializer_context(self) -> dict[str, Any]:
+        return {**super().get_serializer_context(), "agreements": all_agreements()}
+
+    def post(self, request: Request) -> Response:
+        parameters.only(request)
+        with reading_propositions():
+            run, taken_up = queue_run(spec_of(CaptureRequest(data=request.data), is_baseline=True))
+        return accepted(request, run, taken_up=taken_up)
+
+
+class BaselinesOfAgent(APIView):
+    """The current baselines of one agent: one per judge, procedure and dimension. Empty when none was captured yet."""
+
+    queryset = Baseline.objects.all()
+
+    def get(self, request: Request, agent: str) -> Response:
+        parameters.only(request)
+        found = _agent(agent)
+        rows = _BASELINES.filter(agent=found).order_by("judge", "procedure", "dimension")
+        shown = BaselineRow(rows, many=True, context={"request": request, "agreements": all_agreements()}).data
+        return Response({"agent": found.slug, "display_name": found.display_name, "baselines": shown})
+
+
+class CompareWithBaseline(APIView):
+    """An evaluation of the agent beside its current baseline by the same judge and procedure: delta, interval and verdict (AC-6.5.4).
+
+    The newest completed evaluation that is no current baseline itself, or `?run=ID`. `margin` is the change, in points, that still
+    counts as none: 0.5 unless given. 404 when there is nothing to compare, 409 when the two cannot be compared; the detail says why.
+    """
+
+    queryset = Baseline.objects.all()
+
+    def get(self, request: Request, agent: str) -> Response:
+        parameters.only(request, "run", "margin")
+        pk, margin = number(request, "run", allowed="the id of an evaluation of this agent"), _margin(request)
+        found = _agent(agent)
+        run = _newest(found) if pk is None else _chosen(found, pk)
+        try:
+            comparison = compare_to_baseline(run, margin=margin)
+        except NotComparable as error:
+            raise Conflict(str(error)) from None
+        if comparison is None:
+            raise NotFound(_no_baseline(run))
+        return Response(
+            {"agent": found.slug, "run": shown_run(request, run), "comparison": comparison_json(comparison)}
+        )
+
+
+def _agent(slug: str) -> Agent:
+    agent = Agent.objects.filter(slug=slug).first()
+    if agent is None:
+        raise NotFound(no_agent(slug))
+    return agent
+
+
+def _margin(request: Request) -> float:
+    text = parameters.text(request, "margin")
+    try:
+        margin = float(text) if text else MARGIN
+    except ValueError:
+        margin = -1.0
+    if not 0 < margin <= MOST_MARGIN:  # which no "nan" is
+        raise ValidationError({"margin": [f"margin {text[:60]!r}: allowed: points above 0, at most {MOST_MARGIN:g}"]})
+    return margin
+
+
+def _newest(agent: Agent) -> EvaluationRun:
+    """The newest evaluation that a baseline of this agent may be compared with: judged the same way, no current baseline itself."""
+    there = set(Baseline.objects.filter(agent=agent).values_list("judge", "procedure"))
+    runs = EvaluationRun.objects.filter(agent=agent, status=EvaluationRun.Status.COMPLETED, baselines__isnull=True)
+    newest = runs.filter(judge__in={judge for judge, _ in there}).select_related("agent", "channel").order_by("-pk")
+    for run in newest[:LOOKED_AT]:
+        if (run.judge, run.procedure) in there:
+            return run  # type: ignore[no-any-return]  # managers of claimable rows say Any
+    if not there:
+        raise NotFound(f"{agent.slug} has no baseline yet; POST to /api/evaluations/baselines/ captures one")
+    raise NotFound(
+        f"no evaluation of {agent.slug}, judged as a baseline of it was, was completed beside the baselines themselves"
+    )
+
+
+def _chosen(agent: Agent, pk: int) -> EvaluationRun:
+    runs = EvaluationRun.objects.filter(agent=agent).select_related("agent", "channel")
+    run: EvaluationRun | None = runs.filter(pk=pk).first()
+    if run is None:
+        raise NotFound(f"there is no evaluation {pk} of {agent.slug}")
+    if run.status != EvaluationRun.Status.COMPLETED:
+        raise Conflict(f"evaluation {pk} is {run.status}; only one that is completed can be compared")
+    return run
+
+
+def _no_baseline(run: EvaluationRun) -> str:
+    there = Baseline.objects.filter(agent=run.agent).order_by("judge", "procedure").values_list("judge", "procedure")
+    named = "; ".join(dict.fromkeys(f"{judge} by {procedure}" for judge, procedure in there)) or "none"
+    return f"no baseline by judge {run.judge} and procedure {run.procedure} to compare evaluation {run.pk} with; there are: {named}"

@@ -1,0 +1,97 @@
+"""What is asked of the judge: the propositions, read from their files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from agents.api import parameters
+from agents.api.pagination import Pages
+from agents.models import Agent
+from evaluation.api.filters import YES_NO
+from evaluation.api.refusals import reading_propositions
+from evaluation.models import Dimension, EvaluationScore
+from evaluation.proposition_files import DEFAULT, LoadedFile, load_all, propositions_for
+from evaluation.propositions import Proposition
+
+LEVELS = ("evaluation", "action")
+
+
+class Propositions(APIView):
+    """The propositions in effect, as their files say.
+
+    Filters: dimension, level (`evaluation`, the default, or `action`: asked of a draft), agent (slug): the defaults merged with the
+    agent's own, as an evaluation of it asks them. Without agent every file's stand one by one; `agent` is null in the defaults.
+    Drafts follow with `active` false: they are never judged. `active=true` leaves them out, `active=false` has nothing else.
+    """
+
+    queryset = EvaluationScore.objects.all()  # who may see what was judged may see what is asked
+
+    def get(self, request: Request) -> Response:
+        parameters.only(request, "agent", "dimension", "level", "active")
+        agent = parameters.agent(request)
+        dimension = parameters.choice(request, "dimension", Dimension.values)
+        level = parameters.choice(request, "level", LEVELS) or "evaluation"
+        dimensions = [dimension] if dimension else list(Dimension.values)
+        with reading_propositions():
+            rows = list(_merged(agent, dimensions, level) if agent else _by_file(dimensions, level))
+        if active := parameters.choice(request, "active", YES_NO):
+            rows = [row for row in rows if row["active"] is YES_NO[active]]
+        self.paginator = Pages()
+        page = self.paginator.paginate_queryset(rows, request, view=self)
+        return self.paginator.get_paginated_response(page)
+
+
+def _merged(agent: Agent, dimensions: list[str], level: str) -> Iterator[dict[str, Any]]:
+    files = load_all()
+    for dimension in dimensions:
+        for found in propositions_for(agent_slug=agent.slug, dimension=dimension, level=level, files=files):
+            yield _shown(found, agent.slug, level)
+    for file in _files(dimensions, level):
+        if file.agent_id in (DEFAULT, agent.slug):
+            yield from (_shown(draft, agent.slug, level) for draft in file.drafts)
+
+
+def _by_file(dimensions: list[str], level: str) -> Iterator[dict[str, Any]]:
+    for file in _files(dimensions, level):
+        for found in (*file.propositions, *file.drafts):
+            yield _shown(found, _owner(file), level)
+
+
+def _files(dimensions: list[str], level: str) -> list[LoadedFile]:
+    files = [file for file in load_all() if file.level == level and file.dimension in dimensions]
+    return sorted(files, key=lambda file: (dimensions.index(file.dimension), _owner(file) or ""))
+
+
+def _owner(file: LoadedFile) -> str | None:
+    return None if file.agent_id == DEFAULT else file.agent_id
+
+
+def _shown(found: Proposition, agent: str | None, level: str) -> dict[str, Any]:
+    return {
+        "dimension": found.dimension,
+        "id": found.id,
+        "agent": agent,
+        "level": level,
+        "claim": found.claim,
+        "weight": found.weight,
+        "inverted": found.inverted,
+        "hard": found.hard,
+        "include_personas": found.include_personas,
+        "target_type": found.target_type,
+        "first_n": found.first_n,
+        "last_n": found.last_n,
+        "recommendations_for_improvement": found.recommendations,
+        "precondition": found.precondition,
+        "rule": found.rule.checks() if found.rule else None,
+        "cues": found.cues.model_dump() if found.cues else None,
+        "measure": found.measure,
+        "active": found.active,
+        "rejected": found.rejected,
+        "quote": found.quote,
+        "source": found.source,
+    }

@@ -1,0 +1,131 @@
+"""Evaluations, judgements and baselines as the API shows them. *heuristic* stands beside every judge."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.reverse import reverse
+
+from evaluation.baselines import is_stale
+from evaluation.calibration.as_json import calibration_json
+from evaluation.calibration.stored import Key
+from evaluation.models import Baseline, EvaluationRun, EvaluationScore, is_heuristic
+from evaluation.progress import Progress, progress_of
+
+_OF_RUN = (
+    *("id", "url", "agent", "channel", "status", "error", "dimensions", "is_baseline", "judge", "heuristic"),
+    *("procedure", "repeats", "window", "window_start", "window_end", "where", "samples", "sample_size", "seed"),
+    *("per_call", "history", "history_where", "played", "overall_score", "token_usage", "progress"),
+    *("created_at", "started_at", "finished_at"),
+)
+_ASKED = (
+    *("id", "dimension", "proposition_id", "claim", "weight", "inverted", "repeat", "message", "position", "channel"),
+    *("compared_with", "context_snippet"),
+)
+_OF_SCORE = (
+    *_ASKED,
+    *("status", "score", "raw_score", "first_score", "count", "flaws", "evidence"),
+    *("reasoning", "justification", "confidence", "recommendations", "reason", "judge", "heuristic", "served_model"),
+    *("call", "judged_at"),
+)
+_OF_BASELINE = (
+    *("id", "agent", "dimension", "score", "count", "judge", "heuristic", "procedure", "calibration", "is_stale"),
+    *("persona_digest", "captured_at", "evaluation_run", "run_url", "url", "compare_url"),
+)
+
+
+class RunRow(serializers.ModelSerializer[EvaluationRun]):
+    """An evaluation as lists show it. Needs ``progress`` in its context, by primary key."""
+
+    url = serializers.HyperlinkedIdentityField(view_name="evaluation:run")
+    agent = serializers.SlugRelatedField[Any](slug_field="slug", read_only=True)
+    channel = serializers.SlugRelatedField[Any](slug_field="slug", read_only=True)
+    heuristic = serializers.BooleanField(source="is_heuristic", read_only=True)
+    procedure = serializers.CharField(read_only=True)
+    progress = serializers.SerializerMethodField()
+
+    class Meta:
+        model = EvaluationRun
+        fields = _OF_RUN
+
+    def get_progress(self, run: EvaluationRun) -> dict[str, int]:
+        found: Progress = self.context["progress"][run.pk]
+        return {"settled": found.settled, "total": found.total}
+
+
+def shown_run(request: Request, run: EvaluationRun) -> dict[str, Any]:
+    """One evaluation as lists show it."""
+    return dict(RunRow(run, context={"request": request, "progress": progress_of([run])}).data)
+
+
+def links_of(request: Request, run: EvaluationRun) -> dict[str, str]:
+    """Where to go from an evaluation."""
+    ways = {"scores_url": "run-scores", "cancel_url": "run-cancel", "resume_url": "run-resume"}
+    links = {name: reverse(f"evaluation:{view}", [run.pk], request=request) for name, view in ways.items()}
+    if run.agent is not None:
+        compare = reverse("evaluation:baseline-compare", [run.agent.slug], request=request)
+        links["compare_url"] = f"{compare}?run={run.pk}"
+    return links
+
+
+class ScoreRow(serializers.ModelSerializer[EvaluationScore]):
+    """One judgement: a proposition on a message, or on all that was said when `message` is null."""
+
+    position = serializers.IntegerField(source="message.position", read_only=True, default=None)
+    channel = serializers.CharField(source="message.channel.slug", read_only=True, default=None)
+    heuristic = serializers.SerializerMethodField()
+
+    class Meta:
+        model = EvaluationScore
+        fields = _OF_SCORE
+
+    def get_heuristic(self, score: EvaluationScore) -> bool:
+        return is_heuristic(score.judge)
+
+
+class BlindScoreRow(ScoreRow):
+    """What was judged, without what the judge said."""
+
+    class Meta:
+        model = EvaluationScore
+        fields = _ASKED
+
+
+class BaselineRow(serializers.ModelSerializer[Baseline]):
+    """The current baseline of an agent in one dimension, by one judge and procedure. Needs ``agreements`` in its context."""
+
+    agent = serializers.SlugRelatedField[Any](slug_field="slug", read_only=True)
+    heuristic = serializers.SerializerMethodField()
+    calibration = serializers.SerializerMethodField(help_text="how well the judge agrees with people; null = not known")
+    is_stale = serializers.SerializerMethodField(help_text="the persona changed since it was captured")
+    run_url = serializers.SerializerMethodField()
+    url = serializers.SerializerMethodField()
+    compare_url = serializers.SerializerMethodField()
+
+    class Meta:
+        model = Baseline
+        fields = _OF_BASELINE
+
+    def get_heuristic(self, baseline: Baseline) -> bool:
+        return is_heuristic(baseline.judge)
+
+    def get_calibration(self, baseline: Baseline) -> dict[str, Any] | None:
+        key = Key(baseline.judge, baseline.procedure, baseline.dimension)
+        return calibration_json(self.context["agreements"].get(key))
+
+    def get_is_stale(self, baseline: Baseline) -> bool:
+        return is_stale(baseline)
+
+    def get_run_url(self, baseline: Baseline) -> str:
+        return self._link("evaluation:run", baseline.evaluation_run_id)
+
+    def get_url(self, baseline: Baseline) -> str:
+        return self._link("evaluation:baselines-of-agent", baseline.agent.slug)
+
+    def get_compare_url(self, baseline: Baseline) -> str:
+        return self._link("evaluation:baseline-compare", baseline.agent.slug)
+
+    def _link(self, view: str, key: object) -> str:
+        return str(reverse(view, [key], request=self.context["request"]))

@@ -1,0 +1,73 @@
+"""Writing many rows by one prepared statement each way: thousands of judgements are made and filled in within seconds.
+
+The ORM's own ways are an INSERT of a few dozen rows at a time (SQLite takes 999 values), each value wrapped in an expression, and for
+updates a CASE per column and row. These statements say the same to the database with a fraction of the computing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from django.db import connection, models, transaction
+
+Rows = Sequence[models.Model]
+
+
+def insert_rows(rows: Rows) -> None:
+    """Insert new rows of one model. Their primary keys stay unset; `save` and its defaults of `auto_now` are not called.
+
+    Raises:
+        IntegrityError: A constraint does not let a row in; none is then inserted.
+    """
+    if rows:
+        meta = rows[0]._meta
+        fields = [field for field in meta.concrete_fields if not field.primary_key]
+        places = ", ".join(["%s"] * len(fields))
+        _many(f"INSERT INTO {_table(meta)} ({', '.join(map(_column, fields))}) VALUES ({places})", rows, fields)  # noqa: S608
+
+
+def update_rows(rows: Rows, names: Sequence[str]) -> int:
+    """Write these fields of stored rows of one model.
+
+    Returns:
+        How many of the rows were there.
+
+    Raises:
+        IntegrityError: A constraint does not allow a value; nothing is then changed.
+    """
+    if not rows:
+        return 0
+    meta = rows[0]._meta
+    fields: list[Any] = [meta.get_field(name) for name in names]
+    values = ", ".join(f"{_column(field)} = %s" for field in fields)
+    statement = f"UPDATE {_table(meta)} SET {values} WHERE {_column(meta.pk)} = %s"  # noqa: S608
+    return _many(statement, rows, [*fields, meta.pk])
+
+
+def _many(statement: str, rows: Rows, fields: Sequence[Any]) -> int:
+    getters = [(field.attname, _prepared(field)) for field in fields]
+    values = [
+        [prepare(getattr(row, name)) if prepare else getattr(row, name) for name, prepare in getters] for row in rows
+    ]
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.executemany(statement, values)
+        return int(cursor.rowcount)
+
+
+_AS_IT_IS = (models.CharField, models.TextField, models.IntegerField, models.FloatField, models.ForeignKey)
+
+
+def _prepared(field: Any) -> Callable[[Any], Any] | None:
+    """What makes a value of this field fit the database; None where it does as it is."""
+    if isinstance(field, _AS_IT_IS):
+        return None
+    return lambda value: field.get_db_prep_save(value, connection)
+
+
+def _table(meta: Any) -> str:
+    return str(connection.ops.quote_name(meta.db_table))
+
+
+def _column(field: Any) -> str:
+    return str(connection.ops.quote_name(field.column))

@@ -1,0 +1,281 @@
+"""Drift by turn: does an agent fade within long conversations? A run's message scores, told apart by the turn they were said in."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from django.db.models import Avg, Count, Max, Q
+
+from evaluation.models import EvaluationRun, EvaluationScore
+from evaluation.statistics.agreement import spearman
+from evaluation.statistics.bootstrap import Observation, bootstrap_difference, bootstrap_mean
+from evaluation.statistics.comparison import MARGIN, Decision, verdict
+from evaluation.statistics.estimates import Estimate
+from evaluation.turn_tables import turn_json, turn_table
+from evaluation.turns import DEFAULT_BINS, Bin, bin_name, bin_of, parse_bins, spanning, turns_of
+
+__all__ = [
+    "BY_TURN",
+    "DEFAULT_BINS",
+    "TurnBin",
+    "TurnChange",
+    "TurnDimension",
+    "TurnProfile",
+    "parse_bins",
+    "turn_json",
+    "turn_profile",
+    "turn_table",
+]
+
+BY_TURN = ("adherence",)  # judged message by message; the others judge a window, a pair or a channel as a whole
+STATUSES = ("scored", "trivial", "unscored", "pending")
+ENOUGH_CONVERSATIONS = 6  # from here on whole conversations are resampled, and what is found speaks of others, too
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnBin:
+    """One stretch of turns.
+
+    Attributes:
+        name: As it was asked for, e.g. ``6-15``.
+        messages: Judged messages; `conversations` they come from.
+        scored, trivial, unscored, pending: Judgements in that status.
+        score: Mean with its interval over the scored judgements; no value when there are none.
+        same: The same over the conversations that have scores in the first and in the last stretch.
+    """
+
+    name: str
+    first: int
+    last: int | None
+    messages: int
+    conversations: int
+    scored: int
+    trivial: int
+    unscored: int
+    pending: int
+    score: Estimate
+    same: Estimate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnChange:
+    """The last stretch with scores against the first.
+
+    Attributes:
+        first, last: Names of the stretches; empty when fewer than two have scores.
+        delta: Last minus first, in points; negative: it fades.
+        decision: ``drifted``, ``steady`` or ``cannot tell yet``.
+        conversations: How many the difference rests on.
+        resampled: What the interval draws from: ``conversations`` (it speaks of others, too) or ``messages`` (of these ones).
+    """
+
+    first: str
+    last: str
+    delta: Estimate
+    decision: Decision
+    conversations: int
+    resampled: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnDimension:
+    """One dimension by turn.
+
+    Attributes:
+        bins: One per stretch asked for, empty ones, too.
+        within: The change inside the conversations that reach both ends, each counting once: what fading means.
+        overall: The change over all judged messages: also differs when long conversations are others than short ones.
+        trend: Spearman's correlation of turn and message score in the conversations of `within`, −1 to 1.
+    """
+
+    dimension: str
+    bins: tuple[TurnBin, ...]
+    within: TurnChange
+    overall: TurnChange
+    trend: Estimate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnProfile:
+    """A run by turn.
+
+    Attributes:
+        dimensions: Those that are judged message by message.
+        not_by_turn: The run's other dimensions, which have no turn.
+        left_out: Judged messages that lie in no stretch, or were deleted since.
+    """
+
+    agent: str
+    evaluation_run: int
+    judge: str
+    procedure: str
+    dimensions: tuple[TurnDimension, ...]
+    not_by_turn: tuple[str, ...]
+    left_out: int
+
+
+class _Judged(NamedTuple):
+    """The judgements of one proposition on one message (its repeats together)."""
+
+    place: int
+    channel: int
+    turn: int
+    message: int
+    weight: float
+    value: float | None
+    counts: dict[str, int]
+
+
+def turn_profile(run: EvaluationRun, bins: Sequence[Bin] = (), *, margin: float = MARGIN) -> TurnProfile:
+    """Tell a run's scores apart by turn.
+
+    A turn is a message's rank among the agent's own messages in its channel. Fading is measured *within* conversations that reach both
+    ends, each weighing the same: later turns come from long conversations only, and those may be others from the start.
+
+    Args:
+        run: A run of an agent; best one that was sampled by turn (`RunSpec.turn_bins`).
+        bins: Stretches of turns; default those the run was sampled by.
+        margin: A change within ± this many points is none.
+
+    Raises:
+        ValueError: The run targets a channel, or there are no stretches.
+    """
+    if run.agent is None:
+        raise ValueError(f"evaluation run {run.pk} targets a channel; turns are an agent's")
+    wanted = tuple(bins) or tuple((first, last) for first, last in run.turn_bins)
+    if not wanted:
+        raise ValueError(f"evaluation run {run.pk} was not sampled by turn; name the bins, e.g. {DEFAULT_BINS}")
+    dimensions, left_out = [], 0
+    for name in (d for d in BY_TURN if d in run.dimensions):
+        judged, out = _judged(run, name, wanted)
+        dimensions.append(_dimension(name, wanted, judged, margin))
+        left_out += out
+    return TurnProfile(
+        agent=run.agent.slug,
+        evaluation_run=run.pk,
+        judge=run.judge,
+        procedure=run.procedure,
+        dimensions=tuple(dimensions),
+        not_by_turn=tuple(d for d in run.dimensions if d not in BY_TURN),
+        left_out=left_out,
+    )
+
+
+def _judged(run: EvaluationRun, dimension: str, bins: Sequence[Bin]) -> tuple[list[_Judged], int]:
+    """What was judged in the stretches, and how many messages lie in none."""
+    assert run.agent is not None  # noqa: S101 (the caller checked)
+    scores = EvaluationScore.objects.filter(evaluation_run=run, dimension=dimension).order_by()
+    rows: list[Any] = list(
+        scores.filter(message__isnull=False)
+        .values("message_id", "proposition_id")
+        .annotate(
+            heaviest=Max("weight"),
+            mean=Avg("score", filter=Q(status="scored")),
+            **{f"n_{status}": Count("pk", filter=Q(status=status)) for status in STATUSES},
+        )
+    )
+    turns = turns_of({row["message_id"] for row in rows}, agent=run.agent, played=run.played)
+    found: list[_Judged] = []
+    outside: set[int] = set()
+    for row in rows:
+        channel, turn = turns.get(row["message_id"], (0, 0))
+        place = bin_of(turn, bins)
+        if place is None:
+            outside.add(row["message_id"])
+            continue
+        counts = {status: row[f"n_{status}"] for status in STATUSES}
+        found.append(_Judged(place, channel, turn, row["message_id"], row["heaviest"], row["mean"], counts))
+    deleted = scores.filter(message__isnull=True, repeat=1).values("proposition_id").annotate(n=Count("pk"))
+    return found, len(outside) + max((row["n"] for row in deleted), default=0)
+
+
+def _dimension(name: str, bins: Sequence[Bin], judged: Sequence[_Judged], margin: float) -> TurnDimension:
+    scored = [j for j in judged if j.value is not None]
+    counts = Counter((j.channel, j.place) for j in scored)
+    places = sorted({place for _, place in counts})
+    same = spanning(counts) if len(places) > 1 else set()
+    ends = (places[0], places[-1]) if len(places) > 1 else None
+    names = [bin_name(bin_) for bin_ in bins]
+    inside = [j for j in scored if j.channel in same]
+    return TurnDimension(
+        dimension=name,
+        bins=tuple(_bin(place, bin_, judged, same) for place, bin_ in enumerate(bins)),
+        within=_change(names, ends, _equally(inside), len(same), margin),
+        overall=_change(names, ends, scored, 0, margin),
+        trend=_trend(inside),
+    )
+
+
+def _bin(place: int, bin_: Bin, judged: Sequence[_Judged], same: set[int]) -> TurnBin:
+    here = [j for j in judged if j.place == place]
+    return TurnBin(
+        name=bin_name(bin_),
+        first=bin_[0],
+        last=bin_[1],
+        messages=len({j.message for j in here}),
+        conversations=len({j.channel for j in here}),
+        **{status: sum(j.counts[status] for j in here) for status in STATUSES},
+        score=bootstrap_mean(_observations(here)),
+        same=bootstrap_mean(_observations(j for j in here if j.channel in same)),
+    )
+
+
+def _observations(judged: Iterable[_Judged]) -> list[Observation]:
+    """Scores that know their message, drawn within their conversation."""
+    return [Observation(j.value, j.weight, j.message, j.channel) for j in judged if j.value is not None]
+
+
+def _equally(judged: Sequence[_Judged]) -> list[_Judged]:
+    """The same scores, weighted so that each conversation weighs the same in each stretch."""
+    totals: dict[tuple[int, int], float] = defaultdict(float)
+    for j in judged:
+        totals[j.channel, j.place] += j.weight
+    return [j._replace(weight=j.weight / totals[j.channel, j.place]) for j in judged if j.weight]
+
+
+def _change(
+    names: Sequence[str],
+    ends: tuple[int, int] | None,
+    judged: Sequence[_Judged],
+    conversations: int,
+    margin: float,
+) -> TurnChange:
+    """The difference between the ends; of `conversations` that have both, or (0) of all there are."""
+    if ends is None:
+        nothing = Estimate(None, None, 0, "fewer than two stretches have scores")
+        return TurnChange(
+            first="", last="", delta=nothing, decision=verdict(None, None, margin), conversations=0, resampled=""
+        )
+    first, last = ([j for j in judged if j.place == end] for end in ends)
+    together = conversations >= ENOUGH_CONVERSATIONS
+    sides = [_observations(side) for side in (first, last)]
+    if together:
+        sides = [[Observation(o.value, o.weight, o.stratum) for o in side] for side in sides]
+    delta = bootstrap_difference(sides[0], sides[1], paired=together)
+    if delta.value is None:
+        delta = Estimate(None, None, 0, "no conversation has scores in both stretches")
+    interval = delta.interval
+    return TurnChange(
+        first=names[ends[0]],
+        last=names[ends[1]],
+        delta=delta,
+        decision=verdict(delta.value, interval, margin, n=delta.n or None),
+        conversations=conversations or len({j.channel for j in (*first, *last)}),
+        resampled="conversations" if together else "messages",
+    )
+
+
+def _trend(judged: Sequence[_Judged]) -> Estimate:
+    """How message scores go with turns: of each message the mean of its propositions."""
+    sums: dict[int, list[float]] = {}
+    for j in judged:
+        entry = sums.setdefault(j.message, [j.turn, 0.0, 0.0])
+        entry[1] += j.weight * (j.value or 0.0)
+        entry[2] += j.weight
+    points = [(turn, total / weight) for turn, total, weight in sums.values() if weight]
+    if len(points) < 3:
+        return Estimate(None, None, len(points), "fewer than three messages")
+    return spearman([turn for turn, _ in points], [score for _, score in points])

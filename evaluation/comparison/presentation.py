@@ -1,0 +1,178 @@
+"""How comparisons look in a terminal. Only presents; nothing is computed here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich import box
+from rich.markup import escape
+from rich.table import Table
+
+from evaluation.comparison.detection import Detection
+from evaluation.comparison.values import Change, Comparison
+from evaluation.comparison.words import interval_text, signed
+from evaluation.models import is_heuristic
+from evaluation.presentation import console_on, heading_of, judge_label, number
+
+STYLES = {"drifted": "bold", "steady": "green", "cannot tell yet": "dim"}
+
+
+def comparison_table(comparison: Comparison, out: Any) -> None:
+    """One comparison: its dimensions, and every proposition."""
+    comparisons_table([comparison], out)
+
+
+def comparisons_table(comparisons: Sequence[Comparison], out: Any) -> None:
+    """Several comparisons by one judge: a row per target and dimension, the propositions that surely changed, and what to know.
+
+    Of a single comparison every proposition is shown.
+    """
+    if not comparisons:
+        return
+    console = console_on(out)
+    first = comparisons[0]
+    names = {(c.baseline.name, c.current.name) for c in comparisons}
+    what = f"{first.baseline.name} → {first.current.name}" if len(names) == 1 else "Baseline → now"
+    title = f"{what}, judged by {judge_label(first.current.judge)}"
+    table = Table(title=escape(title), box=box.SIMPLE_HEAD, title_justify="left", padding=(0, 1, 0, 0))
+    _columns(table, "Agent" if not first.current.target.startswith("#") else "Channel", "Dim.")
+    for comparison in comparisons:
+        for n, change in enumerate(comparison.dimensions):
+            stale = " (stale)" if comparison.stale and not n else ""
+            table.add_row(
+                escape(comparison.current.target + stale) if not n else "",
+                heading_of(change.dimension, narrow=True),
+                *_cells(change),
+            )
+    console.print(table)
+    _propositions(comparisons, console)
+    _explain(comparisons, console)
+    if is_heuristic(first.current.judge):
+        console.print("heuristic: exact rules and word cues, no LLM. What it cannot see is unscored, never guessed.")
+
+
+def _columns(table: Table, *names: str) -> None:
+    for name in names:
+        table.add_column(name, overflow="fold")
+    for name in ("Before", "Now", "Change", "95 % interval"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("Verdict", no_wrap=True)
+    table.add_column("More", justify="right", no_wrap=True)
+
+
+def _cells(change: Change) -> list[str]:
+    digits = 0 if change.counted else 1
+    shown = [
+        "–" if score is None else f"{score:.{digits}f}" if change.counted else number(score)
+        for score in (change.baseline, change.current)
+    ]
+    verdict = change.verdict
+    if verdict == "drifted" and not change.counted:
+        verdict = "worse" if change.worse else "better"  # type: ignore[assignment]
+    if change.interval is None and verdict == "cannot tell yet":
+        verdict = "no interval"  # type: ignore[assignment]
+    style = "bold red" if change.worse else STYLES[change.verdict]
+    return [
+        *shown,
+        signed(change.delta, digits),
+        interval_text(change),
+        f"[{style}]{verdict}[/]",
+        f"{change.n_more:,}" if change.n_more else "",
+    ]
+
+
+def _propositions(comparisons: Sequence[Comparison], console: Any) -> None:
+    """Every proposition of a single comparison; of several, those that surely changed."""
+    alone = len(comparisons) == 1
+    rows = [
+        (c.current.target, row)
+        for c in comparisons
+        for changes in c.propositions.values()
+        for row in changes
+        if row.verdict == "drifted" or (alone and (row.baseline, row.current) != (None, None))
+    ]
+    if not rows:
+        return
+    title = "Propositions, worst first" if alone else "Propositions that surely changed"
+    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", padding=(0, 1, 0, 0))
+    _columns(table, "Proposition")
+    for target, row in rows:
+        name = row.proposition if alone or row.proposition.startswith(target) else f"{target}: {row.proposition}"
+        table.add_row(escape(name), *_cells(row))
+    console.print(table)
+
+
+def _explain(comparisons: Sequence[Comparison], console: Any) -> None:
+    margin = comparisons[0].margin
+    rows = [change for c in comparisons for change in c.dimensions]
+    lines = ["Scores of 0 to 9, higher is better."]
+    if any(row.verdict == "steady" for row in rows):
+        lines.append(f"steady: the whole interval lies within ±{margin:g} points.")
+    if any(row.n_more for row in rows):
+        lines.append(
+            "More: how many more (messages, situations, channels) would decide, if difference and spread stay as they are."
+        )
+    tested = sum(row.p_value is not None for row in rows)
+    if tested > 1:
+        lines.append(f"worse, better: surely so among the {tested} dimensions compared at once (Holm, 5 %).")
+    found: dict[str, list[str]] = {}
+    for comparison in comparisons:
+        target = comparison.current.target
+        for change in comparison.dimensions:
+            for note in dict.fromkeys(filter(None, (change.interval_note, _why_undecided(change)))):
+                found.setdefault(f"{change.dimension}: {note}", []).append(target)
+        for note in comparison.notes:
+            found.setdefault(note, []).append(target)
+        if comparison.one_sided:
+            which = "some propositions (--json names them)" if len(comparisons) > 1 else ", ".join(comparison.one_sided)
+            found.setdefault(f"scored on one side only, so left out of the dimension: {which}", []).append(target)
+        if comparison.only_baseline:
+            found.setdefault(f"only before: {', '.join(comparison.only_baseline)}", []).append(target)
+        if comparison.only_current:
+            found.setdefault(f"only now: {', '.join(comparison.only_current)}", []).append(target)
+    for note, targets in found.items():
+        who = f"{len(targets)} of {len(comparisons)}" if len(targets) > 3 else ", ".join(targets)
+        lines.append(f"{who}: {note}.")
+    for line in lines:
+        console.print(escape(line))
+    if lines:
+        console.print()
+
+
+def _why_undecided(change: Change) -> str:
+    """Why there is an interval, but neither a verdict nor a number of messages that would bring one."""
+    return change.reason if change.verdict == "cannot tell yet" and change.interval and not change.n_more else ""
+
+
+def detection_table(rows: Sequence[Detection], out: Any) -> None:
+    """What the sample at hand can find, and what a change of the size asked for takes."""
+    console = console_on(out)
+    if not rows:
+        console.print("Nothing to plan by: no dimension has an interval over messages.\n")
+        return
+    change = rows[0].change
+    table = Table(
+        title=f"Messages to find a change of {change:g} points in 4 of 5 cases",
+        box=box.SIMPLE_HEAD,
+        title_justify="left",
+    )
+    table.add_column("Target")
+    table.add_column("Dim.")
+    for heading in ("Spread", "Before", "Now", "Finds", "Needs each", "Needs now"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for row in rows:
+        cells = (
+            f"{row.sd:.1f}",
+            f"{row.baseline_n:,}" if row.baseline_n else "exact",
+            f"{row.n:,}",
+            "–" if row.smallest is None else f"{row.smallest:.1f}",
+            "–" if row.needed is None else f"{row.needed:,}",
+            "–" if row.needed_now is None else f"{row.needed_now:,}",
+        )
+        table.add_row(escape(row.target), heading_of(row.dimension, narrow=True), *cells)
+    console.print(table)
+    console.print(
+        "Spread: standard deviation between messages. Before, Now: how many were judged. Finds: the smallest change these\n"
+        "find. Needs each: messages on both sides. Needs now: with the baseline as it is; – no number suffices.\n"
+    )

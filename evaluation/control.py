@@ -1,0 +1,114 @@
+"""What people do with evaluations: queue one, cancel it, have it go on. Conditional updates, safe beside running workers."""
+
+from __future__ import annotations
+
+from django.db import models, transaction
+from django.db.models import Exists, OuterRef
+from django.utils import timezone
+
+from agents.llm import ledger
+from agents.work_queues import wake_workers
+from evaluation.failures import CALL_FAILED, reopen_failed
+from evaluation.models import ChannelShare, EvaluationRun, EvaluationScore
+from evaluation.planning import RunSpec, prepare_run
+from evaluation.runs import RESUMABLE
+
+Status = EvaluationRun.Status
+CANCELLABLE = (Status.PENDING, Status.RUNNING, Status.PAUSED_BUDGET)
+STOPPED = (*RESUMABLE, Status.CANCELLED)  # what can go on, with what was judged kept
+
+
+class NotPossible(ValueError):
+    """The evaluation is in no status for this; says in which it is."""
+
+
+def queue_run(spec: RunSpec) -> tuple[EvaluationRun, bool]:
+    """Have a worker (`manage.py work`) measure what the spec asks for. Nothing is judged here.
+
+    Returns:
+        The run, and whether it is one that asked for the same within 24 hours and had not ended: that one goes on instead.
+
+    Raises:
+        PropositionError: Proposition files cannot be used.
+    """
+    with transaction.atomic():  # no worker sees it before it is whole
+        run, taken_up = prepare_run(spec)
+        waiting = [run.pk, *run.channel_runs.values_list("pk", flat=True)]
+        EvaluationRun.objects.filter(pk__in=waiting, status__in=RESUMABLE).update(status=Status.PENDING)
+        transaction.on_commit(wake_workers)
+    run.refresh_from_db(fields=["status"])
+    return run, taken_up
+
+
+def cancel_run(run: EvaluationRun) -> EvaluationRun:
+    """Stop an evaluation for good; what was judged stays. A worker that is at it notices within seconds and stores no more.
+
+    Evaluations of its channels are cancelled with it, but for those another agent's evaluation waits for.
+
+    Raises:
+        NotPossible: It ended already.
+    """
+    with transaction.atomic():
+        if not _cancel(EvaluationRun.objects.filter(pk=run.pk)):
+            run.refresh_from_db()
+            raise NotPossible(
+                f"evaluation {run.pk} is {run.status}; only one that is {_either(CANCELLABLE)} can be cancelled"
+            )
+        others = ChannelShare.objects.filter(channel_run=OuterRef("pk")).exclude(agent_run=run)
+        wanted = others.exclude(agent_run__status__in=EvaluationRun.FINAL)
+        own = [channel_run.pk for channel_run in run.channel_runs.filter(~Exists(wanted))]
+        _cancel(EvaluationRun.objects.filter(pk__in=own))
+    used = ledger.totals(work_id=run.work_id)
+    tokens = used.input_tokens + used.output_tokens + used.cache_read_tokens + used.cache_write_tokens
+    EvaluationRun.objects.filter(pk=run.pk).update(token_usage=tokens)
+    run.refresh_from_db()
+    return run
+
+
+def resume_run(run: EvaluationRun) -> EvaluationRun:
+    """Have a worker go on with an evaluation that stopped, or ask again what its judge failed to answer; stored judgements stay.
+
+    Raises:
+        NotPossible: It is waiting or running, or there is nothing left to ask.
+    """
+    with transaction.atomic():
+        channels = [_again(channel_run) for channel_run in run.channel_runs.all()]
+        found = _again(run)
+        if not found and any(channels):  # it is complete, its channels were not
+            found = bool(EvaluationRun.objects.filter(pk=run.pk, status=Status.COMPLETED).update(status=Status.PENDING))
+        if not found:
+            run.refresh_from_db()
+            left = " and no call of its judge failed" if run.status == Status.COMPLETED else ""
+            raise NotPossible(
+                f"evaluation {run.pk} is {run.status}{left}; only one that is {_either(STOPPED)}, or completed with calls that "
+                "failed, can be resumed"
+            )
+        transaction.on_commit(wake_workers)
+    run.refresh_from_db()
+    return run
+
+
+def _cancel(runs: models.QuerySet[EvaluationRun]) -> int:
+    return runs.filter(status__in=CANCELLABLE).update(
+        status=Status.CANCELLED,
+        error="cancelled on request",
+        claimed_by="",
+        lease_expires_at=None,
+        finished_at=timezone.now(),
+    )
+
+
+def _again(run: EvaluationRun) -> bool:
+    """Make a stopped run pending; one that completed only if the judge failed to answer some of it."""
+    this = EvaluationRun.objects.filter(pk=run.pk)
+    if this.filter(status__in=STOPPED).update(status=Status.PENDING, finished_at=None, error=""):
+        return True
+    failed = EvaluationScore.objects.filter(CALL_FAILED, evaluation_run=OuterRef("pk"))
+    if this.filter(Exists(failed), status=Status.COMPLETED).update(status=Status.PENDING, finished_at=None):
+        reopen_failed(run)
+        return True
+    return False
+
+
+def _either(statuses: tuple[str, ...]) -> str:
+    return ", ".join(map(str, statuses[:-1])) + f" or {statuses[-1]}"

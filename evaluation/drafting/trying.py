@@ -1,0 +1,200 @@
+"""Trying one proposition on a few messages before it counts: what it scores, on what, and at what cost. No evaluation is stored."""
+
+from __future__ import annotations
+
+import secrets
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import mean, stdev
+
+from django.conf import settings
+
+from agents.llm import Label
+from agents.llm.ledger import Totals, totals
+from agents.models import Agent, Message
+from agents.persona import render_persona
+from agents.text.fences import new_nonce
+from evaluation.budget import why_over_budget
+from evaluation.items import Open, context_of, settle
+from evaluation.judge import Question, ask_all
+from evaluation.propositions import Proposition
+from evaluation.run_spec import MOST_REPEATS
+from evaluation.scorers import adherence
+from evaluation.scorers.base import Subject
+from evaluation.statistics.noise import judge_noise
+from evaluation.verdicts import MAX_SCORE, Verdict, unscored
+from evaluation.windows import MessageWindow
+
+MOST_MESSAGES = 1000
+FEWEST_TO_TELL = 5  # messages with a score from which "all alike" says something
+PURPOSE = "try"
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """One message: what it scored, once per repeat."""
+
+    message: Message
+    verdicts: tuple[Verdict, ...]
+
+    @property
+    def score(self) -> float | None:
+        """The mean over its repeats that were scored; None when none was."""
+        values = [v.value for v in self.verdicts if v.status == "scored" and v.value is not None]
+        return mean(values) if values else None
+
+    @property
+    def shown(self) -> Verdict:
+        """The first verdict that was scored, else the first one."""
+        return next((v for v in self.verdicts if v.status == "scored"), self.verdicts[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """The outcome.
+
+    Attributes:
+        proposition: What was tried.
+        agent: On whose messages.
+        judge: The model, or ``rule``.
+        messages: In order of time.
+        spent: Calls, tokens and cost.
+        reason: Why nothing was tried; empty otherwise.
+    """
+
+    proposition: Proposition
+    agent: Agent
+    judge: str
+    messages: tuple[Tried, ...]
+    spent: Totals
+    reason: str = ""
+
+    @property
+    def scores(self) -> list[float]:
+        return [score for one in self.messages if (score := one.score) is not None]
+
+    @property
+    def mean(self) -> float | None:
+        return mean(self.scores) if self.scores else None
+
+    @property
+    def spread(self) -> float | None:
+        """Standard deviation between messages, in points; None with fewer than two scores."""
+        return stdev(self.scores) if len(self.scores) > 1 else None
+
+    @property
+    def noise(self) -> float | None:
+        """Standard deviation of one judgement around its message's mean, in points; None without repeats."""
+        values = [
+            [float(v.value) for v in one.verdicts if v.status == "scored" and v.value is not None]
+            for one in self.messages
+        ]
+        return judge_noise(values).within_sd if any(len(row) > 1 for row in values) else None
+
+    def count(self, status: str) -> int:
+        """Judgements of that status, repeats included."""
+        return sum(v.status == status for one in self.messages for v in one.verdicts)
+
+    @property
+    def hint(self) -> str:
+        """What to think about before accepting it; empty when nothing stands out."""
+        if self.messages and not self.scores:
+            return "Nothing could be scored: " + next((v.reason for one in self.messages for v in one.verdicts), "")
+        if len(self.scores) < FEWEST_TO_TELL:
+            return ""
+        low, high = min(self.scores), max(self.scores)
+        if low == high == MAX_SCORE:
+            return "Every message scores 9: this does not tell good from bad messages. Make the claim sharper, or try it on a bad build."
+        if low == high:
+            return f"Every message scores {low:g}: this does not tell messages apart."
+        if high <= 2:
+            return "Hardly any message satisfies this: either the agent is off its persona, or the claim asks for too much."
+        return ""
+
+
+def try_proposition(
+    *,
+    proposition: Proposition,
+    agent: Agent,
+    n: int = 10,
+    repeats: int = 1,
+    model: str = "",
+    seed: int = 0,
+    done: Callable[[int], None] = lambda judged: None,
+) -> Trial:
+    """Judge one proposition, active or not, on messages drawn from all the agent said.
+
+    Calls have rows in the ledger; nothing else is stored.
+
+    Args:
+        proposition: Of adherence, at evaluation level.
+        agent: Whose messages.
+        n: Most messages, 1 to 1,000.
+        repeats: Judgements per message, 1 to 20; rules are exact and judged once.
+        model: Overrides the configured judge.
+        seed: Of the sampling: the same draws the same messages.
+        done: Called with the number of judgements that arrived.
+
+    Raises:
+        ValueError: Something asked for makes no sense; says what is allowed.
+    """
+    if proposition.dimension != adherence.DIMENSION:
+        raise ValueError(
+            f"{proposition.id} is of {proposition.dimension}, judged over a whole window; allowed: adherence"
+        )
+    if "{{action}}" in proposition.claim.replace(" ", ""):
+        raise ValueError(f"{proposition.id} speaks of a draft ({{{{action}}}}), and messages that were sent are none")
+    if not 1 <= n <= MOST_MESSAGES:
+        raise ValueError(f"n {n}: 1 to {MOST_MESSAGES}")
+    if not 1 <= repeats <= MOST_REPEATS:
+        raise ValueError(f"repeats {repeats}: 1 to {MOST_REPEATS}")
+    judge = "rule" if proposition.rule else model or str(settings.JUDGE_MODEL)
+    work_id = f"{PURPOSE}:{secrets.token_hex(8)}"
+    persona = render_persona(system_prompt=agent.system_prompt, traits=agent.traits.all())
+    subject = Subject(agent=agent, persona=persona, window=MessageWindow(), where={}, samples=n, seed=seed)
+    drawn = subject.sample()
+    rows = Message.objects.select_related("channel", "agent", "user").in_bulk(drawn)
+    messages = [rows[pk] for pk in drawn if pk in rows]
+    reason = "" if messages else f"{agent} has said nothing yet"
+    if messages and not proposition.rule:
+        reason = why_over_budget(agent, judge) or ""
+    if reason:
+        return Trial(proposition, agent, judge, (), totals(work_id=work_id), reason)
+    label = Label(purpose=PURPOSE, dimension=proposition.dimension, agent_id=agent.pk, work_id=work_id)
+    verdicts = _judged(proposition, messages, subject, repeats, judge, label, done)
+    tried = tuple(Tried(message, tuple(verdicts[message.pk])) for message in messages)
+    return Trial(proposition, agent, judge, tried, totals(work_id=work_id))
+
+
+def _judged(
+    proposition: Proposition,
+    messages: list[Message],
+    subject: Subject,
+    repeats: int,
+    judge: str,
+    label: Label,
+    done: Callable[[int], None],
+) -> dict[int, list[Verdict]]:
+    """Verdicts by message: what needs no judge first, the rest asked at once."""
+    found: dict[int, list[Verdict]] = defaultdict(list)
+    questions: list[Question] = []
+    about: dict[int, int] = {}
+    nonce = new_nonce()
+    for message in messages:
+        settled = settle(proposition, message, subject)
+        if settled is not None:
+            found[message.pk].append(settled)
+            done(1)
+            continue
+        context = context_of(adherence, subject, Open(None, proposition, message), None)
+        for _ in range(repeats):
+            question = Question(propositions=(proposition,), context=context, label=label, model=judge, nonce=nonce)
+            questions.append(question)
+            about[id(question)] = message.pk
+    for answered in ask_all(questions, deadline=settings.LLM_EVALUATION_DEADLINE):
+        found[about[id(answered.question)]].extend(answered.verdicts)
+        done(1)
+    for message in messages:
+        found[message.pk] = found[message.pk] or [unscored("not judged")]
+    return found

@@ -1,0 +1,117 @@
+"""Series for people and as JSON: a sparkline per series, and the falls found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Any
+
+from django.utils import timezone
+from rich import box
+from rich.markup import escape
+from rich.table import Table
+
+from evaluation.drift.series import Drop, Series
+from evaluation.presentation import console_on, judge_label, number
+
+BLOCKS = "▁▂▃▄▅▆▇█"
+SPARKS = 30
+RESTART = "|"
+
+
+def drift_table(found: Sequence[Series], out: Any) -> None:
+    """A table per judge and procedure, whose numbers are never mixed; then every fall in a sentence."""
+    console = console_on(out)
+
+    def judged(series: Series) -> tuple[str, str]:
+        return series.judge, series.procedure
+
+    for (judge, procedure), group in groupby(sorted(found, key=judged), key=judged):
+        how = "" if procedure == "plumbline" else f", {procedure}"
+        rows = sorted(group, key=lambda s: (s.agent.slug, s.schedule.name, s.dimension))
+        console.print(_table(f"Scores by {judge_label(judge)}{how}, 0 to 9", rows))
+        for series in rows:
+            for drop in series.drops:
+                console.print(escape(fall(series, drop)))
+        for note, noted in _notes(rows).items():
+            console.print(escape(f"{', '.join(noted)}: {note}"))
+        console.print()
+
+
+def _table(title: str, rows: Sequence[Series]) -> Table:
+    table = Table(title=escape(title), box=box.SIMPLE_HEAD, title_justify="left", padding=(0, 1))
+    table.add_column("Agent", overflow="fold")
+    table.add_column("Dimension", no_wrap=True)
+    table.add_column("Schedule", overflow="fold")
+    table.add_column(f"Last {SPARKS}", no_wrap=True)
+    table.add_column("Now", justify="right", no_wrap=True)
+    table.add_column("Falls", justify="right", no_wrap=True)
+    for series in rows:
+        last = series.evaluations[-1]
+        cells = [series.agent.slug, series.dimension, series.schedule.name, sparkline(series), number(last.score)]
+        table.add_row(*map(escape, cells), str(len(series.drops)))
+    return table
+
+
+def sparkline(series: Series, most: int = SPARKS) -> str:
+    """The newest scores as bars on the fixed scale of 0 to 9; a stroke where the series starts anew."""
+    shown = series.evaluations[-most:]
+    return "".join(
+        (RESTART if point.restarts else "") + BLOCKS[min(len(BLOCKS) - 1, int(point.score / 9 * len(BLOCKS)))]
+        for point in shown
+    )
+
+
+def fall(series: Series, drop: Drop) -> str:
+    """A fall in a sentence."""
+    since, noticed = (f"{timezone.localtime(time):%Y-%m-%d}" for time in (drop.since, drop.noticed))
+    return (
+        f"{series.agent.slug} {series.dimension}: fell from {drop.before:.1f} to {drop.after:.1f} since {since} "
+        f"(noticed {noticed}, evaluation {drop.run})"
+    )
+
+
+def _notes(rows: Sequence[Series]) -> dict[str, list[str]]:
+    """Why series are not tested, each reason once."""
+    notes: dict[str, list[str]] = {}
+    for series in rows:
+        if series.note:
+            notes.setdefault(series.note, []).append(f"{series.agent.slug} {series.dimension}")
+    return notes
+
+
+def drift_json(found: Sequence[Series]) -> dict[str, Any]:
+    """The object ``--json`` prints: per series its points, oldest first, and its falls."""
+    return {"series": [_series_json(series) for series in found]}
+
+
+def _series_json(series: Series) -> dict[str, Any]:
+    return {
+        "agent": series.agent.slug,
+        "schedule": series.schedule.name,
+        "dimension": series.dimension,
+        "judge": series.judge,
+        "procedure": series.procedure,
+        "points": [
+            {
+                "evaluation_run": point.run,
+                "time": point.time.isoformat(),
+                "score": point.score,
+                "error": None if point.error is None else round(point.error, 4),
+                "tested": point.tested,
+                "restarts": point.restarts,
+            }
+            for point in series.evaluations
+        ],
+        "drops": [
+            {
+                "evaluation_run": drop.run,
+                "noticed": drop.noticed.isoformat(),
+                "since": drop.since.isoformat(),
+                "before": round(drop.before, 4),
+                "after": round(drop.after, 4),
+            }
+            for drop in series.drops
+        ],
+        **({"note": series.note} if series.note else {}),
+    }

@@ -1,0 +1,247 @@
+"""The verdict as one comment on a pull request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from evaluation.by_turn import TurnProfile
+from evaluation.comparison.values import Change
+from evaluation.harness.findings import Findings, WorstMessage
+from evaluation.harness.gather import AgentResult
+from evaluation.harness.limits import Limits
+from evaluation.harness.report import Report
+from evaluation.harness.report_json import coverage
+from evaluation.harness.texts import as_code
+from evaluation.harness.verdict import least_scores
+from evaluation.models import COUNTED, is_heuristic
+
+MARKER = "<!-- plumbline -->"  # what the workflow finds its own comment by
+MOST_CHARACTERS = 60_000  # a comment on GitHub holds 65,536
+MOST_ROWS = 30
+SIGNS = {
+    "pass": "✅",
+    "regression": "❌",
+    "below threshold": "❌",
+    "could not judge enough": "⚠️",
+    "cannot tell yet": "⚠️",
+}
+
+
+def markdown(report: Report) -> str:
+    """The whole comment; what others wrote stands in it as code only."""
+    judge, results, findings, limits = report.judge, report.results, report.findings, report.limits
+    heuristic = " (*heuristic*: exact rules and word cues, no LLM)" if is_heuristic(judge) else ""
+    parts = [
+        MARKER,
+        f"### {SIGNS[findings.verdict]} Persona check: {findings.verdict}",
+        f"{_agents(len(results))}, judged by {as_code(judge)}{heuristic}. {headline(findings)}",
+        *_unjudged(findings),
+        *_table(findings),
+        *_worst(findings),
+        *_open(findings),
+        *_scores(results),
+        *_by_turn(list(report.by_turn.values())),
+        *_notes(results),
+        _how(results, limits),
+    ]
+    return shortened("\n\n".join(part for part in parts if part) + "\n")
+
+
+def shortened(text: str, most: int = MOST_CHARACTERS) -> str:
+    """The comment, cut between two lines with a note where it is longer than `most` and the note; what is folded is closed again."""
+    if len(text) <= most:
+        return text
+    kept = text[:most].rpartition("\n")[0]
+    closed = "\n\n</details>" * (kept.count("<details>") - kept.count("</details>"))
+    cut = f"*Cut: {len(text) - len(kept):,} of {len(text):,} characters; the JSON report holds all.*"
+    return f"{kept}{closed}\n\n{cut}\n"
+
+
+def headline(findings: Findings) -> str:
+    """What was found, in a sentence."""
+    suspected = sum(found.suspected for found in findings.undecided)
+    counts = [
+        (len({(r.agent, r.whole.dimension) for r in findings.regressions}), "regression", "regressions"),
+        (len(findings.fading), "fades within conversations", "fade within conversations"),
+        (len(findings.below), "score below its threshold", "scores below their threshold"),
+        (len(findings.unjudged), "part could not be judged enough", "parts could not be judged enough"),
+        (len(findings.undecided), "comparison cannot tell yet", "comparisons cannot tell yet"),
+        (suspected, "of them a suspected regression", "of them suspected regressions"),
+        (len(findings.without_baseline), "agent without a baseline", "agents without a baseline"),
+    ]
+    said = [f"{n} {one if n == 1 else many}" for n, one, many in counts if n]
+    return f"{', '.join(said)}." if said else "Nothing got worse."
+
+
+def _agents(n: int) -> str:
+    return f"{n} agent{'s' if n != 1 else ''}"
+
+
+def _unjudged(findings: Findings) -> Iterator[str]:
+    if findings.unjudged:
+        lines = [
+            f"* {as_code(found.agent) or 'all agents'}{f' {found.dimension}' if found.dimension else ''}: {as_code(found.why)}"
+            for found in findings.unjudged[:MOST_ROWS]
+        ]
+        yield "\n".join(["**Not judged enough to say:**", "", *lines, *_more(len(findings.unjudged))])
+
+
+def _table(findings: Findings) -> Iterator[str]:
+    rows = []
+    for r in findings.regressions:
+        rows.append(
+            [
+                as_code(r.agent),
+                r.whole.dimension,
+                as_code(r.change.proposition) or "all",
+                *_change(r.change),
+                "**worse**",
+            ]
+        )
+    for f in findings.fading:
+        low, high = f.interval
+        turns = f"turns {f.first} → {f.last}"
+        rows.append(
+            [as_code(f.agent), f.dimension, turns, "", "", f"{f.delta:+.1f} ({low:+.1f} to {high:+.1f})", "**fades**"]
+        )
+    for b in findings.below:
+        rows.append(
+            [
+                as_code(b.agent),
+                b.dimension,
+                f"lowest: {as_code(b.proposition)}" if b.proposition else "all",
+                "",
+                f"{b.score:.1f}",
+                "",
+                f"**below {b.threshold:g}**",
+            ]
+        )
+    if rows:
+        head = ["Agent", "Dimension", "Proposition", "Baseline", "Now", "Change (95 %)", ""]
+        yield "\n".join([*_grid(head, rows[:MOST_ROWS]), *_more(len(rows))])
+
+
+def _worst(findings: Findings) -> Iterator[str]:
+    entries = [(r.agent, r.change.proposition or r.whole.dimension, r.worst) for r in findings.regressions]
+    entries += [(b.agent, b.proposition, b.worst) for b in findings.below]
+    lines = [_message(agent, name, worst) for agent, name, worst in entries[:MOST_ROWS] if worst is not None]
+    if lines:
+        yield _details("Lowest-scored messages", "\n".join(dict.fromkeys(lines)))
+
+
+def _message(agent: str, proposition: str, worst: WorstMessage) -> str:
+    place = f" at {as_code(worst.place)}" if worst.place else ""
+    why = f"<br>{as_code(worst.reasoning, 300)}" if worst.reasoning else ""
+    return f"* {as_code(agent)} {as_code(proposition)} scored {worst.score}{place}: {as_code(worst.text)}{why}"
+
+
+def _open(findings: Findings) -> Iterator[str]:
+    if findings.undecided:
+        head = ["Agent", "Dimension", "Baseline", "Now", "Change (95 %)", "Why"]
+        rows = [
+            [
+                as_code(found.agent),
+                found.change.dimension,
+                *_change(found.change),
+                ("**suspected regression**: " if found.suspected else "") + as_code(found.change.reason),
+            ]
+            for found in findings.undecided
+        ]
+        yield _details(f"Cannot tell yet: {len(rows)}", "\n".join([*_grid(head, rows[:MOST_ROWS]), *_more(len(rows))]))
+    if findings.without_baseline:
+        lines = [f"* {as_code(agent)}: {as_code(why)}" for agent, why in findings.without_baseline[:MOST_ROWS]]
+        lines += _more(len(findings.without_baseline))
+        yield _details(f"Without a baseline: {len(findings.without_baseline)}", "\n".join(lines))
+
+
+def _scores(results: Sequence[AgentResult]) -> Iterator[str]:
+    dimensions = list(dict.fromkeys(d for result in results for d in result.run.dimensions))
+    rows = [
+        [
+            as_code(result.agent),
+            _number(result.summary.overall_score),
+            *(_cell(result, dimension) for dimension in dimensions),
+            str(sum(found.unscored for found in result.coverage.values())),
+        ]
+        for result in results
+    ]
+    if rows:
+        yield _details("All scores", "\n".join(_grid(["Agent", "Overall", *dimensions, "Unscored"], rows)))
+
+
+def _cell(result: AgentResult, dimension: str) -> str:
+    score, change = result.score(dimension), result.change(dimension)
+    if score is None:
+        return "–"
+    text = f"{score:.0f}" if dimension in COUNTED else f"{score:.1f}"
+    return text if change is None or change.delta is None else f"{text} ({change.delta:+.1f})"
+
+
+def _by_turn(profiles: Sequence[TurnProfile]) -> Iterator[str]:
+    names = list(dict.fromkeys(row.name for p in profiles for found in p.dimensions for row in found.bins))
+    rows = [
+        [
+            as_code(p.agent),
+            found.dimension,
+            *(_number(row.score.value) for row in found.bins),
+            found.within.decision.verdict,
+        ]
+        for p in profiles
+        for found in p.dimensions
+    ]
+    if rows:
+        head = ["Agent", "Dimension", *(f"Turns {name}" for name in names), "In the same conversations"]
+        yield _details("By turn", "\n".join([*_grid(head, rows[:MOST_ROWS]), *_more(len(rows))]))
+
+
+def _notes(results: Sequence[AgentResult]) -> Iterator[str]:
+    if notes := notes_of(results):
+        lines = [f"* {as_code(', '.join(agents))}: {as_code(note, 400)}" for note, agents in notes.items()]
+        yield _details("Notes on the comparison", "\n".join([*lines[:MOST_ROWS], *_more(len(lines))]))
+
+
+def notes_of(results: Sequence[AgentResult]) -> dict[str, list[str]]:
+    """What a reader of the comparisons must know, with the agents it holds for."""
+    found: dict[str, list[str]] = {}
+    for result in results:
+        for note in result.comparison.notes if result.comparison else ():
+            found.setdefault(note, []).append(result.agent)
+    return found
+
+
+def _how(results: Sequence[AgentResult], limits: Limits) -> str:
+    found = coverage(results)
+    lines = [
+        "Scores are 0 to 9, higher is better; ideas are counted.",
+        f"{found.scored:,} judgements scored, {found.trivial:,} trivial, {found.failed:,} failed "
+        f"({found.failed_share:.0%} of what this judge could judge), {found.beyond_judge:,} need an LLM judge, "
+        f"{found.not_evaluable:,} not evaluable.",
+        f"A regression is a fall of {limits.regression_delta:g} points or more that is sure among all that was compared (95 %, Holm). "
+        f"A change within ±{limits.margin:g} is none.",
+        *([f"Least scores: {least_scores(limits)}."] if limits.thresholds else []),
+    ]
+    return _details("How it was measured", "\n".join(f"* {line}" for line in lines))
+
+
+def _change(change: Change) -> list[str]:
+    interval = change.interval
+    delta = "" if change.delta is None else f"{change.delta:+.1f}"
+    reach = f" ({interval.low:+.1f} to {interval.high:+.1f})" if interval else ""
+    return [_number(change.baseline), _number(change.current), delta + reach]
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1f}"
+
+
+def _grid(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """A table; cells must be clean already."""
+    return [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows)]
+
+
+def _more(n: int) -> list[str]:
+    return ["", f"… and {n - MOST_ROWS} more"] if n > MOST_ROWS else []
+
+
+def _details(title: str, body: str) -> str:
+    return f"<details>\n<summary>{title}</summary>\n\n{body}\n\n</details>"

@@ -1,0 +1,69 @@
+"""One evaluation with its verdict, in every form it can be handed on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from evaluation.by_turn import TurnProfile
+from evaluation.harness.findings import Findings
+from evaluation.harness.gather import AgentResult
+from evaluation.harness.limits import Limits
+from evaluation.harness.playing import unplayed
+from evaluation.harness.turns import fading_in, profiles_of
+from evaluation.harness.verdict import decide
+from evaluation.rehearsal import Play
+from evaluation.turns import Bin
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What was measured, what it was held to, and the verdict.
+
+    Attributes:
+        by_turn: Per agent its scores by turn; empty unless asked for.
+        plays: What was played to be measured; empty for real speech.
+    """
+
+    judge: str
+    results: tuple[AgentResult, ...]
+    findings: Findings
+    limits: Limits
+    by_turn: Mapping[str, TurnProfile]
+    plays: tuple[Play, ...] = ()
+
+    def json(self) -> str:
+        """The object as text, ending with a line break."""
+        from evaluation.harness.report_json import report_json
+
+        return json.dumps(report_json(self), ensure_ascii=False, indent=2) + "\n"
+
+    def markdown(self) -> str:
+        """A comment for a pull request."""
+        from evaluation.harness.markdown import markdown
+
+        return markdown(self)
+
+    def junit(self) -> str:
+        """JUnit XML."""
+        from evaluation.harness.junit import junit
+
+        return junit(self)
+
+
+def make_report(
+    judge: str,
+    results: Sequence[AgentResult],
+    limits: Limits,
+    *,
+    bins: Sequence[Bin] = (),
+    plays: Sequence[Play] = (),
+) -> Report:
+    """Decide, and keep everything together."""
+    profiles = profiles_of(results, bins, limits) if bins else {}
+    fading = tuple(fading_in(list(profiles.values()), limits))
+    findings = decide(results, limits, fading=fading, missing=tuple(unplayed(plays, limits)))
+    return Report(
+        judge=judge, results=tuple(results), findings=findings, limits=limits, by_turn=profiles, plays=tuple(plays)
+    )

@@ -1,0 +1,206 @@
+"""The verdict in a terminal, at most 80 columns wide. Only presents."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from evaluation.by_turn import turn_table
+from evaluation.capture import channels_of
+from evaluation.comparison.values import Change
+from evaluation.harness.findings import Findings, Open, WorstMessage
+from evaluation.harness.gather import AgentResult
+from evaluation.harness.limits import Limits
+from evaluation.harness.markdown import SIGNS, headline, notes_of
+from evaluation.harness.report import Report
+from evaluation.harness.report_json import coverage
+from evaluation.harness.texts import plain
+from evaluation.models import COUNTED
+from evaluation.presentation import console_on, heading_of, judge_label, money, number
+from evaluation.rehearsal.presentation import plays_table
+
+WIDTH = 80
+MOST_LINES = 20
+
+
+def verdict_table(report: Report, out: Any) -> None:
+    """All agents, then what is wrong, then what cannot be told, then the verdict."""
+    judge, results, findings, limits = report.judge, report.results, report.findings, report.limits
+    console = console_on(out)
+    console.width = min(console.width, WIDTH)
+    plays_table(report.plays, out)
+    if results:
+        console.print(f"Judged by {escape(judge_label(judge))}, 0 to 9, higher is better")
+        console.print(_scores(results))
+    if any(result.comparison for result in results):
+        console.print(
+            "In brackets the change since the baseline: ▼ surely worse, ▲ surely better, = steady, ? cannot tell yet.\n"
+        )
+    _regressions(console, findings)
+    _below(console, findings)
+    _undecided(console, findings.undecided, limits)
+    for profile in report.by_turn.values():
+        turn_table(profile, out)
+    for note, agents in notes_of(results).items():
+        console.print(f"note: {escape(', '.join(agents))}: {escape(note)}")
+    for why, group in groupby(sorted(findings.without_baseline, key=itemgetter(1)), key=itemgetter(1)):
+        console.print(f"not compared: {escape(', '.join(agent for agent, _ in group))}: {escape(why)}")
+    for found in findings.unjudged[:MOST_LINES]:
+        who = " ".join(filter(None, (found.agent or "all agents", found.dimension)))
+        console.print(f"[bold]not judged:[/] {escape(who)}: {escape(plain(found.why))}")
+    if findings.without_baseline or findings.unjudged:
+        console.print()
+    _counts(console, results)
+    style = {0: "bold green", 1: "bold red"}.get(findings.exit_code, "bold yellow")
+    console.print(
+        f"[{style}]{SIGNS[findings.verdict]} {findings.verdict}[/]: {headline(findings)} (exit code {findings.exit_code})"
+    )
+
+
+def _scores(results: Sequence[AgentResult]) -> Table:
+    dimensions = list(dict.fromkeys(d for result in results for d in result.run.dimensions))
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.add_column("Agent", max_width=16, overflow="ellipsis", no_wrap=True)
+    for name in dimensions:
+        table.add_column(escape(heading_of(name, narrow=len(dimensions) > 3)), justify="right", no_wrap=True)
+    for result in results:
+        table.add_row(escape(result.agent), *(_cell(result, name) for name in dimensions))
+    return table
+
+
+def _cell(result: AgentResult, dimension: str) -> str:
+    score, change = result.score(dimension), result.change(dimension)
+    if score is None:
+        return "–"
+    text = f"{score:.0f}" if dimension in COUNTED else number(score)
+    if change is None or change.delta is None:
+        return text
+    return f"{text} ({change.delta:+.1f}{_sign(change)})"
+
+
+def _sign(change: Change) -> str:
+    if change.counted:
+        return ""
+    if change.verdict == "drifted":
+        return "▼" if change.worse else "▲"
+    return "=" if change.verdict == "steady" else "?"
+
+
+def _regressions(console: Console, findings: Findings) -> None:
+    shown: WorstMessage | None = None
+    for found in findings.regressions[:MOST_LINES]:
+        change, whole = found.change, found.whole
+        name = change.proposition or "the whole window"
+        console.print(
+            f"[bold red]worse:[/] {escape(found.agent)} {whole.dimension}, {escape(name)}: {number(change.baseline)} → "
+            f"{number(change.current)}{_reach(change)}"
+        )
+        if shown is None or found.worst is None or found.worst.text != shown.text:
+            _message(console, found.worst)
+        shown = found.worst
+    for f in findings.fading[:MOST_LINES]:
+        console.print(
+            f"[bold red]fades:[/] {escape(f.agent)} {f.dimension}: turns {f.last} against {f.first}: {f.delta:+.1f} "
+            f"(95 %: {f.interval[0]:+.1f} to {f.interval[1]:+.1f})"
+        )
+    if findings.regressions or findings.fading:
+        console.print()
+
+
+def _below(console: Console, findings: Findings) -> None:
+    for found in findings.below[:MOST_LINES]:
+        lowest = f"; lowest: {escape(found.proposition)}" if found.proposition else ""
+        console.print(
+            f"[bold red]below {found.threshold:g}:[/] {escape(found.agent)} {found.dimension}: {found.score:.1f}{lowest}"
+        )
+        _message(console, found.worst)
+    if findings.below:
+        console.print()
+
+
+def _message(console: Console, worst: WorstMessage | None) -> None:
+    if worst is not None:
+        place = f"{escape(worst.place)} " if worst.place else ""
+        console.print(f"  {place}scored {worst.score}: “{escape(plain(worst.text, 150))}”")
+
+
+def _reach(change: Change) -> str:
+    interval = change.interval
+    delta = "" if change.delta is None else f" ({change.delta:+.1f}"
+    return f"{delta}; 95 %: {interval.low:+.1f} to {interval.high:+.1f})" if interval else f"{delta})" if delta else ""
+
+
+def _undecided(console: Console, found: Sequence[Open], limits: Limits) -> None:
+    """Those that fell by enough one by one; the others together, by reason."""
+    serious = [
+        o for o in found if o.suspected or (o.change.delta is not None and o.change.delta <= -limits.regression_delta)
+    ]
+    for each in serious[:MOST_LINES]:
+        change = each.change
+        word = "suspected regression" if each.suspected else "cannot tell yet"
+        console.print(
+            f"[bold yellow]{word}:[/] {escape(each.agent)} {change.dimension}: {number(change.baseline)} → "
+            f"{number(change.current)}{_reach(change)}: {escape(change.reason)}"
+        )
+    rest = sorted((o for o in found if o not in serious), key=_ground)
+    for (dimension, reason), group in groupby(rest, key=_ground):
+        names = ", ".join(
+            o.agent + (f" ({o.change.n_more:,} more {o.change.unit})" if o.change.n_more else "") for o in group
+        )
+        why = f": {escape(reason)}" if reason else ""
+        console.print(f"[bold yellow]cannot tell yet:[/] {dimension} of {escape(names)}{why}")
+    if found:
+        console.print()
+
+
+def _ground(found: Open) -> tuple[str, str]:
+    return found.change.dimension, found.change.reason if found.change.n_more is None else ""
+
+
+def complaint(report: Report, *, everything: bool) -> str:
+    """The verdict for standard error; empty for a pass of which everything is known.
+
+    Args:
+        everything: All of it in plain lines, for who gets no table: also comparisons that cannot tell yet.
+    """
+    findings = report.findings
+    if not everything:
+        return f"{findings.verdict}: {headline(findings)}" if findings.exit_code else ""
+    lines = []
+    for u in findings.unjudged:
+        lines.append(f"{' '.join(filter(None, (u.agent or 'all agents', u.dimension)))}: {plain(u.why)}")
+    for r in findings.regressions:
+        change = r.change
+        name = f"{r.whole.dimension}/{change.proposition}" if change.proposition else r.whole.dimension
+        worst = f"; {r.worst.place} “{plain(r.worst.text, 100)}”" if r.worst else ""
+        lines.append(f"{r.agent} {name}: {number(change.baseline)} → {number(change.current)}{worst}")
+    for f in findings.fading:
+        lines.append(f"{f.agent} {f.dimension}: fades by {f.delta:+.1f} from turns {f.first} to {f.last}")
+    for b in findings.below:
+        lines.append(f"{b.agent} {b.dimension}: {number(b.score)} is below {b.threshold:g}")
+    for o in findings.undecided:
+        lines.append(f"{o.agent} {o.change.dimension}: cannot tell yet: {plain(o.change.reason)}")
+    lines += [f"{agent}: not compared: {why}" for agent, why in findings.without_baseline]
+    if not lines:
+        return ""
+    shown = lines[:MOST_LINES] + ([f"… and {len(lines) - MOST_LINES} more"] if len(lines) > MOST_LINES else [])
+    return "\n  ".join((f"{findings.verdict}: {headline(findings)}", *shown))
+
+
+def _counts(console: Console, results: Sequence[AgentResult]) -> None:
+    found = coverage(results)
+    calls, cost, unpriced = 0, None, 0
+    for summary in (*(result.summary for result in results), *channels_of([result.captured for result in results])):
+        calls, unpriced = calls + summary.calls, unpriced + summary.unpriced_calls
+        cost = summary.cost_usd if cost is None else cost + (summary.cost_usd or 0)
+    console.print(
+        f"{found.scored:,} judgements scored, {found.trivial:,} trivial, {found.failed:,} failed ({found.failed_share:.0%}), "
+        f"{found.beyond_judge:,} need an LLM judge, {found.not_evaluable:,} not evaluable; {calls:,} calls, {money(cost, unpriced)}."
+    )

@@ -1,0 +1,178 @@
+"""From measurements to a verdict and an exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from evaluation.comparison.chance import ALPHA
+from evaluation.comparison.values import Change
+from evaluation.harness.findings import (
+    BelowThreshold,
+    Fading,
+    Findings,
+    Open,
+    Regression,
+    Unjudged,
+    Verdict,
+    worst_of,
+)
+from evaluation.harness.gather import AgentResult
+from evaluation.harness.limits import EVERY, OVERALL, Limits
+
+MOST_PROPOSITIONS = 3  # named per dimension that fell
+CODES: dict[Verdict, int] = {
+    "pass": 0,
+    "regression": 1,
+    "below threshold": 1,
+    "could not judge enough": 2,
+    "cannot tell yet": 2,
+}
+
+
+def decide(
+    results: Sequence[AgentResult],
+    limits: Limits,
+    *,
+    fading: Sequence[Fading] = (),
+    missing: Sequence[Unjudged] = (),
+) -> Findings:
+    """The verdict on a build.
+
+    What could not be judged enough comes first: where a part is missing, neither a pass nor a fall says what it seems to say. Then a
+    regression, then a threshold. "Cannot tell yet" fails nothing unless `Limits.strict` asks for it.
+
+    Args:
+        results: The agents that were measured.
+        limits: What they are held to.
+        fading: Falls within long conversations.
+        missing: What was to be measured and is not among the results.
+    """
+    unjudged = [
+        *missing,
+        *_nothing_at_all(results),
+        *(found for result in results for found in _unjudged(result, limits)),
+    ]
+    regressions = sorted((r for result in results for r in _regressions(result, limits)), key=lambda r: r.size)
+    below = [found for result in results for found in _below(result, limits)]
+    undecided = [found for result in results for found in _undecided(result, limits)]
+    without = tuple((r.agent, r.no_baseline) for r in results if r.no_baseline and r.summary.measured)
+    falls = tuple(fading)
+    verdict: Verdict = "pass"
+    if unjudged:
+        verdict = "could not judge enough"
+    elif regressions or falls:
+        verdict = "regression"
+    elif below:
+        verdict = "below threshold"
+    elif limits.strict and (undecided or without):
+        verdict = "cannot tell yet"
+    return Findings(
+        verdict=verdict,
+        exit_code=CODES[verdict],
+        regressions=tuple(regressions),
+        below=tuple(below),
+        fading=falls,
+        unjudged=tuple(unjudged),
+        undecided=tuple(sorted(undecided, key=lambda found: found.change.delta or 0.0)),
+        without_baseline=without,
+    )
+
+
+def _nothing_at_all(results: Sequence[AgentResult]) -> Iterator[Unjudged]:
+    if not any(result.summary.measured for result in results):
+        yield Unjudged(agent="", dimension="", why="nothing was scored for any agent")
+
+
+def _unjudged(result: AgentResult, limits: Limits) -> Iterator[Unjudged]:
+    run = result.run
+    if run.status != run.Status.COMPLETED:
+        why = f"the run is {run.status}{f': {run.error}' if run.error else ''}"
+        if result.captured.held_elsewhere and run.status == run.Status.RUNNING:
+            why = f"run {run.pk} is being judged by another process ({run.claimed_by}); try again when it ended"
+        yield Unjudged(agent=result.agent, dimension="", why=why)
+    elif result.expected and not result.summary.measured:
+        yield Unjudged(agent=result.agent, dimension="", why=run.error or "nothing scored")
+    for dimension, found in result.coverage.items():
+        if found.failed_share > limits.max_unscored:
+            yield Unjudged(
+                agent=result.agent,
+                dimension=dimension,
+                share=found.failed_share,
+                why=f"{found.failed} of {found.scored + found.trivial + found.failed} judgements failed, e.g. {found.example}",
+            )
+        elif (
+            dimension in limits.thresholds
+            and result.score(dimension) is None
+            and (result.expected or result.summary.measured)
+        ):
+            yield Unjudged(
+                agent=result.agent,
+                dimension=dimension,
+                why=f"there is a threshold, but no score: {_why_no_score(result, dimension)}",
+            )
+
+
+def _why_no_score(result: AgentResult, dimension: str) -> str:
+    found = result.coverage[dimension]
+    if found.beyond_judge:
+        return f"{found.beyond_judge} claims need an LLM judge"
+    return f"{found.not_evaluable} judgements not evaluable" if found.not_evaluable else "nothing to judge"
+
+
+def _regressions(result: AgentResult, limits: Limits) -> Iterator[Regression]:
+    """Dimensions that fell, each with the propositions that fell most in it; then propositions that fell in the others."""
+    for whole in result.comparison.dimensions if result.comparison else ():
+        propositions = result.comparison.propositions.get(whole.dimension, ()) if result.comparison else ()
+        if _fell(whole, limits):
+            named = [c for c in propositions if c.delta is not None and c.delta <= -limits.regression_delta]
+            named = named or [c for c in propositions if c.delta is not None and c.delta < 0][:1] or [whole]
+            scope = "dimension"
+        else:
+            named, scope = [c for c in propositions if _fell(c, limits)], "proposition"
+        for change in sorted(named, key=lambda c: c.delta or 0.0)[:MOST_PROPOSITIONS]:
+            yield Regression(
+                agent=result.agent,
+                scope="dimension" if scope == "dimension" else "proposition",
+                change=change,
+                whole=whole,
+                worst=worst_of(result.summary, whole.dimension, change.proposition),
+            )
+
+
+def _fell(change: Change, limits: Limits) -> bool:
+    return change.worse and change.delta is not None and change.delta <= -limits.regression_delta
+
+
+def _below(result: AgentResult, limits: Limits) -> Iterator[BelowThreshold]:
+    for name, found in result.summary.dimensions.items():
+        score, threshold = result.score(name), limits.threshold(name)
+        if score is not None and threshold is not None and score < threshold:
+            weakest = found.weakest.id if found.weakest else ""
+            worst = worst_of(result.summary, name, weakest)
+            yield BelowThreshold(
+                agent=result.agent, dimension=name, score=score, threshold=threshold, proposition=weakest, worst=worst
+            )
+    overall, threshold = result.summary.overall_score, limits.threshold(OVERALL)
+    if overall is not None and threshold is not None and overall < threshold:
+        yield BelowThreshold(
+            agent=result.agent, dimension=OVERALL, score=overall, threshold=threshold, proposition="", worst=None
+        )
+
+
+def _undecided(result: AgentResult, limits: Limits) -> Iterator[Open]:
+    for change in result.comparison.dimensions if result.comparison else ():
+        measured = change.baseline is not None or change.current is not None
+        if change.verdict == "cannot tell yet" and measured and not change.counted:
+            yield Open(agent=result.agent, change=change, suspected=_suspected(change, limits))
+
+
+def _suspected(change: Change, limits: Limits) -> bool:
+    alone = change.p_value is not None and change.p_value <= ALPHA
+    return alone and change.delta is not None and change.delta <= -limits.regression_delta
+
+
+def least_scores(limits: Limits) -> str:
+    """The thresholds for people, e.g. ``5, fluency 4``; empty without any."""
+    return ", ".join(
+        f"{name} {value:g}".strip() for name, value in sorted(limits.thresholds.items(), key=lambda t: t[0] != EVERY)
+    )

@@ -1,0 +1,215 @@
+"""``manage.py compare``: what changed between two measurements, and how sure that is."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from argparse import ArgumentParser
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError
+
+from agents.models import Agent, Channel
+from agents.usage import exit_3_on_wrong_usage
+from agents.work_queues import stopping_on_sigterm
+from evaluation.capture import UnknownAgents, choose_agents
+from evaluation.comparison import choosing
+from evaluation.comparison.as_json import comparison_json
+from evaluation.comparison.choosing import Compared
+from evaluation.comparison.detection import detections
+from evaluation.comparison.file_sides import UnreadableSides
+from evaluation.comparison.measuring import Watch
+from evaluation.comparison.presentation import comparisons_table, detection_table
+from evaluation.comparison.values import NotComparable
+from evaluation.models import CHANNEL_DIMENSIONS, EvaluationRun
+from evaluation.presentation import ProgressBar
+from evaluation.proposition_files import PropositionError
+from evaluation.run_spec import RunSpec
+from evaluation.scorers import SCORERS
+from evaluation.windows import ALLOWED, parse_window
+
+WAYS = "--a with --b, --runs, --against baseline, or --baseline FILE"
+
+
+class Command(BaseCommand):
+    help = (
+        "Compare two measurements: of two tags (--a build=40 --b build=41, measured now unless they were), the newest against the "
+        "baseline (the default) or a file, or two runs. Per dimension and proposition: the change, its 95 % interval and a verdict. "
+        "Exit code: 0 nothing surely got worse, 1 something did, 2 something could not be compared, 3 wrong usage."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        exit_3_on_wrong_usage(parser)
+        parser.add_argument("--agents", help="slugs separated by commas, or all (default: all active agents)")
+        parser.add_argument("--channel", metavar="SLUG", help="compare a channel instead: convergence, ideas quantity")
+        parser.add_argument("--a", metavar="TAG=VALUE", help="before: messages with these tags, separated by commas")
+        parser.add_argument("--b", metavar="TAG=VALUE", help="now: messages with these tags")
+        parser.add_argument(
+            "--against", choices=["baseline"], help="the newest evaluation against the current baseline"
+        )
+        parser.add_argument("--runs", nargs=2, type=int, metavar="ID", help="two evaluations, the older first")
+        parser.add_argument("--baseline", type=Path, metavar="FILE", help="what capture_baseline --out FILE wrote")
+        parser.add_argument(
+            "--dimensions",
+            help=f"separated by commas; allowed: {','.join(SCORERS)} (default with --a and --b: adherence,fluency; of a channel both)",
+        )
+        parser.add_argument("--window", default="all", help=f"with --a and --b: {ALLOWED} (default: all)")
+        parser.add_argument("--samples", type=int, default=20, help="most messages per agent and side (default: 20)")
+        parser.add_argument("--repeats", type=int, default=1, help="judgements per item, 1 to 20 (default: 1)")
+        parser.add_argument("--seed", type=int, default=0, help="seed of the sampling (default: 0)")
+        parser.add_argument(
+            "--margin", type=float, default=0.5, help="changes within ± this many points do not matter (default: 0.5)"
+        )
+        parser.add_argument(
+            "--detect",
+            type=float,
+            metavar="POINTS",
+            help="also say how many messages finding such a change takes; with --a and --b as many are then measured, if there are",
+        )
+        parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        self._check(options)
+        try:
+            with stopping_on_sigterm():
+                found = self._compare(options)
+        except (UnreadableSides, UnknownAgents, PropositionError) as error:
+            raise CommandError(str(error), returncode=3) from None
+        except NotComparable as error:
+            raise CommandError(str(error), returncode=2) from None
+        except KeyboardInterrupt:
+            message = "Stopped. What was judged is stored; run the same command again to go on with the rest."
+            raise CommandError(message, returncode=130) from None
+        if options["detect"] is not None:
+            found.detections = detections(found.comparisons, options["detect"])
+        self._show(found, options)
+        self._end(found)
+
+    def _check(self, options: dict[str, Any]) -> None:
+        """Options that exclude each other, or are out of range.
+
+        Raises:
+            CommandError: Names the option, its value and what is allowed; exit code 3.
+        """
+        ways = [bool(options["a"] or options["b"]), *(bool(options[name]) for name in ("runs", "against", "baseline"))]
+        if sum(ways) > 1:
+            raise CommandError(f"one way of comparing at a time; allowed: {WAYS}", returncode=3)
+        if bool(options["a"]) != bool(options["b"]):
+            raise CommandError("--a and --b go together, e.g. --a build=40 --b build=41", returncode=3)
+        if options["channel"] and options["agents"]:
+            raise CommandError("--channel or --agents, one of the two", returncode=3)
+        if options["channel"] and not (options["a"] or options["runs"]):
+            raise CommandError("--channel goes with --a and --b: baselines are of agents", returncode=3)
+        for name in ("margin", "detect"):
+            value = options[name]
+            if value is not None and not (math.isfinite(value) and 0 < value <= 9):
+                raise CommandError(f"--{name} {value}: allowed: more than 0, at most 9", returncode=3)
+        for name in _named(options["dimensions"]):
+            if name not in SCORERS:
+                raise CommandError(f"--dimensions {name!r}: allowed: {', '.join(SCORERS)}", returncode=3)
+
+    def _compare(self, options: dict[str, Any]) -> Compared:
+        margin, dimensions = options["margin"], _named(options["dimensions"])
+        if options["a"]:
+            return self._compare_tags(options)
+        if options["runs"]:
+            first, second = (_run(pk) for pk in options["runs"])
+            return choosing.of_runs(first, second, margin=margin, dimensions=dimensions)
+        if options["baseline"]:
+            chosen = choose_agents(options["agents"]) if options["agents"] else None
+            return choosing.with_file(options["baseline"], chosen, margin=margin, dimensions=dimensions)
+        agents = _agents(options["agents"])
+        return choosing.with_baselines(agents, judge=settings.JUDGE_MODEL, margin=margin, dimensions=dimensions)
+
+    def _compare_tags(self, options: dict[str, Any]) -> Compared:
+        a, b = (_tags(f"--{name}", options[name]) for name in ("a", "b"))
+        if a == b:
+            raise CommandError(f"--a and --b are both {options['a']}: nothing to compare", returncode=3)
+        specs = self._specs(options)
+        with ProgressBar("Judging", sys.stderr, quiet=options["json"] and not sys.stderr.isatty()) as bar:
+            watch = Watch(bar.prepared, bar.progress)
+            return choosing.of_tags(specs, a, b, margin=options["margin"], detect=options["detect"], watch=watch)
+
+    def _specs(self, options: dict[str, Any]) -> list[RunSpec]:
+        asked: dict[str, Any] = {name: options[name] for name in ("samples", "repeats", "seed")}
+        named = _named(options["dimensions"])
+        try:
+            asked["window"] = parse_window(options["window"])
+            if options["channel"]:
+                channel = _channel(options["channel"])
+                return [RunSpec(channel=channel, **{"dimensions": CHANNEL_DIMENSIONS, **asked, **_given(named)})]
+            return [RunSpec(agent=agent, **asked, **_given(named)) for agent in _agents(options["agents"])]
+        except ValueError as error:
+            raise CommandError(str(error), returncode=3) from None
+
+    def _show(self, found: Compared, options: dict[str, Any]) -> None:
+        if options["json"]:
+            document = {
+                "comparisons": [comparison_json(c) for c in found.comparisons],
+                "not_compared": found.undecidable,
+                **({} if options["detect"] is None else {"detect": [row.as_json() for row in found.detections]}),
+                **({"samples": found.topped_up} if found.topped_up else {}),
+            }
+            self.stdout.write(json.dumps(document, ensure_ascii=False, indent=2))
+            return
+        comparisons_table(found.comparisons, self.stdout)
+        if options["detect"] is not None:
+            detection_table(found.detections, self.stdout)
+        for slug, samples in found.topped_up.items():
+            self.stdout.write(
+                f"{slug}: the pilot asked for {samples:,} messages a side; as many as there are were judged."
+            )
+
+    def _end(self, found: Compared) -> None:
+        refused = found.undecidable
+        if refused:
+            rows = "\n  ".join(f"{target}: {reason}" for target, reason in refused.items())
+            self.stderr.write(f"could not be compared:\n  {rows}")
+        if any(comparison.worse for comparison in found.comparisons):
+            sys.exit(1)
+        if refused or not found.comparisons:
+            sys.exit(2)
+
+
+def _named(dimensions: str | None) -> tuple[str, ...]:
+    return tuple(name.strip() for name in (dimensions or "").split(",") if name.strip())
+
+
+def _given(dimensions: tuple[str, ...]) -> dict[str, Any]:
+    return {"dimensions": dimensions} if dimensions else {}
+
+
+def _tags(option: str, text: str) -> dict[str, str]:
+    pairs = {}
+    for part in text.split(","):
+        key, equals, value = part.partition("=")
+        if not equals or not key.strip():
+            raise CommandError(f"{option} {part!r}: write tag=value, e.g. {option} build=41", returncode=3)
+        pairs[key.strip()] = value.strip()
+    return pairs
+
+
+def _agents(named: str | None) -> Sequence[Agent]:
+    agents = choose_agents(named or "all")
+    if not agents:
+        raise CommandError("there are no agents yet: `manage.py seed` loads examples", returncode=3)
+    return agents
+
+
+def _channel(slug: str) -> Channel:
+    channel = Channel.objects.filter(slug=slug).first()
+    if channel is None:
+        known = ", ".join(Channel.objects.order_by("slug").values_list("slug", flat=True)[:20])
+        raise CommandError(f"--channel {slug!r}: no such channel; channels: {known or 'none yet'}", returncode=3)
+    return channel
+
+
+def _run(pk: int) -> EvaluationRun:
+    run: EvaluationRun | None = EvaluationRun.objects.select_related("agent", "channel").filter(pk=pk).first()
+    if run is None:
+        raise CommandError(f"--runs {pk}: no such evaluation; the console lists them", returncode=3)
+    return run

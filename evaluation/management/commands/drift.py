@@ -1,0 +1,53 @@
+"""``manage.py drift``: what the measurements of schedules say over time."""
+
+from __future__ import annotations
+
+import json
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from agents.usage import exit_3_on_wrong_usage
+from evaluation.capture import choose_agents
+from evaluation.drift.presentation import drift_json, drift_table
+from evaluation.drift.series import series_of
+from evaluation.schedule_changes import find_schedule
+from evaluation.scorers import SCORERS
+
+
+class Command(BaseCommand):
+    help = (
+        "Show the score series that schedules measured, with the lasting falls found in them (Page's CUSUM, self-started: "
+        "docs/measuring.md). Exit code: 0 shown, also when there are falls; 3 wrong usage."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        exit_3_on_wrong_usage(parser)
+        parser.add_argument(
+            "--agent", "--agents", dest="agents", default="all", help="slugs separated by commas, or all (default: all)"
+        )
+        parser.add_argument("--dimension", default="", help=f"only this one of {', '.join(SCORERS)}")
+        parser.add_argument("--schedule", metavar="NAME", help="only what this schedule measured")
+        parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        if options["dimension"] and options["dimension"] not in SCORERS:
+            raise CommandError(f"--dimension {options['dimension']!r}: allowed: {', '.join(SCORERS)}", returncode=3)
+        try:
+            schedule = find_schedule(options["schedule"]) if options["schedule"] else None
+            agents = choose_agents(options["agents"])
+        except ValueError as error:
+            raise CommandError(str(error), returncode=3) from None
+        found = [
+            series for agent in agents for series in series_of(agent, schedule=schedule, dimension=options["dimension"])
+        ]
+        if options["json"]:
+            self.stdout.write(json.dumps(drift_json(found), ensure_ascii=False, indent=2))
+        elif found:
+            drift_table(found, self.stdout)
+        else:
+            self.stdout.write(
+                "Nothing measured over time yet. `manage.py schedule add nightly --every 1d --at 03:00` has it measured "
+                "by `manage.py work`."
+            )

@@ -1,0 +1,174 @@
+"""``manage.py schedule``: measurements that are made again and again."""
+
+from __future__ import annotations
+
+import json
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+from django.utils import timezone
+from rich import box
+from rich.markup import escape
+from rich.table import Table
+
+from agents.usage import exit_3_on_wrong_usage
+from evaluation.capture import choose_agents
+from evaluation.management.commands.capture_baseline import tag_pairs
+from evaluation.models import EvaluationSchedule
+from evaluation.presentation import console_on
+from evaluation.schedule_changes import default_window, find_schedule, first_time, save_schedule, schedule_json
+from evaluation.schedules import ALLOWED_EVERY, Fired, every_name, fire_now, overlap_note, parse_every
+from evaluation.scorers import SCORERS
+from evaluation.windows import ALLOWED
+
+EXAMPLES = """
+examples:
+  manage.py schedule add nightly --every 1d --at 03:00      every agent and dimension, over the last day
+  manage.py schedule add weekly --agents jim,pam --dimensions adherence --every 1w --limit 1.0
+  manage.py schedule list
+  manage.py schedule fire nightly                           now, besides its timetable
+  manage.py schedule change nightly --samples 40
+  manage.py schedule pause nightly      resume nightly      remove nightly
+
+`manage.py work` (or Celery) fires what is due. Exit code: 0 done, 3 wrong usage.
+"""
+SIMPLE = {
+    "pause": "stop firing it until it is resumed",
+    "resume": "fire it again; what was missed is measured once",
+    "remove": "delete it; what it measured stays",
+    "fire": "measure now, besides its timetable",
+}
+
+
+class Command(BaseCommand):
+    help = "List, make and change schedules: measurements that the worker makes again and again, watched for drift."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.formatter_class = RawDescriptionHelpFormatter
+        parser.epilog = EXAMPLES
+        exit_3_on_wrong_usage(parser)
+        actions = parser.add_subparsers(
+            dest="action", metavar="list|add|change|pause|resume|remove|fire", required=True
+        )
+        self._action(actions, "list", "show all schedules")
+        for name, text in (("add", "make one"), ("change", "set what is named, keep the rest")):
+            added = self._action(actions, name, text)
+            added.add_argument("name", help="its name")
+            self._add_fields(added, new=name == "add")
+        for name, text in SIMPLE.items():
+            self._action(actions, name, text).add_argument("name", help="its name")
+
+    def _action(self, actions: Any, name: str, text: str) -> ArgumentParser:
+        parser: ArgumentParser = actions.add_parser(name, help=text, description=text)
+        exit_3_on_wrong_usage(parser)
+        parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+        return parser
+
+    def _add_fields(self, parser: ArgumentParser, *, new: bool) -> None:
+        def default(text: str) -> str:
+            return f" (default: {text})" if new else ""
+
+        parser.add_argument("--agents", help=f"slugs separated by commas, or all{default('all active ones')}")
+        parser.add_argument("--dimensions", help=f"of {','.join(SCORERS)}, or all{default('all with propositions')}")
+        parser.add_argument("--window", help=f"{ALLOWED}{default('as long as --every')}")
+        parser.add_argument("--every", help=f"{ALLOWED_EVERY}{default('1d')}")
+        parser.add_argument("--at", metavar="HH:MM", help=f"first time of day{default('at once')}")
+        parser.add_argument(
+            "--where", action="append", metavar="TAG=VALUE", help="only messages with this tag; repeatable"
+        )
+        parser.add_argument("--samples", type=int, help=f"most messages sampled per agent{default('20')}")
+        parser.add_argument("--judge", help=f"model{default('JUDGE_MODEL when it is fired')}")
+        parser.add_argument(
+            "--limit", type=float, metavar="POINTS", help=f"least fall that raises an alert, 0.1 to 9{default('0.8')}"
+        )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        asked = Namespace(**options)
+        try:
+            if asked.action == "list":
+                return self._list(as_json=asked.json)
+            if asked.action == "add":
+                return self._said(self._set(EvaluationSchedule(name=asked.name), asked, new=True), asked)
+            schedule = find_schedule(asked.name)
+            if asked.action == "change":
+                return self._said(self._set(schedule, asked, new=False), asked)
+            if asked.action == "fire":
+                return self._fired(fire_now(schedule), as_json=asked.json)
+        except ValueError as error:
+            raise CommandError(str(error), returncode=3) from None
+        if asked.action == "remove":
+            document = schedule_json(schedule)
+            schedule.delete()
+            if asked.json:
+                return self._emit({"removed": document})
+            return self.stdout.write(f"Removed {asked.name}. What it measured stays.")
+        schedule.is_active = asked.action == "resume"
+        schedule.save(update_fields=["is_active"])
+        self._said(schedule, asked)
+
+    def _set(self, schedule: EvaluationSchedule, asked: Namespace, *, new: bool) -> EvaluationSchedule:
+        """The schedule with what was asked for, stored."""
+        if asked.every is not None or new:
+            schedule.every_minutes = parse_every(asked.every or "1d")
+        if asked.at is not None or new:
+            schedule.next_at = first_time(asked.at) if asked.at else timezone.now()
+        if asked.window is not None or new:
+            schedule.window = asked.window or default_window(schedule.every_minutes)
+        if asked.dimensions is not None:
+            named = [name.strip() for name in asked.dimensions.split(",") if name.strip()]
+            schedule.dimensions = [] if named == ["all"] else named
+        if asked.where is not None:
+            schedule.where = tag_pairs(asked.where)
+        for field, value in (("samples", asked.samples), ("judge", asked.judge), ("drift_limit", asked.limit)):
+            if value is not None:
+                setattr(schedule, field, value)
+        agents = None
+        if asked.agents is not None:
+            agents = [] if asked.agents.strip().lower() == "all" else choose_agents(asked.agents)
+        return save_schedule(schedule, agents=agents)
+
+    def _said(self, schedule: EvaluationSchedule, asked: Namespace) -> None:
+        note = overlap_note(schedule)
+        if asked.json:
+            return self._emit({"schedule": schedule_json(schedule), **({"note": note} if note else {})})
+        console = console_on(self.stdout)
+        console.print(_table([schedule]))
+        if note:
+            console.print(escape(note))
+
+    def _list(self, *, as_json: bool) -> None:
+        found = list(EvaluationSchedule.objects.prefetch_related("agents"))
+        if as_json:
+            return self._emit({"schedules": [schedule_json(schedule) for schedule in found]})
+        if not found:
+            return self.stdout.write("No schedules yet. Make one: manage.py schedule add nightly --every 1d --at 03:00")
+        console_on(self.stdout).print(_table(found))
+
+    def _fired(self, fired: Fired, *, as_json: bool) -> None:
+        if as_json:
+            runs = [{"agent": run.agent.slug if run.agent else None, "evaluation_run": run.pk} for run in fired.runs]
+            return self._emit({"schedule": fired.schedule.name, "runs": runs, "skipped": fired.skipped})
+        self.stdout.write(f"{fired.outcome}. `manage.py work` makes the measurements.")
+
+    def _emit(self, document: dict[str, Any]) -> None:
+        self.stdout.write(json.dumps(document, ensure_ascii=False, indent=2))
+
+
+def _table(found: list[EvaluationSchedule]) -> Table:
+    """One line per schedule, and what came of it last."""
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
+    for heading in ("Schedule", "Agents", "Dimensions", "Window", "Every", "Limit", "Next"):
+        table.add_column(heading, overflow="fold", justify="right" if heading == "Limit" else "left")
+    for schedule in found:
+        due = f"{timezone.localtime(schedule.next_at):%Y-%m-%d %H:%M}" if schedule.is_active else "paused"
+        agents = ", ".join(agent.slug for agent in schedule.agents.all()) or "all"
+        cells = [schedule.name, agents, ", ".join(schedule.dimensions) or "all", schedule.window]
+        table.add_row(*map(escape, (*cells, every_name(schedule.every_minutes), f"{schedule.drift_limit:g}", due)))
+        if schedule.last_fired_at:
+            fired = f"{timezone.localtime(schedule.last_fired_at):%Y-%m-%d %H:%M}"
+            table.caption = "\n".join(
+                filter(None, (str(table.caption or ""), escape(f"{schedule.name}, {fired}: {schedule.last_outcome}")))
+            )
+            table.caption_justify = "left"
+    return table

@@ -1,0 +1,114 @@
+"""``manage.py try_proposition FILE:ID``: what one proposition scores on a few messages, before it counts."""
+
+from __future__ import annotations
+
+import json
+import sys
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+from rich.console import Console
+from rich.progress import Progress
+
+from agents.models import Agent
+from agents.usage import WRONG_USAGE, exit_3_on_wrong_usage
+from evaluation.capture import UnknownAgents, choose_agents
+from evaluation.drafting.presentation import ids_table, show_trial, trial_json
+from evaluation.drafting.trying import try_proposition
+from evaluation.proposition_files import DEFAULT, LoadedFile, PropositionError, load_file
+from evaluation.propositions import Proposition
+
+
+class Command(BaseCommand):
+    help = (
+        "Judge one proposition, active or a draft, on messages of an agent, and show scores, reasons and cost. Calls are in the ledger, "
+        "no evaluation is stored. Without an ID the propositions of FILE are listed. "
+        "Exit code: 0 there is a score, 2 nothing could be scored, 3 wrong usage."
+    )
+    requires_system_checks = ()  # a file being written is tried before all others are in order
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        exit_3_on_wrong_usage(parser)
+        parser.add_argument("proposition", metavar="FILE[:ID]", help="a proposition file, and the id of one in it")
+        parser.add_argument(
+            "--agent", default="", metavar="SLUG", help="whose messages (default: the agent the file is about)"
+        )
+        parser.add_argument("--n", type=int, default=10, help="most messages, 1 to 1000 (default: 10)")
+        parser.add_argument(
+            "--repeats", type=int, default=1, metavar="K", help="judgements per message, 1 to 20 (default: 1)"
+        )
+        parser.add_argument("--seed", type=int, default=0, help="seed of the sampling (default: 0)")
+        parser.add_argument("--model", default="", help="model to ask (default: JUDGE_MODEL)")
+        parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        path, wanted = split(options["proposition"])
+        file = self._load(path)
+        if not wanted:
+            self._list(file, options["json"])
+            return
+        found = {p.id: p for p in (*file.propositions, *file.drafts)}
+        if wanted not in found:
+            raise CommandError(
+                f"{path} has no proposition {wanted!r}; it has: {', '.join(found)}", returncode=WRONG_USAGE
+            )
+        agent = self._agent(file, options["agent"])
+        try:
+            with Progress(console=Console(file=sys.stderr, quiet=not sys.stderr.isatty()), transient=True) as bar:
+                task = bar.add_task("Judging", total=None)
+                trial = try_proposition(
+                    proposition=found[wanted],
+                    agent=agent,
+                    n=options["n"],
+                    repeats=options["repeats"],
+                    seed=options["seed"],
+                    model=options["model"],
+                    done=lambda judged: bar.advance(task, judged),
+                )
+        except ValueError as error:
+            raise CommandError(str(error), returncode=WRONG_USAGE) from None
+        if options["json"]:
+            self.stdout.write(json.dumps(trial_json(trial), ensure_ascii=False, indent=2))
+        else:
+            show_trial(trial, self.stdout)
+        if trial.mean is None:
+            why = trial.reason or trial.hint
+            raise CommandError(
+                f"no score for {wanted} on messages of {agent.slug}: {why or 'all are trivially true'}", returncode=2
+            )
+
+    def _load(self, path: Path) -> LoadedFile:
+        try:
+            return load_file(path)
+        except PropositionError as error:
+            raise CommandError(str(error), returncode=WRONG_USAGE) from None
+
+    def _agent(self, file: LoadedFile, named: str) -> Agent:
+        if not named and file.agent_id == DEFAULT:
+            raise CommandError(f"{file.path} speaks of every agent: name one with --agent", returncode=WRONG_USAGE)
+        try:
+            agents = choose_agents(named or file.agent_id)
+        except UnknownAgents as error:
+            raise CommandError(str(error), returncode=WRONG_USAGE) from None
+        if len(agents) != 1:
+            raise CommandError(f"--agent {named}: name exactly one agent", returncode=WRONG_USAGE)
+        return agents[0]
+
+    def _list(self, file: LoadedFile, as_json: bool) -> None:
+        entries: list[Proposition] = [*file.propositions, *file.drafts]
+        if not as_json:
+            ids_table(file.path, entries, self.stdout)
+            return
+        rows = [{"id": p.id, "claim": p.claim, "active": p.active, "rejected": p.rejected} for p in entries]
+        document = {"file": str(file.path), "agent": file.agent_id, "dimension": file.dimension, "propositions": rows}
+        self.stdout.write(json.dumps(document, ensure_ascii=False, indent=2))
+
+
+def split(argument: str) -> tuple[Path, str]:
+    """The file and the id of ``FILE:ID``; a path that exists as it stands is a file alone, whatever colons it has."""
+    file, colon, proposition_id = argument.rpartition(":")
+    if not colon or Path(argument).is_file():
+        return Path(argument), ""
+    return Path(file), proposition_id

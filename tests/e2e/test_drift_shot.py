@@ -1,0 +1,66 @@
+"""An operator makes a schedule, sees a score fall and acknowledges the alert, on a desk screen and on a phone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from django.contrib.auth.models import User
+from django.urls import reverse
+from playwright.sync_api import expect
+
+from evaluation.models import DriftAlert, EvaluationSchedule
+from tests.console import list_of, page_of
+from tests.e2e.conftest import Visitor
+from tests.e2e.test_console import WINDOWS, fits
+from tests.evaluation.drift.test_admin import fallen
+
+pytestmark = [pytest.mark.e2e, pytest.mark.django_db(transaction=True)]
+
+
+@pytest.mark.parametrize(("width", "scheme"), WINDOWS)
+def test_an_operator_follows_an_alert_to_the_agent(
+    visit: Callable[..., Visitor], operator: User, width: int, scheme: str
+) -> None:
+    schedule, agent = fallen()
+    visitor = visit(width=width, scheme=scheme)
+    page = visitor.page
+    visitor.sign_in(operator)
+
+    visitor.open(list_of(EvaluationSchedule))
+    expect(page.locator("#result_list")).to_contain_text("alerts at 0.8 points")
+    page.screenshot(path="/tmp/drift-%s-%s-%s.png" % (width, scheme, __import__("time").time_ns()), full_page=True)
+    assert fits(visitor)
+    visitor.open(page_of(schedule))
+    expect(page.locator(".pl-panel", has_text="What it measured")).to_contain_text("completed")
+    page.screenshot(path="/tmp/drift-%s-%s-%s.png" % (width, scheme, __import__("time").time_ns()), full_page=True)
+    assert fits(visitor)
+
+    visitor.open(list_of(DriftAlert))
+    page.get_by_role("link", name="alert").first.click()
+    expect(page.locator(".pl-drift svg")).to_be_visible()
+    page.screenshot(path="/tmp/drift-%s-%s-%s.png" % (width, scheme, __import__("time").time_ns()), full_page=True)
+    assert fits(visitor)
+    visitor.open(page_of(agent))
+    chart = page.locator(".pl-drift").first
+    expect(chart.locator("circle")).to_have_count(18)
+    expect(chart.locator(".pl-drift-alert")).to_be_visible()
+    page.screenshot(path="/tmp/drift-%s-%s-%s.png" % (width, scheme, __import__("time").time_ns()), full_page=True)
+    assert fits(visitor)
+
+
+def test_a_schedule_is_made_in_the_browser(visit: Callable[..., Visitor], operator: User) -> None:
+    visitor = visit()
+    page = visitor.page
+    visitor.sign_in(operator)
+    visitor.open(reverse("admin:evaluation_evaluationschedule_add"))
+    page.locator("[name=name]").fill("nightly")
+    page.locator("[name=every]").fill("soon")
+    page.get_by_role("button", name="Save", exact=True).click()
+    expect(page.locator("body")).to_contain_text("allowed: minutes, hours, days or weeks")
+    page.locator("[name=every]").fill("12h")
+    page.get_by_label("Fluency").check()
+    page.get_by_role("button", name="Save", exact=True).click()
+    expect(page.locator("#result_list")).to_contain_text("24h every 12h")
+
+    assert EvaluationSchedule.objects.get().dimensions == ["fluency"]

@@ -1,0 +1,130 @@
+"""People label in the browser: three judgements with the keyboard alone, on a desk and on a phone, and without scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from django.contrib.auth.models import User
+from playwright.sync_api import Browser, expect
+from pytest_django.live_server_helper import LiveServer
+
+from evaluation.calibration import draw_label_set
+from evaluation.calibration.stored import refresh
+from evaluation.models import LabelSet, ScoreLabel
+from tests.console import page_of
+from tests.e2e.conftest import PASSWORD, Visitor
+from tests.evaluation.calibration.labelled import KEY, drawn, judgements, label_all
+from tests.evaluation.judged import LLM
+from tests.factories import make_agent, make_channel, say
+
+pytestmark = [pytest.mark.e2e, pytest.mark.django_db(transaction=True)]
+
+WINDOWS = [(1440, "light"), (1440, "dark"), (390, "light"), (390, "dark")]
+HOSTILE = "<img src=x onerror=alert(1)>"
+LONG = "I counted them. " * 12
+
+
+@pytest.fixture
+def label_set(live_server: LiveServer) -> LabelSet:
+    agent, channel = make_agent(), make_channel()
+    for text in ("Who took the stapler?", f"Not me {HOSTILE}", LONG):
+        say(channel, "Cy", text)
+    judgements([1, 4, 8], agent=agent)
+    return draw_label_set(name="first", judge=LLM, dimension="adherence", n=3)
+
+
+def fits(visitor: Visitor) -> bool:
+    return bool(visitor.page.evaluate("document.documentElement.scrollWidth <= innerWidth"))
+
+
+@pytest.mark.parametrize(("width", "scheme"), WINDOWS)
+def test_three_judgements_are_labelled_with_the_keyboard(
+    visit: Callable[..., Visitor], label_set: LabelSet, operator: User, width: int, scheme: str
+) -> None:
+    visitor = visit(width=width, scheme=scheme)
+    page, order = visitor.page, drawn(label_set)
+    visitor.sign_in(operator)
+    visitor.open(page_of(label_set, "label"))
+    expect(page.get_by_text("0 of 3")).to_be_visible()
+    expect(page.locator(".pl-claim")).to_have_text("Ada is dry")
+    assert "The judge weighed it" not in page.content()
+    assert fits(visitor)
+
+    page.keyboard.press("2")
+    expect(page.get_by_text("1 of 3", exact=True)).to_be_visible()
+    expect(page.locator(".pl-revealed")).to_contain_text(f"Judge: {order[0].raw_score}")
+    page.keyboard.press("s")
+    expect(page.locator("input[name=item]").last).to_have_value(str(order[2].pk))
+    note = page.get_by_label("Note")
+    note.fill("7 words")
+    note.press("5")  # typed, not given
+    note.press("Tab")
+    page.locator(".pl-claim").click()
+    page.keyboard.press("9")
+    expect(page.get_by_text("2 of 3", exact=True)).to_be_visible()
+    page.keyboard.press("c")
+    expect(page.get_by_text("All 3 labelled. Thank you.")).to_be_visible()
+    assert fits(visitor)
+
+    labels = {label.evaluation_score_id: label for label in ScoreLabel.objects.all()}
+    assert [labels[score.pk].value for score in order] == [2, None, 9]
+    assert labels[order[2].pk].note == "7 words5"
+    assert all(label.blind and label.annotator == "operator" for label in labels.values())
+
+
+def test_the_last_one_is_undone_with_a_key(visit: Callable[..., Visitor], label_set: LabelSet, operator: User) -> None:
+    visitor = visit()
+    page, (first, *_) = visitor.page, drawn(label_set)
+    visitor.sign_in(operator)
+    visitor.open(page_of(label_set, "label"))
+    page.keyboard.press("2")
+    expect(page.locator(".pl-revealed")).to_be_visible()
+    page.keyboard.press("u")
+    expect(page.get_by_text("0 of 3")).to_be_visible()
+    expect(page.locator("input[name=item]").last).to_have_value(str(first.pk))
+    page.keyboard.press("3")
+    expect(page.locator(".pl-revealed")).to_contain_text("not blind")
+    assert ScoreLabel.objects.values_list("value", "blind").get() == (3, False)
+
+
+def test_labels_are_given_without_scripts(
+    chromium: Browser, live_server: LiveServer, label_set: LabelSet, operator: User
+) -> None:
+    context = chromium.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(live_server.url + "/admin/")
+    page.get_by_label("Username").fill(operator.get_username())
+    page.locator("[name=password]").fill(PASSWORD)
+    page.get_by_role("button", name="Log in").click()
+    page.goto(live_server.url + page_of(label_set, "label"))
+    page.get_by_role("button", name="7: mostly true").click()
+    expect(page.get_by_text("1 of 3", exact=True)).to_be_attached()
+    context.close()
+
+    assert ScoreLabel.objects.values_list("value", flat=True).get() == 7
+
+
+@pytest.mark.parametrize(("width", "scheme"), WINDOWS)
+def test_what_came_of_it_can_be_read(visit: Callable[..., Visitor], operator: User, width: int, scheme: str) -> None:
+    scores = judgements([0, 3, 6, 9, 2, 5, 8, 1, 4, 7] * 6)
+    label_set = draw_label_set(name="first", judge=LLM, dimension="adherence", n=60)
+    for name, shift in (("ann", 1), ("ben", 2)):
+        label_all(scores, [min(9, (score.raw_score or 0) + shift * (n % 2)) for n, score in enumerate(scores)], name)
+    refresh(KEY)
+    visitor = visit(width=width, scheme=scheme)
+    page = visitor.page
+    visitor.sign_in(operator)
+    visitor.open(page_of(label_set) + "?show=1")
+    expect(page.locator(".pl-confusion tbody tr")).to_have_count(10)
+    expect(page.get_by_text("first: prediction-powered mean")).to_be_visible()
+    assert fits(visitor)
+    visitor.open("/admin/evaluation/labelset/")
+    expect(page.get_by_text("60 of 60").first).to_be_visible()
+    assert fits(visitor)
+    visitor.open("/admin/evaluation/labelset/add/")
+    page.get_by_label("name").fill("second")
+    page.get_by_label("how many").fill("5")
+    page.get_by_role("button", name="Draw").click()
+    expect(page.get_by_text("second: 5 of 60 judgements drawn.")).to_be_visible()
+    assert fits(visitor)

@@ -1,0 +1,200 @@
+"""Asking for an evaluation over the API: queued, never judged in the request; what makes no sense is refused with what would."""
+
+from __future__ import annotations
+
+import json
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pytest_django import Settings
+
+from agents.models import Agent, ModelPrice
+from evaluation.models import EvaluationRun
+from evaluation.runs import work_one
+from tests.api_client import Program, program
+from tests.console import staff, superuser, viewer
+from tests.evaluation.api.asking import RUNS, refused
+from tests.evaluation.conftest import PropositionFolder
+from tests.evaluation.conversing import diverse
+from tests.evaluation.judging import answers
+from tests.llm_server import LLMServer
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def client() -> Program:
+    return program(superuser("eve"))
+
+
+def asked(client: Program, **body: Any) -> EvaluationRun:
+    response = client.post(RUNS, body)
+    assert response.status_code == 202, response.content
+    run: EvaluationRun = EvaluationRun.objects.get(pk=response.json()["id"])
+    return run
+
+
+def test_asking_answers_202_with_the_run_and_its_url_and_judges_nothing_ac_6_0_7(
+    client: Program, llm_server: LLMServer, ada: Agent
+) -> None:
+    response = client.post(RUNS, {"agent": "ada", "dimensions": ["adherence"]})
+
+    assert response.status_code == 202
+    told = response.json()
+    assert (told["status"], told["agent"], told["judge"], told["taken_up"]) == ("pending", "ada", "test-model", False)
+    assert told["progress"] == {"settled": 0, "total": 6}
+    assert response["Location"] == told["url"]
+    assert llm_server.calls == 0
+
+    llm_server.respond = answers(lambda claim: 7)
+    assert work_one(owner="worker:1:x")
+    shown = client.get(told["url"]).json()
+    assert (shown["status"], shown["overall_score"], len(shown["scores"])) == ("completed", 7.0, 6)
+
+
+def test_everything_a_run_may_be_asked_is_understood(client: Program, ada: Agent) -> None:
+    ModelPrice.objects.create(
+        model="judge-9", effective_from=date(2026, 1, 1), input_usd=1, output_usd=5, cache_write_usd=1, cache_read_usd=1
+    )
+
+    run = asked(
+        client, agent="ada", dimensions=["adherence"], window="last:2", where={"build": "41"}, samples=7, seed=-3,
+        per_call=2, history="4w", history_where={"build": "40"}, repeats=2, hard=True, double_check=True,
+        judge="offline:lexical-1", additional_context={"season": "winter"}, turn_bins="1-5,6+",
+    )  # fmt: skip
+
+    assert (run.window, run.where, run.samples, run.seed, run.per_call) == ("last:2", {"build": "41"}, 7, -3, 2)
+    assert (run.history, run.history_where, run.repeats) == ("4w", {"build": "40"}, 2)
+    assert (run.procedure, run.judge) == ("plumbline+hard+double-check", "offline:lexical-1")
+    assert (run.additional_context, run.turn_bins) == ({"season": "winter"}, [[1, 5], [6, None]])
+    assert run.is_baseline is False
+    assert asked(client, agent="ada", method="tinytroupe", dimensions=["fluency"]).per_call == 1
+
+
+def test_a_channel_is_measured_in_what_channels_are_measured_in(client: Program) -> None:
+    diverse()
+
+    run = asked(client, channel="diverse")
+
+    assert (run.agent, run.dimensions) == (None, ["convergence", "ideas_quantity"])
+
+
+def test_left_out_dimensions_are_all_there_are_propositions_for(client: Program, ada: Agent) -> None:
+    assert asked(client, agent="ada").dimensions == ["adherence"]
+
+
+def test_asking_for_the_same_again_asks_for_nothing_new(client: Program, ada: Agent) -> None:
+    first = asked(client, agent="ada")
+
+    again = client.post(RUNS, {"agent": "ada"}).json()
+
+    assert (again["id"], again["taken_up"]) == (first.pk, True)
+    EvaluationRun.objects.filter(pk=first.pk).update(status="errored")
+    assert client.post(RUNS, {"agent": "ada"}).json()["status"] == "pending"
+    assert EvaluationRun.objects.count() == 1
+
+
+BAD: list[tuple[dict[str, Any], str, str]] = [
+    ({"agentId": "ada"}, "agentId", "there is no field 'agentId'; allowed: agent, dimensions, window"),
+    ({}, "agent", "exactly one of them; none is given"),
+    ({"agent": "ada", "channel": "office"}, "agent", "exactly one of them; both are given"),
+    ({"agent": "adda"}, "agent", "there is no agent 'adda'; did you mean ada?"),
+    ({"agent": 7}, "agent", "agent 7: allowed: the slug of an agent"),
+    ({"agent": None}, "agent", "agent None: allowed: the slug of an agent"),
+    ({"channel": "nowhere"}, "channel", "there is no channel 'nowhere'; channels: office"),
+    ({"channel": "office", "dimensions": ["adherence"]}, "dimensions", "allowed for a channel: convergence"),
+    ({"agent": "ada", "dimensions": []}, "dimensions", "dimensions []: allowed: a list of adherence"),
+    ({"agent": "ada", "dimensions": ["charm"]}, "dimensions", "dimensions 'charm': allowed: a list of adherence"),
+    ({"agent": "ada", "dimensions": "adherence"}, "dimensions", "dimensions 'adherence': allowed: a list"),
+    ({"agent": "ada", "dimensions": [{}]}, "dimensions", "allowed: a list of adherence"),
+    ({"agent": "ada", "window": "yesterday"}, "window", "window 'yesterday' is not understood; allowed: all, last:N"),
+    ({"agent": "ada", "history": "once"}, "history", "history 'once' is not understood"),
+    ({"agent": "ada", "where": {"build": 41}}, "where", "allowed: an object of at most 20 texts"),
+    ({"agent": "ada", "where": ["build"]}, "where", "allowed: an object of at most 20 texts"),
+    ({"agent": "ada", "where": {"1": "x"}}, "where", "where '1': a tag is a letter"),
+    ({"agent": "ada", "samples": 0}, "samples", "samples 0: allowed: a whole number from 1 to 2,000"),
+    ({"agent": "ada", "samples": "20"}, "samples", "samples '20': allowed: a whole number"),
+    ({"agent": "ada", "samples": True}, "samples", "samples True: allowed: a whole number"),
+    ({"agent": "ada", "seed": 2**63}, "seed", "allowed: a whole number from -9,223"),
+    ({"agent": "ada", "per_call": 11}, "per_call", "per_call 11: allowed: a whole number from 1 to 10"),
+    ({"agent": "ada", "repeats": 21}, "repeats", "repeats 21: allowed: a whole number from 1 to 20"),
+    ({"agent": "ada", "hard": "yes"}, "hard", "hard 'yes': allowed: true, false"),
+    ({"agent": "ada", "double_check": 1}, "double_check", "double_check 1: allowed: true, false"),
+    ({"agent": "ada", "method": "magic"}, "method", "method 'magic': allowed: plumbline, tinytroupe"),
+    ({"agent": "ada", "method": ["plumbline"]}, "method", "allowed: plumbline, tinytroupe"),
+    ({"agent": "ada", "turn_bins": "5-1"}, "turn_bins", "allowed: up to 12 stretches of turns"),
+    ({"agent": "ada", "turn_bins": "1-2,3-4", "samples": 1}, "samples", "at least one for each of the 2 bins"),
+    (
+        {"agent": "ada", "additional_context": "winter"},
+        "additional_context",
+        "allowed: a JSON object of at most 10,000",
+    ),
+    ({"agent": "ada", "additional_context": {"a": "b" * 10_000}}, "additional_context", "allowed: a JSON object"),
+    ({"agent": "a\x00da"}, "agent", "agent holds a NUL character"),
+    ({"agent": "ada", "where": {"build": "4\x001"}}, "where", "where holds a NUL character"),
+    ({"agent": "ada", "additional_context": {"a": ["\x00"]}}, "additional_context", "holds a NUL character"),
+]
+
+
+@pytest.mark.parametrize(("body", "field", "told"), BAD, ids=[f"{field}-{n}" for n, (_, field, _) in enumerate(BAD)])
+def test_what_makes_no_sense_is_refused_with_field_value_and_what_is_allowed(
+    client: Program, ada: Agent, body: dict[str, Any], field: str, told: str
+) -> None:
+    assert told in refused(client.post(RUNS, body))[field][0]
+    assert not EvaluationRun.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("raw", "told"),
+    [
+        ("[]", "send a JSON object; its fields: agent, dimensions"),
+        ("null", "send a JSON object"),
+        ('"ada"', "send a JSON object"),
+        ("{", "JSON parse error"),
+        ('{"agent": "\\ud800"}', "agent holds half of a surrogate pair"),
+        ('{"\\ud800": 1}', "there is no field"),
+        ('{"agent": "ada", "seed": 1e400}', "seed inf: allowed: a whole number"),
+        ('{"agent": "ada", "additional_context": ' + "[" * 200_000 + "]" * 200_000 + "}", "nested too deeply"),
+    ],
+    ids=["list", "null", "text", "cut-off", "surrogate", "surrogate-name", "infinite", "deep"],
+)
+def test_bodies_that_are_none_are_a_400(client: Program, ada: Agent, raw: str, told: str) -> None:
+    response = client.post(RUNS, raw, content_type="application/json")
+
+    assert told in json.dumps(refused(response), ensure_ascii=False)
+
+
+@pytest.mark.parametrize("judge", ["replay:/etc/passwd", "replay:answers.jsonl", "offline:other", "gpt-unknown"])
+def test_a_judge_from_outside_is_one_whose_cost_is_known_and_no_file(
+    client: Program, llm_server: LLMServer, ada: Agent, judge: str
+) -> None:
+    told = refused(client.post(RUNS, {"agent": "ada", "judge": judge}))["judge"][0]
+
+    assert told.startswith(f"judge {judge!r}: allowed: test-model, offline:lexical-1")
+
+
+def test_the_configured_judge_may_be_named_even_if_it_is_a_file(
+    client: Program, settings: Settings, ada: Agent, tmp_path: Path
+) -> None:
+    settings.JUDGE_MODEL = f"replay:{tmp_path / 'answers.jsonl'}"
+
+    assert asked(client, agent="ada", judge=settings.JUDGE_MODEL).judge == settings.JUDGE_MODEL
+
+
+def test_proposition_files_that_cannot_be_used_are_a_409_that_says_what_to_mend(
+    client: Program, ada: Agent, propositions: PropositionFolder
+) -> None:
+    propositions.write("adherence/broken.yaml", "dimension: adherence\npropositions: 7\n")
+
+    told = refused(client.post(RUNS, {"agent": "ada"}), 409)["detail"][0]
+
+    assert "proposition files cannot be used" in told
+    assert "broken.yaml" in told
+
+
+def test_asking_needs_the_permission_to_add_evaluations(ada: Agent) -> None:
+    assert program(viewer()).post(RUNS, {"agent": "ada"}).status_code == 403
+    allowed = program(staff("evaluation.add_evaluationrun"))
+    assert allowed.post(RUNS, {"agent": "ada"}).status_code == 202

@@ -1,0 +1,220 @@
+"""Baselines over the API: listed, captured, and compared with."""
+
+from __future__ import annotations
+
+import pytest
+from django.utils import timezone
+
+from agents.models import Agent
+from agents.persona import save_persona
+from evaluation.capture import evaluate_agent
+from evaluation.models import Baseline, EvaluationRun, JudgeCalibration
+from evaluation.runs import work_one
+from tests.api_client import Program, program
+from tests.console import staff, superuser, viewer
+from tests.evaluation.api.asking import BASELINES, RUNS, queries_of, refused
+from tests.evaluation.judged import LLM, OFFLINE, make_baseline, make_run
+from tests.evaluation.judging import answers
+from tests.evaluation.measuring import measured
+from tests.factories import make_agent, talk
+from tests.llm_server import LLMServer
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def client() -> Program:
+    return program(superuser("eve"))
+
+
+def shown(client: Program, query: str = "") -> list[tuple[str, str, str]]:
+    rows = client.get(f"{BASELINES}?{query}").json()["results"]
+    return [(row["agent"], row["judge"], row["dimension"]) for row in rows]
+
+
+def test_all_current_baselines_are_listed_ac_6_5_5(client: Program) -> None:
+    bea, ada = make_agent("bea"), make_agent("ada")
+    run = make_run(ada, judge=OFFLINE, is_baseline=True)
+    make_baseline(ada, run, score=6.5)
+    make_baseline(ada, run, dimension="ideas_quantity", score=None, count=4)
+    make_baseline(bea, make_run(bea, is_baseline=True), procedure="plumbline+hard")
+    ada.system_prompt = "You are Ada, and now you sing."
+    save_persona(agent=ada, traits=[], note="edit")
+
+    first, second, third = client.get(BASELINES).json()["results"]
+
+    assert (first["agent"], first["dimension"], first["score"], first["count"]) == ("ada", "adherence", 6.5, None)
+    assert (first["judge"], first["heuristic"], first["is_stale"]) == (OFFLINE, True, True)
+    assert (second["dimension"], second["score"], second["count"]) == ("ideas_quantity", None, 4)
+    assert (third["agent"], third["heuristic"], third["is_stale"]) == ("bea", False, False)
+    assert third["procedure"] == "plumbline+hard"
+    assert client.get(first["run_url"]).json()["id"] == run.pk
+    assert client.get(first["url"]).json()["agent"] == "ada"
+
+
+def test_the_list_is_narrowed(client: Program) -> None:
+    ada, bea = make_agent("ada"), make_agent("bea")
+    make_baseline(ada, make_run(ada, judge=OFFLINE))
+    make_baseline(bea, make_run(bea), dimension="fluency")
+    make_baseline(bea, make_run(bea), procedure="tinytroupe")
+
+    assert shown(client, "agent=ada") == [("ada", OFFLINE, "adherence")]
+    assert shown(client, f"judge={OFFLINE}") == [("ada", OFFLINE, "adherence")]
+    assert shown(client, "dimension=fluency") == [("bea", LLM, "fluency")]
+    assert shown(client, "procedure=tinytroupe") == [("bea", LLM, "adherence")]
+    assert "there is no agent 'cyd'" in refused(client.get(f"{BASELINES}?agent=cyd"))["agent"][0]
+    assert "allowed: adherence" in refused(client.get(f"{BASELINES}?dimension=charm"))["dimension"][0]
+
+
+def test_the_list_costs_the_same_queries_however_long(client: Program) -> None:
+    ada = make_agent("ada")
+    make_baseline(ada, make_run(ada))
+    few = queries_of(client, BASELINES)
+    for n in range(6):
+        agent = make_agent(f"agent-{n}")
+        make_baseline(agent, make_run(agent))
+
+    assert queries_of(client, BASELINES) == few
+
+
+def test_one_agent_s_baselines_ac_6_5_5(client: Program) -> None:
+    ada = make_agent("ada")
+    make_baseline(ada, make_run(ada, judge=OFFLINE), score=6.5)
+    make_baseline(ada, make_run(ada), dimension="fluency", score=3.0)
+    make_agent("bea")
+
+    found = client.get(f"{BASELINES}ada/").json()
+
+    assert (found["agent"], found["display_name"]) == ("ada", "Ada")
+    numbers = [(row["judge"], row["dimension"], row["score"]) for row in found["baselines"]]
+    assert numbers == [(LLM, "fluency", 3.0), (OFFLINE, "adherence", 6.5)]
+    assert client.get(f"{BASELINES}bea/").json()["baselines"] == [], "none was captured yet"
+    assert "there is no agent 'cyd'" in refused(client.get(f"{BASELINES}cyd/"), 404)["detail"][0]
+
+
+def test_a_capture_is_queued_and_a_worker_makes_it_the_baseline_ac_6_5_5(
+    client: Program, llm_server: LLMServer, ada: Agent
+) -> None:
+    response = client.post(BASELINES, {"agent": "ada", "samples": 2, "hard": True})
+
+    assert response.status_code == 202
+    told = response.json()
+    assert (told["status"], told["is_baseline"], told["samples"], told["procedure"]) == (
+        "pending", True, 2, "plumbline+hard",
+    )  # fmt: skip
+    assert (llm_server.calls, Baseline.objects.count()) == (0, 0)
+
+    llm_server.respond = answers(lambda claim: {**_hard(), "value": 6})
+    assert work_one(owner="worker:1:x")
+    (row,) = client.get(f"{BASELINES}ada/").json()["baselines"]
+    assert (row["dimension"], row["evaluation_run"]) == ("adherence", told["id"])
+
+
+def _hard() -> dict[str, object]:
+    said = {"evidence": "present", "reasoning": "Dry.", "justification": "“No.”", "value": 6, "confidence": 0.9}
+    return {**said, "flaws": []}
+
+
+def test_a_capture_names_an_agent_and_nothing_that_it_cannot_have(client: Program, ada: Agent) -> None:
+    assert "agent is missing" in refused(client.post(BASELINES, {}))["agent"][0]
+    assert "there is no agent 'bob'" in refused(client.post(BASELINES, {"agent": "bob"}))["agent"][0]
+    assert "there is no field 'channel'" in refused(client.post(BASELINES, {"channel": "office"}))["channel"][0]
+    assert "samples 0" in refused(client.post(BASELINES, {"agent": "ada", "samples": 0}))["samples"][0]
+    assert not EvaluationRun.objects.exists()
+
+
+def test_capturing_needs_the_permission_to_add_evaluations_as_in_the_console(ada: Agent) -> None:
+    assert program(viewer()).post(BASELINES, {"agent": "ada"}).status_code == 403
+    assert program(staff("evaluation.add_baseline")).post(BASELINES, {"agent": "ada"}).status_code == 403
+    allowed = program(staff("evaluation.add_evaluationrun", username="operator"))
+    assert allowed.post(BASELINES, {"agent": "ada"}).status_code == 202
+
+
+def test_how_well_a_judge_agrees_with_people_stands_beside_it(client: Program) -> None:
+    ada = make_agent("ada")
+    make_baseline(ada, make_run(ada))
+    JudgeCalibration.objects.create(
+        judge=LLM, procedure="plumbline", dimension="adherence", kappa=0.71, kappa_low=0.6, kappa_high=0.8,
+        labels=60, items=60, annotators=2, computed_at=timezone.now(),
+    )  # fmt: skip
+
+    (row,) = client.get(BASELINES).json()["results"]
+
+    assert (row["calibration"]["kappa"], row["calibration"]["interval"]) == (0.71, [0.6, 0.8])
+    run = client.get(row["run_url"]).json()
+    assert run["summary"]["dimensions"]["adherence"]["calibration"] == row["calibration"]
+
+
+# -- compared with
+def test_the_newest_evaluation_is_compared_with_the_baseline_ac_6_5_4(
+    client: Program, llm_server: LLMServer, ada: Agent
+) -> None:
+    talk(ada, [f"Line {n}." for n in range(17)])
+    llm_server.respond = answers(lambda claim: 8)
+    baseline = measured(ada).summary.run
+    llm_server.respond = answers(lambda claim: 8 if "voice" in claim else 2)
+    evaluate_agent(agent=ada, dimensions=("adherence",), seed=1)
+    newest = evaluate_agent(agent=ada, dimensions=("adherence",), seed=2).run
+
+    found = client.get(f"{BASELINES}ada/compare/").json()
+
+    assert (found["agent"], found["run"]["id"]) == ("ada", newest.pk)
+    change = found["comparison"]["dimensions"]["adherence"]
+    assert (change["baseline"], change["current"], change["delta"], change["verdict"]) == (8.0, 5.0, -3.0, "drifted")
+    assert change["interval"][0] <= -3.0 <= change["interval"][1] < 0
+    assert list(change["propositions"]) == ["mood", "voice"], "worst first"
+    assert change["propositions"]["mood"]["delta"] == -6.0
+    assert found["comparison"]["baseline"]["evaluation_run"] == baseline.pk
+
+
+def test_an_evaluation_may_be_named(client: Program, llm_server: LLMServer, ada: Agent) -> None:
+    llm_server.respond = answers(lambda claim: 8)
+    measured(ada)
+    chosen = evaluate_agent(agent=ada, dimensions=("adherence",), seed=1).run
+    evaluate_agent(agent=ada, dimensions=("adherence",), seed=2)
+
+    found = client.get(client.get(f"{RUNS}{chosen.pk}/").json()["compare_url"]).json()
+
+    assert found["run"]["id"] == chosen.pk
+    assert found["comparison"]["dimensions"]["adherence"]["delta"] == 0.0
+
+
+def test_what_cannot_be_compared_says_why(client: Program) -> None:
+    ada, bea = make_agent("ada"), make_agent("bea")
+    url = f"{BASELINES}ada/compare/"
+
+    assert "ada has no baseline yet" in refused(client.get(url), 404)["detail"][0]
+    baseline = make_run(ada)
+    make_baseline(ada, baseline)
+    assert "was completed beside the baselines" in refused(client.get(url), 404)["detail"][0]
+    other = make_run(ada, judge=OFFLINE)
+    assert "was completed beside the baselines" in refused(client.get(url), 404)["detail"][0], "another judge"
+    told = refused(client.get(f"{url}?run={other.pk}"), 404)["detail"][0]
+    assert told.startswith(f"no baseline by judge {OFFLINE} and procedure plumbline")
+    assert told.endswith(f"there are: {LLM} by plumbline")
+    running = make_run(ada, status="running")
+    assert f"evaluation {running.pk} is running" in refused(client.get(f"{url}?run={running.pk}"), 409)["detail"][0]
+    elsewhere = make_run(bea)
+    told = refused(client.get(f"{url}?run={elsewhere.pk}"), 404)["detail"][0]
+    assert told == f"there is no evaluation {elsewhere.pk} of ada"
+    assert refused(client.get(f"{BASELINES}cyd/compare/"), 404)
+
+
+@pytest.mark.parametrize(
+    ("query", "told"),
+    [
+        ("run=x", "run 'x': allowed: the id of an evaluation"),
+        ("run=-1", "run '-1': allowed"),
+        ("margin=0", "margin '0': allowed: points above 0, at most 9"),
+        ("margin=nan", "margin 'nan': allowed"),
+        ("margin=10", "margin '10': allowed"),
+        ("margin=much", "margin 'much': allowed"),
+        ("judge=x", "there is no parameter 'judge'; allowed: run, margin"),
+    ],
+)
+def test_wrong_parameters_of_a_comparison_are_refused(client: Program, query: str, told: str) -> None:
+    make_agent("ada")
+
+    problem = refused(client.get(f"{BASELINES}ada/compare/?{query}"))
+
+    assert told in next(iter(problem.values()))[0]

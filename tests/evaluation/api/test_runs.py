@@ -1,0 +1,223 @@
+"""Evaluations over the API: listed, narrowed, looked at with their judgements."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from agents.models import Agent
+from evaluation.capture import evaluate_agent
+from evaluation.models import ChannelShare, EvaluationRun
+from tests.api_client import Program, program
+from tests.console import superuser
+from tests.evaluation.api.asking import RUNS, ids, queries_of, refused
+from tests.evaluation.conversing import diverse
+from tests.evaluation.judged import LLM, OFFLINE, make_run, make_score
+from tests.evaluation.judging import answers
+from tests.factories import make_agent, make_channel, talk
+from tests.llm_server import LLMServer
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def client() -> Program:
+    return program(superuser("eve"))
+
+
+def test_the_list_is_newest_first_with_judge_procedure_and_progress_ac_6_0_7(client: Program) -> None:
+    first = make_run(make_agent("ada"), judge=OFFLINE, overall_score=6.5)
+    second = make_run(status="running", dimensions=["convergence"], repeats=3, hard=True)
+    make_score(second, 5, dimension="convergence")
+    make_score(second, None, dimension="convergence", proposition_id="b", status="pending")
+
+    newer, older = client.get(RUNS).json()["results"]
+
+    assert (newer["id"], older["id"]) == (second.pk, first.pk)
+    assert (older["agent"], older["channel"], older["judge"], older["heuristic"]) == ("ada", None, OFFLINE, True)
+    assert (older["overall_score"], older["procedure"]) == (6.5, "plumbline")
+    assert (newer["agent"], newer["channel"], newer["heuristic"]) == (None, "room", False)
+    assert (newer["procedure"], newer["repeats"], newer["status"]) == ("plumbline+hard", 3, "running")
+    assert newer["progress"] == {"settled": 1, "total": 2}
+    assert newer["url"].startswith("https://")
+    assert newer["url"].endswith(f"{RUNS}{second.pk}/")
+
+
+def test_the_list_is_narrowed_by_agent_ac_6_0_7(client: Program) -> None:
+    mine = make_run(make_agent("ada"))
+    make_run(make_agent("bea"))
+
+    assert ids(client, f"{RUNS}?agent=ada") == [mine.pk]
+
+
+def test_the_list_is_narrowed_by_everything_else_and_ordered(client: Program) -> None:
+    ada = make_agent("ada")
+    one = make_run(ada, dimensions=["adherence", "fluency"], is_baseline=True)
+    two = make_run(ada, dimensions=["fluency"], status="failed", judge=OFFLINE, double_check=True)
+    three = make_run(dimensions=["convergence"], played=True, method="tinytroupe")
+    for day, run in enumerate((one, two, three), start=1):
+        EvaluationRun.objects.filter(pk=run.pk).update(created_at=datetime(2026, 11, day, tzinfo=UTC))
+
+    for query, expected in {
+        "": [three, two, one],
+        "ordering=id": [one, two, three],
+        "dimension=fluency": [two, one],
+        "dimension=convergence": [three],
+        "dimension=consistency": [],
+        "channel=room": [three],
+        "status=failed": [two],
+        f"judge={LLM}": [three, one],
+        "procedure=plumbline": [one],
+        "procedure=plumbline%2Bdouble-check": [two],
+        "procedure=tinytroupe%2Bplayed": [three],
+        "is_baseline=true": [one],
+        "is_baseline=false&agent=ada": [two],
+        "since=2026-11-02": [three, two],
+        "since=2026-11-02&until=2026-11-03": [two],
+    }.items():
+        assert ids(client, f"{RUNS}?{query}") == [run.pk for run in expected], query
+
+
+@pytest.mark.parametrize(
+    ("query", "field", "told"),
+    [
+        ("agentId=ada", "agentId", "there is no parameter 'agentId'; allowed: agent, channel, dimension, status"),
+        ("agent=bob", "agent", "there is no agent 'bob'"),
+        ("channel=nowhere", "channel", "there is no channel 'nowhere'; channels: "),
+        ("dimension=charm", "dimension", "dimension 'charm': allowed: adherence, consistency, fluency"),
+        ("status=done", "status", "status 'done': allowed: pending, running, completed"),
+        ("procedure=hard", "procedure", "procedure 'hard': allowed: plumbline, plumbline+played"),
+        ("is_baseline=yes", "is_baseline", "is_baseline 'yes': allowed: true, false"),
+        ("since=soon", "since", "since 'soon': allowed: a date or time such as"),
+        ("ordering=score", "ordering", "ordering 'score': allowed: -id, id"),
+    ],
+)
+def test_a_wrong_filter_says_what_is_allowed(client: Program, query: str, field: str, told: str) -> None:
+    make_agent("ada")
+
+    assert told in refused(client.get(f"{RUNS}?{query}"))[field][0]
+
+
+def test_the_list_has_pages_by_cursor_in_both_directions(client: Program) -> None:
+    ada = make_agent("ada")
+    runs = [make_run(ada) for _ in range(5)]
+
+    for ordering, expected in (("-id", runs[::-1]), ("id", runs)):
+        seen, url = [], f"{RUNS}?page_size=2&ordering={ordering}"
+        while url:
+            page = client.get(url).json()
+            seen += [row["id"] for row in page["results"]]
+            url = page["next"]
+        assert seen == [run.pk for run in expected]
+    assert client.get(f"{RUNS}?cursor=nonsense").status_code == 404
+
+
+def test_the_list_costs_the_same_queries_however_long_it_is(client: Program) -> None:
+    make_run(make_agent("ada"))
+    few = queries_of(client, RUNS)
+    for n in range(8):
+        run, channel_run = make_run(make_agent(f"agent-{n}")), EvaluationRun(channel=make_channel(f"c{n}"), judge=LLM)
+        channel_run.dimensions = ["convergence"]
+        channel_run.save()
+        ChannelShare.objects.create(agent_run=run, channel_run=channel_run, messages=1)
+        make_score(run, 4)
+
+    assert queries_of(client, RUNS) == few == 4  # token with user; runs with targets; shares; counts
+
+
+# -- one of them
+def judged(server: LLMServer, **fields: Any) -> EvaluationRun:
+    server.respond = answers(lambda claim: 8 if "voice" in claim else 4)
+    return evaluate_agent(agent=Agent.objects.get(slug="ada"), dimensions=("adherence",), **fields).run
+
+
+def test_one_evaluation_is_shown_with_its_scores_ac_6_0_7(client: Program, llm_server: LLMServer, ada: Agent) -> None:
+    run = judged(llm_server)
+
+    shown = client.get(f"{RUNS}{run.pk}/").json()
+
+    assert (shown["status"], shown["progress"]) == ("completed", {"settled": 6, "total": 6})
+    assert shown["summary"]["overall_score"] == shown["overall_score"] == 6.0
+    assert shown["summary"]["dimensions"]["adherence"]["propositions"] == {"mood": 4.0, "voice": 8.0}
+    assert len(shown["scores"]) == 6
+    assert shown["scores_complete"] is True
+    first = shown["scores"][0]
+    assert (first["dimension"], first["status"], first["score"], first["judge"], first["heuristic"]) == (
+        "adherence", "scored", 8, "test-model", False,
+    )  # fmt: skip
+    assert (first["channel"], first["context_snippet"], first["reasoning"]) == ("office", "No.", "Two words, no more.")
+    assert {row["position"] for row in shown["scores"]} == {1, 2, 3}
+    assert shown["compare_url"].endswith(f"/api/evaluations/baselines/ada/compare/?run={run.pk}")
+
+
+def test_somebody_who_waits_need_not_be_sent_the_scores(client: Program, llm_server: LLMServer, ada: Agent) -> None:
+    run = judged(llm_server)
+
+    without, some = (client.get(f"{RUNS}{run.pk}/?scores={n}").json() for n in (0, 5))
+
+    assert (without["scores"], without["scores_complete"], without["progress"]["settled"]) == ([], False, 6)
+    assert (len(some["scores"]), some["scores_complete"]) == (5, False)
+    assert "allowed: 0 to 1,000" in refused(client.get(f"{RUNS}{run.pk}/?scores=1001"))["scores"][0]
+    assert "allowed: 0 to 1,000" in refused(client.get(f"{RUNS}{run.pk}/?scores=-1"))["scores"][0]
+
+
+def test_all_scores_stand_in_pages_and_are_narrowed(client: Program, llm_server: LLMServer, ada: Agent) -> None:
+    run = judged(llm_server)
+    url = client.get(f"{RUNS}{run.pk}/").json()["scores_url"]
+    make_score(run, None, reason="timeout", proposition_id="late")
+
+    everything = ids(client, url)
+
+    page = client.get(f"{url}?page_size=4").json()
+    rest = client.get(page["next"]).json()
+    assert [row["id"] for row in (*page["results"], *rest["results"])] == everything == sorted(everything)
+    assert len(ids(client, f"{url}?proposition=voice")) == 3
+    assert len(ids(client, f"{url}?status=unscored")) == 1
+    assert ids(client, f"{url}?dimension=fluency") == []
+    assert "allowed: pending, scored, trivial, unscored" in refused(client.get(f"{url}?status=bad"))["status"][0]
+
+
+def test_people_who_label_are_not_shown_what_the_judge_said(client: Program, llm_server: LLMServer, ada: Agent) -> None:
+    run = judged(llm_server)
+    make_score(run, None, reason="timeout", proposition_id="late")
+
+    rows = client.get(f"{RUNS}{run.pk}/scores/?blind=true").json()["results"]
+
+    assert len(rows) == 6, "only what was scored can be labelled"
+    assert rows[0]["context_snippet"] == "No."
+    assert not {"score", "raw_score", "reasoning", "justification", "flaws", "judge", "confidence"} & set(rows[0])
+
+
+def test_scores_cost_the_same_queries_however_many(client: Program) -> None:
+    ada = make_agent("ada")
+    run = make_run(ada)
+    make_score(run, 4, message=talk(ada, ["one"])[0])
+    few = [queries_of(client, f"{RUNS}{run.pk}/{rest}") for rest in ("", "scores/")]
+
+    for n, message in enumerate(talk(ada, ["more"] * 20)):
+        make_score(run, 4, message=message, proposition_id=f"p{n}")
+
+    assert [queries_of(client, f"{RUNS}{run.pk}/{rest}") for rest in ("", "scores/")] == few
+
+
+def test_an_agent_s_evaluation_leads_to_those_of_its_channels(client: Program, llm_server: LLMServer) -> None:
+    diverse()
+    run = evaluate_agent(agent=Agent.objects.get(slug="ada"), dimensions=("convergence",)).run
+
+    shown = client.get(f"{RUNS}{run.pk}/").json()
+
+    (channel,) = shown["channels"]
+    assert (channel["channel"], channel["messages"], channel["status"]) == ("diverse", 5, "completed")
+    assert shown["progress"] == client.get(channel["url"]).json()["progress"]
+    assert shown["progress"]["settled"] == shown["progress"]["total"] > 0
+    assert shown["scores"] == [], "they are the channel's"
+
+
+@pytest.mark.parametrize("way", ["", "scores/", "cancel/", "resume/"])
+@pytest.mark.parametrize("pk", ["0", "9" * 18, "9" * 40])
+def test_an_evaluation_that_is_not_there_is_a_404(client: Program, way: str, pk: str) -> None:
+    ask = client.post if way in ("cancel/", "resume/") else client.get
+
+    assert refused(ask(f"{RUNS}{pk}/{way}"), 404)["detail"] == [f"there is no evaluation {pk}"]

@@ -1,0 +1,239 @@
+"""The figures end to end: published worked examples, what is left out, and prediction-powered means of planted data."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from evaluation.calibration import calibration, draw_label_set, save_label, withdraw_label
+from evaluation.calibration.figures import confusion
+from evaluation.calibration.values import Calibration
+from evaluation.models import LabelSet, ScoreLabel
+from evaluation.statistics.agreement import quadratic_weighted_kappa
+from tests.console import superuser
+from tests.evaluation.calibration.labelled import drawn, judgements, label_all
+from tests.evaluation.judged import LLM
+from tests.evaluation.statistics.test_agreement import ABSTRACTORS, ANXIETY, HOURS, IQ, ratings
+from tests.evaluation.statistics.test_krippendorff import FOUR_OBSERVERS
+
+pytestmark = pytest.mark.django_db
+
+
+def figures(**fields: object) -> Calibration:
+    return calibration(judge=LLM, dimension="adherence", **fields)  # type: ignore[arg-type]
+
+
+# -- worked examples
+@pytest.mark.parametrize(
+    ("judge", "people", "published"),
+    [(*ratings(ABSTRACTORS), 0.8921569), (*ANXIETY, 0.297)],
+    ids=["irrCAC abstractors", "irr anxiety"],
+)
+def test_kappa_is_that_of_published_examples(judge: list[int], people: list[int], published: float) -> None:
+    label_all(judgements(judge), people)
+    found = figures(resamples=200)
+
+    assert found.kappa.value == pytest.approx(published, abs=5e-4)
+    assert found.kappa.interval is not None
+    assert found.kappa.interval.low < published < found.kappa.interval.high
+    assert (found.labels, found.items, found.annotators) == (len(judge), len(judge), 1)
+
+
+def test_spearman_is_that_of_a_published_example() -> None:
+    def ranks(values: list[int]) -> list[int]:
+        return [sorted(values).index(value) for value in values]
+
+    label_all(judgements(ranks(IQ)), ranks(HOURS))
+
+    assert figures(resamples=200).spearman.value == pytest.approx(-29 / 165)
+
+
+def test_alpha_among_people_is_krippendorffs_own_example() -> None:
+    scores = judgements([5] * 12)
+    for number, observer in enumerate(FOUR_OBSERVERS):
+        given = [(score, value) for score, value in zip(scores, observer, strict=True) if value is not None]
+        label_all([score for score, _ in given], [value for _, value in given], f"observer {number}")
+    found = figures(resamples=200)
+
+    assert found.people_alpha.value == pytest.approx(0.849, abs=5e-4)
+    assert (found.people_alpha.n, found.annotators) == (11, 4)
+
+
+def test_alpha_of_judge_and_people_is_that_of_two_raters() -> None:
+    judge, people = FOUR_OBSERVERS[0][:9], FOUR_OBSERVERS[1][:9]
+    label_all(judgements([value or 0 for value in judge]), people)
+
+    # Krippendorff (2011): 1 - (n - 1) * sum of squared differences of the pairs / sum over all ordered pairs, by hand
+    pairs = list(zip(judge, people, strict=True))
+    values = [float(v or 0) for pair in pairs for v in pair]
+    within = sum(2 * (float(a or 0) - float(b or 0)) ** 2 for a, b in pairs)
+    between = sum((a - b) ** 2 for a in values for b in values)
+    assert figures(resamples=200).alpha.value == pytest.approx(1 - (len(values) - 1) * within / between)
+
+
+# -- what is compared
+def test_labels_are_about_the_claim_as_written_and_bias_about_what_is_better() -> None:
+    scores = judgements([8, 8, 2, 2], inverted=[True, True, False, False])
+    label_all(scores, [6, 6, 2, 2])
+    found = figures()
+
+    # as written the judge gives anti-patterns 2 more than people; that makes its scores 2 lower there, 1 on average
+    assert found.bias.value == pytest.approx(-1)
+    assert found.kappa.value == pytest.approx(quadratic_weighted_kappa([8, 8, 2, 2], [6, 6, 2, 2]).value)
+
+
+def test_several_annotators_stand_as_their_mean() -> None:
+    scores = judgements([0, 3, 6, 9])
+    label_all(scores, [1, 3, 5, 9], "ann")
+    label_all(scores, [0, 4, 7, 9], "ben")
+
+    expected = quadratic_weighted_kappa([0, 3, 6, 9], [0.5, 3.5, 6, 9])
+    assert figures().kappa.value == pytest.approx(expected.value)
+    assert (figures().labels, figures().items, figures().annotators) == (8, 4, 2)
+
+
+def test_what_cannot_be_told_and_what_was_not_blind_is_in_no_figure() -> None:
+    scores = judgements([0, 3, 6, 9])
+    user = superuser("ann")
+    label_all(scores, [1, 3, 5, None], "ann", user=user)
+    save_label(score=scores[0], annotator="ann", value=0, user=user)
+    found = figures()
+
+    assert (found.labels, found.cannot_tell, found.not_blind) == (2, 1, 1)
+    assert found.kappa.value == pytest.approx(quadratic_weighted_kappa([3, 6], [3, 5]).value)
+
+
+def test_a_label_taken_back_and_given_again_is_not_blind() -> None:
+    (score,) = judgements([7])
+    user = superuser("ann")
+    save_label(score=score, annotator="ann", value=2, user=user)
+    withdraw_label(score=score, annotator="ann")
+    assert figures().labels == figures().not_blind == 0
+
+    label = save_label(score=score, annotator="ann", value=7, user=user)
+    assert (label.value, label.blind, label.withdrawn) == (7, False, False)
+    assert ScoreLabel.objects.count() == 1
+
+
+def test_the_same_label_again_changes_nothing() -> None:
+    (score,) = judgements([7])
+    user = superuser("ann")
+    first = save_label(score=score, annotator="ann", value=2, note="dry", user=user)
+    again = save_label(score=score, annotator="ann", value=2, note="dry", user=user)
+
+    assert (again.pk, again.blind) == (first.pk, True)
+
+
+@pytest.mark.parametrize("value", [-1, 10, True, 4.0, "4"])
+def test_a_label_is_a_whole_number_from_0_to_9(value: object) -> None:
+    (score,) = judgements([7])
+    with pytest.raises(ValueError, match="allowed: whole numbers 0 to 9"):
+        save_label(score=score, annotator="ann", value=value)  # type: ignore[arg-type]
+
+
+def test_labels_of_a_set_can_be_looked_at_alone() -> None:
+    scores = judgements([0, 3, 6, 9] * 5)
+    label_set = draw_label_set(name="first", judge=LLM, dimension="adherence", n=8)
+    label_all(scores, [score.raw_score for score in scores])
+
+    assert (figures().labels, figures(label_set=label_set).labels) == (20, 8)
+
+
+def test_no_labels_no_figures() -> None:
+    found = figures()
+
+    assert (found.labels, found.kappa.value, found.bias.value, found.powered) == (0, None, None, ())
+    assert str(found.agreement) == "not calibrated"
+
+
+def test_the_table_of_people_and_judge_counts_each_label() -> None:
+    scores = judgements([0, 9])
+    label_set = draw_label_set(name="first", judge=LLM, dimension="adherence", n=2)
+    label_all(scores, [1, 8], "ann")
+    label_all(scores, [1, None], "ben")
+    table = confusion(label_set)
+
+    assert (table[1][0], table[8][9], sum(map(sum, table))) == (2, 1, 3)
+    assert sum(map(sum, confusion(label_set, annotators=["ben"]))) == 1
+
+
+# -- prediction-powered means
+def biased(rng: np.random.Generator, size: int) -> tuple[list[int], list[int]]:
+    """What people would give, and a judge that is lenient by about one and a half points and noisy."""
+    truth = np.clip(np.round(rng.normal(4, 1.8, size)), 0, 9).astype(int)
+    judge = np.clip(np.round(truth + 1.5 + rng.normal(0, 0.8, size)), 0, 9).astype(int)
+    return truth.tolist(), judge.tolist()
+
+
+def powered_set(truth: list[int], judge: list[int], *, n: int, seed: int = 0, inverted: bool = False) -> LabelSet:
+    flips = [inverted and number % 2 == 0 for number in range(len(truth))]
+    scores = judgements([9 - j if f else j for j, f in zip(judge, flips, strict=True)], inverted=flips)
+    would_give = {s.pk: 9 - t if f else t for s, t, f in zip(scores, truth, flips, strict=True)}
+    label_set = draw_label_set(name=f"set {seed}", judge=LLM, dimension="adherence", n=n, seed=seed)
+    label_all(drawn(label_set), [would_give[score.pk] for score in drawn(label_set)])
+    return label_set
+
+
+@pytest.mark.parametrize("inverted", [False, True])
+def test_a_biased_judge_is_corrected_and_the_interval_covers_the_truth(inverted: bool) -> None:
+    truth, judge = biased(np.random.default_rng(3), 400)
+    label_set = powered_set(truth, judge, n=80, inverted=inverted)
+    (mean,) = figures(label_set=label_set).powered
+    true_mean, result = float(np.mean(truth)), mean.result
+
+    assert (mean.population, mean.drawn, mean.labelled) == (400, 80, 80)
+    assert result.judge_mean == pytest.approx(np.mean(judge))
+    assert result.judge_mean is not None
+    assert result.judge_mean - true_mean > 1.2
+    assert result.estimate.value == pytest.approx(true_mean, abs=0.4)
+    assert result.estimate.interval is not None
+    assert result.labels_only.interval is not None
+    assert result.estimate.interval.low <= true_mean <= result.estimate.interval.high
+    powered = result.estimate.interval.high - result.estimate.interval.low
+    assert powered < 0.75 * (result.labels_only.interval.high - result.labels_only.interval.low)
+
+
+def test_intervals_of_many_draws_cover_the_truth_as_often_as_they_say() -> None:
+    truth, judge = biased(np.random.default_rng(5), 300)
+    scores = judgements(judge)
+    would_give = {score.pk: value for score, value in zip(scores, truth, strict=True)}
+    label_all(scores, truth)
+    covered = 0
+    for seed in range(60):
+        label_set = draw_label_set(name=f"set {seed}", judge=LLM, dimension="adherence", n=60, seed=seed)
+        chosen = drawn(label_set)
+        assert [would_give[score.pk] for score in chosen]
+        (mean,) = figures(label_set=label_set, resamples=100).powered
+        interval = mean.result.estimate.interval
+        assert interval is not None
+        covered += interval.low <= float(np.mean(truth)) <= interval.high
+
+    assert covered >= 53  # 57 of 60 expected; fewer than 53 has probability 0.01
+
+
+def test_fewer_than_50_labels_give_no_prediction_powered_mean_and_say_how_many_more() -> None:
+    truth, judge = biased(np.random.default_rng(3), 100)
+    label_set = powered_set(truth, judge, n=80)
+    for score in drawn(label_set)[49:]:
+        withdraw_label(score=score, annotator="ann")
+    found = figures()
+
+    assert found.powered[0].result.estimate.value is None
+    assert found.powered[0].labelled == 49
+    assert "1 more label in set 0 for its prediction-powered mean (50)" in found.needed
+
+
+@pytest.mark.parametrize(
+    ("labelled", "told"),
+    [
+        (5, "15 more labels until kappa stands beside the judge's scores (20)"),
+        (25, "no random draw: --draw 50 or more, labelled, gives a prediction-powered mean"),
+        (25, "a second annotator, to know how well people agree with each other"),
+    ],
+)
+def test_what_is_too_few_is_said(labelled: int, told: str) -> None:
+    rng = np.random.default_rng(1)
+    judge = rng.integers(0, 10, labelled).tolist()
+    label_all(judgements(judge), np.clip(np.array(judge) + rng.integers(-2, 3, labelled), 0, 9).tolist())
+
+    assert told in figures().needed

@@ -1,0 +1,205 @@
+"""Labels from files: every problem named, all or nothing, repeats change nothing; and back to files, templates blind."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from evaluation.calibration import (
+    LabelFileError,
+    import_labels,
+    save_label,
+)
+from evaluation.models import EvaluationScore, JudgeCalibration, ScoreLabel
+from tests.console import superuser
+from tests.evaluation.calibration.labelled import judgements, stored, window_judgement, written
+from tests.evaluation.judged import make_run, make_score
+from tests.factories import make_agent, make_channel, say
+
+pytestmark = pytest.mark.django_db
+
+
+def problems(path: Path, **options: object) -> str:
+    """What the import complains of; nothing may have been stored by it."""
+    before = stored()
+    with pytest.raises(LabelFileError) as error:
+        import_labels(path, **options)  # type: ignore[arg-type]
+    assert stored() == before
+    return str(error.value)
+
+
+@pytest.fixture
+def scores() -> list[EvaluationScore]:
+    return judgements([0, 3, 6])
+
+
+# -- reading
+def test_a_csv_file_by_score(tmp_path: Path, scores: list[EvaluationScore]) -> None:
+    a, b, c = (score.pk for score in scores)
+    text = f"score,annotator,value,note\n{a},ann,1,dry\n{b},ann,cannot tell,\n{c},ann,,later\n"
+    done = import_labels(written(tmp_path, text))
+
+    assert stored() == [(a, "ann", 1, "dry"), (b, "ann", None, "")]
+    assert (done.added, done.empty) == (2, 1)
+    assert str(done).endswith("2 added, 1 rows without a value, not labelled yet")
+
+
+def test_a_file_of_json_lines(tmp_path: Path, scores: list[EvaluationScore]) -> None:
+    a, b, c = (score.pk for score in scores)
+    rows = [
+        {"score": a, "annotator": "ann", "value": 1, "note": "dry"},
+        {"score": b, "annotator": "ann", "value": "cannot tell"},
+        {"score": c, "annotator": "ann", "value": None},
+    ]
+    import_labels(written(tmp_path, "\n".join(map(json.dumps, rows)), "labels.jsonl"))
+
+    assert stored() == [(a, "ann", 1, "dry"), (b, "ann", None, "")]
+
+
+def test_judgements_are_named_by_evaluation_proposition_and_message(
+    tmp_path: Path, scores: list[EvaluationScore]
+) -> None:
+    score = scores[1]
+    assert score.message is not None
+    text = f"run;proposition;message;value\n{score.evaluation_run_id};dry;{score.message.external_id};4\n"
+    import_labels(written(tmp_path, text), annotator="ann")
+
+    assert stored() == [(score.pk, "ann", 4, "")]
+
+
+def test_a_judgement_of_a_window_has_no_message(tmp_path: Path) -> None:
+    score = window_judgement(make_agent(), 7)
+    text = f"run,proposition,annotator,value\n{score.evaluation_run_id},dry,ann,4\n"
+    import_labels(written(tmp_path, text))
+
+    assert stored() == [(score.pk, "ann", 4, "")]
+
+
+def test_a_message_id_that_two_channels_share_needs_the_channel(tmp_path: Path) -> None:
+    agent = make_agent()
+    run = make_run(agent)
+    said = [say(make_channel(slug), agent, "No.", external_id="m1") for slug in ("den", "hall")]
+    first, _ = (make_score(run, 5, raw_score=5, message=message) for message in said)
+    row = f"{run.pk},dry,m1,ann,4"
+
+    assert "line 2, column run" in problems(written(tmp_path, f"run,proposition,message,annotator,value\n{row}\n"))
+    import_labels(written(tmp_path, f"run,proposition,message,annotator,value,channel\n{row},den\n"))
+    assert stored() == [(first.pk, "ann", 4, "")]
+
+
+# -- what is wrong is named
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("{a},ann,10,", "line 2, column value: '10': allowed: 0 to 9, “cannot tell”, or empty for not labelled yet"),
+        ("{a},ann,-1,", "line 2, column value: '-1': allowed"),
+        ("{a},ann,7.0,", "line 2, column value: '7.0': allowed"),
+        ("{a},ann,seven,", "line 2, column value: 'seven': allowed"),
+        ("{a},ann,٣,", "line 2, column value: '٣': allowed"),
+        ("{a},,5,", "line 2, column annotator: annotator '': 1 to 150 characters"),
+        ("x,ann,5,", "line 2, column score: 'x': allowed: the number of a score"),
+        (",ann,5,", "line 2, column score: empty; name the judgement"),
+        ("2147483000,ann,5,", "line 2, column score: '2147483000': there is no such score"),
+        ("99999999999999999999,ann,5,", "line 2, column score: '99999999999999999999': allowed"),
+    ],
+)
+def test_a_bad_cell_is_named_with_its_place(
+    tmp_path: Path, scores: list[EvaluationScore], line: str, told: str
+) -> None:
+    good = f"{scores[1].pk},ann,5,"
+    text = f"score,annotator,value,note\n{line.format(a=scores[0].pk)}\n{good}\n"
+
+    assert f"labels.csv, {told}" in problems(written(tmp_path, text))
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "no header line; columns: score, run"),
+        ("score,annotator\n1,ann\n", "line 1: columns value, and score or run with proposition, are needed"),
+        ("annotator,value\nann,1\n", "line 1: columns value, and score or run with proposition, are needed"),
+        ("score,value,value\n1,2,3\n", "line 1: column value stands twice"),
+        ("score,value\n1,2,3\n", "line 2: 3 columns where the header has 2"),
+        ('score,value\n1,"2\n', "line 2: not valid CSV"),
+    ],
+)
+def test_a_bad_table_is_named_with_its_line(tmp_path: Path, text: str, told: str) -> None:
+    assert told in problems(written(tmp_path, text))
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("{", "line 1: not valid JSON"),
+        ("[1]", "line 1: '[1]': allowed: one JSON object per line"),
+        ('{"score": true, "annotator": "ann", "value": 1}', "line 1, column score: 'True': allowed"),
+        ('{"score": 1, "annotator": "ann", "value": true}', "line 1, column value: 'True': allowed"),
+        ('{"score": 1, "annotator": 7, "value": 1}', "line 1, column annotator: '7': allowed: a text"),
+        (
+            '{"score": 1, "annotator": "ann", "value": 1, "blind": "maybe"}',
+            "column blind: 'maybe': allowed: true, false",
+        ),
+    ],
+)
+def test_bad_json_is_named_with_its_line(tmp_path: Path, line: str, told: str) -> None:
+    assert told in problems(written(tmp_path, line, "labels.jsonl"))
+
+
+def test_every_problem_is_told_at_once(tmp_path: Path, scores: list[EvaluationScore]) -> None:
+    a, b, _ = (score.pk for score in scores)
+    text = f"score,annotator,value\n{a},ann,10\n{b},ann,x\n{b},ann,5\n{b},ann,6\n"
+    told = problems(written(tmp_path, text))
+
+    assert [line.split(":")[0].rpartition(", line ")[2] for line in told.splitlines()] == [
+        "2, column value", "3, column value", "5, column value",
+    ]  # fmt: skip
+    assert "line 4 says something else of the same judgement" in told
+
+
+def test_what_the_judge_did_not_score_is_refused(tmp_path: Path, scores: list[EvaluationScore]) -> None:
+    run, message = scores[0].evaluation_run, scores[0].message
+    trivial = make_score(run, 9, message=message, proposition_id="a", status="trivial")
+    ruled = make_score(run, 9, message=message, proposition_id="b", raw_score=9, judge="rule")
+    told = problems(written(tmp_path, f"score,annotator,value\n{trivial.pk},ann,5\n{ruled.pk},ann,5\n"))
+
+    assert f"column score: '{trivial.pk}': it is trivial; only what the judge scored can be labelled" in told
+    assert f"column score: '{ruled.pk}': an exact rule scored it, no judge" in told
+
+
+@pytest.mark.parametrize("name", ["missing.csv", "."])
+def test_a_file_that_is_none_is_said_to_be(tmp_path: Path, name: str) -> None:
+    assert "no such file" in problems(tmp_path / name) or "is a folder" in problems(tmp_path / name)
+
+
+# -- again and differently
+def test_the_same_file_again_changes_nothing(tmp_path: Path, scores: list[EvaluationScore]) -> None:
+    path = written(tmp_path, f"score,annotator,value\n{scores[0].pk},ann,1\n{scores[0].pk},ann,1\n")
+    import_labels(path)
+    changes = JudgeCalibration.objects.get().changes
+    done = import_labels(path)
+
+    assert (done.added, done.unchanged) == (0, 1)
+    assert JudgeCalibration.objects.get().changes == changes
+
+
+def test_a_label_that_differs_is_refused_or_replaced(tmp_path: Path, scores: list[EvaluationScore]) -> None:
+    a = scores[0].pk
+    import_labels(written(tmp_path, f"score,annotator,value\n{a},ann,1\n"))
+    other = written(tmp_path, f"score,annotator,value\n{a},ann,2\n{a},ben,3\n")
+
+    assert "line 2, column value: '2': 1 is stored by ann; --replace lets this file win" in problems(other)
+    done = import_labels(other, replace=True)
+    assert (done.added, done.replaced) == (1, 1)
+    assert stored() == [(a, "ann", 2, ""), (a, "ben", 3, "")]
+    assert ScoreLabel.objects.filter(blind=True).count() == 2
+
+
+def test_what_replaces_a_label_of_the_console_was_not_given_blind(
+    tmp_path: Path, scores: list[EvaluationScore]
+) -> None:
+    save_label(score=scores[0], annotator="ann", value=1, user=superuser("ann"))
+    import_labels(written(tmp_path, f"score,annotator,value\n{scores[0].pk},ann,2\n"), replace=True)
+
+    assert ScoreLabel.objects.get().blind is False

@@ -1,0 +1,188 @@
+"""Labelling in the console: blind until stored, one's own labels only, back and again, and who may."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from django.test import Client
+
+from evaluation.calibration import draw_label_set
+from evaluation.models import EvaluationScore, LabelSet, ScoreLabel
+from tests.console import list_of, page_of, read, signed_in, superuser, viewer
+from tests.evaluation.calibration.labelled import annotator, drawn, judgements, label_all, label_page
+from tests.evaluation.judged import LLM
+from tests.factories import make_agent
+
+pytestmark = pytest.mark.django_db
+
+HOSTILE = "<script>alert(1)</script>"
+REASONS = "The judge weighed it"
+
+
+@pytest.fixture
+def label_set() -> LabelSet:
+    judgements([1, 4, 8])
+    return draw_label_set(name="first", judge=LLM, dimension="adherence", n=3)
+
+
+def give(client: Client, label_set: LabelSet, score: EvaluationScore, value: object, **fields: str) -> str:
+    """Label in the page, and the page that follows."""
+    data = {"item": str(score.pk), "value": str(value), **fields}
+    answer = client.post(label_page(label_set), data, follow=True)
+    assert answer.status_code == 200
+    return answer.content.decode()
+
+
+def without_tokens(html: str) -> str:
+    return re.sub(r'(name="csrfmiddlewaretoken" value|nonce|hx-headers)=(".*?"|\'.*?\')', "", html)
+
+
+# -- blindness
+def test_the_page_is_the_same_whatever_the_judge_made_of_it(label_set: LabelSet) -> None:
+    ann = annotator()
+    before = [read(ann, label_page(label_set, f"?item={score.pk}")) for score in drawn(label_set)]
+    EvaluationScore.objects.update(
+        raw_score=3, score=6, first_score=2, reasoning="Other reasons.", justification="Other.", confidence=0.31,
+        flaws=["a flaw"], recommendations="Be drier.", reason="because", served_model="other-model", evidence="present",
+        inverted=True, weight=4.75,
+    )  # fmt: skip
+    after = [read(ann, label_page(label_set, f"?item={score.pk}")) for score in drawn(label_set)]
+
+    assert [without_tokens(page) for page in before] == [without_tokens(page) for page in after]
+    assert all(REASONS not in page and "It is clearly" not in page for page in before)
+
+
+def test_the_judge_is_shown_only_after_the_label_is_stored(label_set: LabelSet) -> None:
+    ann, (first, second, _) = annotator(), drawn(label_set)
+    peeked = read(ann, label_page(label_set, f"?saved={first.pk}"))
+    assert REASONS not in peeked
+
+    page = give(ann, label_set, first, 6)
+    assert f"The judge weighed it: {first.raw_score} of 9." in page
+    assert f"The judge weighed it: {second.raw_score} of 9." not in page
+    assert re.search(
+        rf'You: <strong class="pl-number">6</strong>.*Judge: <strong class="pl-number">{first.raw_score}<', page, re.S
+    )
+
+
+def test_the_list_and_the_set_of_somebody_who_labels_do_not_give_the_judge_away(label_set: LabelSet) -> None:
+    ann = annotator()
+    pages = [read(ann, list_of(LabelSet)), read(ann, page_of(label_set))]
+    give(ann, label_set, drawn(label_set)[0], 6)
+    pages.append(read(ann, page_of(label_set)))
+
+    assert not any(REASONS in page or "pl-confusion" in page or "κ" in page for page in pages)
+    assert "The figures are shown when you have labelled everything" in pages[2]
+    assert ann.get(page_of(label_set) + "?show=1").content.decode().count("pl-confusion") == 0
+
+
+# -- one at a time
+def test_labels_are_stored_under_ones_name_and_the_next_judgement_follows(label_set: LabelSet) -> None:
+    ann, order = annotator(), drawn(label_set)
+    start = read(ann, label_page(label_set))
+    page = give(ann, label_set, order[0], 6, note="dry enough")
+
+    assert "0 of 3" in start
+    assert f'name="item" value="{order[0].pk}"' in start
+    assert "1 of 3" in page
+    assert f'name="item" value="{order[1].pk}"' in page
+    label = ScoreLabel.objects.get()
+    assert (label.annotator, label.value, label.note, label.blind) == ("ann", 6, "dry enough", True)
+    assert label.user is not None
+
+
+def test_what_cannot_be_told_is_a_label_without_a_value(label_set: LabelSet) -> None:
+    page = give(annotator(), label_set, drawn(label_set)[0], "cannot_tell")
+
+    assert ScoreLabel.objects.get().value is None
+    assert "1 cannot tell" in page
+
+
+def test_one_can_skip_and_go_back(label_set: LabelSet) -> None:
+    ann, order = annotator(), drawn(label_set)
+    skipped = read(ann, label_page(label_set, f"?after={order[0].pk}"))
+    give(ann, label_set, order[1], 5)
+    around = give(ann, label_set, order[2], 5)
+    back = read(ann, label_page(label_set, f"?item={order[1].pk}"))
+
+    assert f'name="item" value="{order[1].pk}"' in skipped
+    assert f'name="item" value="{order[0].pk}"' in around
+    assert "you gave 5" in back
+
+
+def test_the_last_label_is_taken_back_and_the_new_one_is_not_blind(label_set: LabelSet) -> None:
+    ann, (first, *_) = annotator(), drawn(label_set)
+    give(ann, label_set, first, 6)
+    answer = ann.post(label_page(label_set), {"item": str(first.pk), "undo": "1"}, follow=True)
+    opened = answer.content.decode()
+
+    assert f'name="item" value="{first.pk}"' in opened
+    assert "0 of 3" in opened
+    assert REASONS not in opened
+    page = give(ann, label_set, first, 2)
+    assert "not blind" in page
+    assert ScoreLabel.objects.values_list("value", "blind", "withdrawn").get() == (2, False, False)
+
+
+def test_the_same_button_twice_is_one_blind_label(label_set: LabelSet) -> None:
+    ann, (first, *_) = annotator(), drawn(label_set)
+    give(ann, label_set, first, 6)
+    give(ann, label_set, first, 6)
+
+    assert ScoreLabel.objects.get().blind
+
+
+def test_at_the_end_it_says_so(label_set: LabelSet) -> None:
+    ann = annotator()
+    for score in drawn(label_set):
+        page = give(ann, label_set, score, 5)
+
+    assert "All 3 labelled. Thank you." in page
+    assert "All 3 labelled. Thank you." in read(ann, label_page(label_set))
+
+
+@pytest.mark.parametrize("value", ["10", "-1", "", "٣", "6.5", HOSTILE])
+def test_another_value_is_refused(label_set: LabelSet, value: str) -> None:
+    page = give(annotator(), label_set, drawn(label_set)[0], value)
+
+    assert "allowed: 0 to 9, or cannot tell" in page
+    assert HOSTILE not in page
+    assert not ScoreLabel.objects.exists()
+
+
+def test_only_what_was_drawn_can_be_labelled(label_set: LabelSet) -> None:
+    (other,) = judgements([5], agent=make_agent("bob"))
+    answer = annotator().post(label_page(label_set), {"item": str(other.pk), "value": "5"})
+
+    assert answer.status_code == 404
+    assert not ScoreLabel.objects.exists()
+
+
+# -- two annotators
+def test_two_annotators_see_only_their_own_labels_until_both_are_done(label_set: LabelSet) -> None:
+    ann, ben, order = annotator("ann"), annotator("ben"), drawn(label_set)
+    for score in order:
+        give(ann, label_set, score, 1)
+    give(ben, label_set, order[0], 9)
+
+    assert "you gave" not in read(ben, label_page(label_set, f"?item={order[1].pk}"))
+    assert "pl-confusion" not in read(ben, page_of(label_set))
+    mine = read(ann, page_of(label_set))
+    assert "Below stand your own labels only" in mine
+    assert "people 9," not in re.sub(r"people 9, judge \d: 0", "", mine)
+
+    for score in order[1:]:
+        give(ben, label_set, score, 9)
+    both = read(ann, page_of(label_set))
+    assert "Below stand your own labels only" not in both
+    assert re.search(r"people 9, judge \d: 1", both)
+
+
+def test_somebody_who_has_not_labelled_is_asked_before_the_figures_are_shown(label_set: LabelSet) -> None:
+    label_all(drawn(label_set), [1, 4, 8])
+    root = signed_in(superuser())
+
+    assert "Whoever has seen what came of it" in read(root, page_of(label_set))
+    assert "pl-confusion" in read(root, page_of(label_set) + "?show=1")
+    assert "pl-confusion" in read(signed_in(viewer()), page_of(label_set))

@@ -1,0 +1,46 @@
+"""Sides as values, for tests that need no database."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from evaluation.comparison.sides import mean_of
+from evaluation.comparison.values import Change, Comparison, Side
+from evaluation.statistics.clusters import Observation
+
+LLM, OFFLINE = "claude-haiku-5-5", "offline:lexical-1"
+Scores = Sequence[float]
+
+
+def of(scores: Scores, *, unit: str = "message", first: int = 1, weight: float = 1.0) -> tuple[Observation, ...]:
+    """One observation per score, each of a message (situation, channel, repeat) of its own."""
+    return tuple(Observation(float(s), weight, f"{unit}:{n}") for n, s in enumerate(scores, first))
+
+
+def side(
+    judged: Mapping[str, Mapping[str, Sequence[Observation]]] | None = None, /, *, name: str = "side", **fields: Any
+) -> Side:
+    """A side whose scores follow from its observations."""
+    found = {d: {p: tuple(rows) for p, rows in by.items()} for d, by in (judged or {}).items()}
+    given = {
+        "target": "ada",
+        "judge": LLM,
+        "procedure": "plumbline",
+        "scores": {d: mean_of(o for rows in by.values() for o in rows) for d, by in found.items()},
+        "proposition_scores": {d: {p: mean_of(rows) for p, rows in by.items()} for d, by in found.items()},
+        "observations": {d: {p: rows for p, rows in by.items() if rows} for d, by in found.items()},
+        "digests": {d: dict.fromkeys(by, "same") for d, by in found.items()},
+    }
+    return Side(name=name, **{**given, **fields})
+
+
+def adherence(scores: Scores, *, first: int = 1, unit: str = "message", **fields: Any) -> Side:
+    """A side of one adherence proposition."""
+    return side({"adherence": {"voice": of(scores, first=first, unit=unit)}}, **fields)
+
+
+def only(comparison: Comparison) -> Change:
+    """The change of its one dimension."""
+    (change,) = comparison.dimensions
+    return change

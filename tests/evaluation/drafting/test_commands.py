@@ -1,0 +1,218 @@
+"""``manage.py draft_propositions`` and ``check_propositions``: what is written, shown and how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.test import override_settings
+from pytest_django import Settings
+
+from agents.models import LLMCall
+from evaluation.models import EvaluationRun
+from evaluation.proposition_files import load_file
+from tests.evaluation.conftest import PropositionFolder
+from tests.evaluation.drafting.proposing import file_of, make_ada, proposal, reply
+from tests.llm_server import LLMServer
+
+pytestmark = pytest.mark.django_db
+
+
+def run(*args: str) -> tuple[int, str]:
+    """Exit code and standard output; the error stands at the end of the latter."""
+    out = StringIO()
+    try:
+        call_command(*args, stdout=out)
+    except CommandError as error:
+        return error.returncode, f"{out.getvalue()}{error}"
+    return 0, out.getvalue()
+
+
+def document(*args: str) -> dict[str, Any]:
+    code, out = run(*args, "--json")
+    found: dict[str, Any] = json.loads(out)
+    assert code == 0
+    return found
+
+
+@pytest.fixture
+def team(settings: Settings, propositions: PropositionFolder, tmp_path: Path) -> Path:
+    """A team's folder, which is read."""
+    folder = tmp_path / "team"
+    folder.mkdir()
+    settings.PROPOSITION_DIRS = [folder]
+    return folder
+
+
+def test_drafts_go_to_the_teams_first_folder_and_are_shown(llm_server: LLMServer, team: Path) -> None:
+    make_ada()
+    llm_server.reply(**reply(proposal(), proposal("{{agent_name}} sails", quote="adores sailing")))
+    code, out = run("draft_propositions", "--agents", "all")
+
+    assert code == 0
+    assert "Proposed by test-model" in out
+    assert "ada-sales-talk (cues): {{agent_name}} avoids sales talk" in out
+    assert "from “Sales talk makes you wince”" in out
+    assert "dropped: no such words in the persona – {{agent_name}} sails" in out
+    assert "1 draft, 1 proposal dropped." in out
+    assert "ada: 1 call, 100 tokens in, 10 out, cost unpriced" in out
+    assert "is not read" not in out
+    assert [p.id for p in load_file(file_of(team)).drafts] == ["ada-sales-talk"]
+
+
+def test_a_second_time_nothing_is_written_twice(llm_server: LLMServer, team: Path, tmp_path: Path) -> None:
+    make_ada()
+    llm_server.always(**reply(proposal()))
+    for folder in (team, tmp_path / "elsewhere"):
+        run("draft_propositions", "--out", str(folder))
+        before = file_of(folder).read_bytes()
+        code, out = run("draft_propositions", "--out", str(folder))
+
+        assert code == 0
+        assert "dropped: says the same as ada-sales-talk" in out
+        assert file_of(folder).read_bytes() == before
+        file_of(folder).unlink()
+
+
+def test_a_dry_run_writes_nothing_and_json_has_everything(llm_server: LLMServer, team: Path) -> None:
+    make_ada()
+    llm_server.reply(**reply(proposal(), "nonsense"))
+    found = document("draft_propositions", "--dry-run")
+
+    assert list(team.iterdir()) == []
+    [ada] = found["agents"]
+    assert found["dry_run"] is True
+    assert [d["id"] for d in ada["drafts"]] == ["ada-sales-talk"]
+    assert ada["dropped"][0]["claim"] == "nonsense"
+    assert (ada["calls"], ada["cost_usd"], ada["unpriced_calls"], ada["file"]) == (1, None, 1, None)
+
+
+def test_a_folder_that_is_not_read_is_said_to_be_so(llm_server: LLMServer, team: Path, tmp_path: Path) -> None:
+    make_ada()
+    llm_server.reply(**reply(proposal()))
+    _, out = run("draft_propositions", "--out", str(tmp_path / "elsewhere"))
+
+    assert "elsewhere is not read: add it to PROPOSITION_DIRS." in out
+
+
+def test_one_agent_without_an_answer_costs_the_others_nothing_and_ends_with_2(
+    llm_server: LLMServer, team: Path
+) -> None:
+    make_ada()
+    make_ada("bob", display_name="Bob")
+    llm_server.respond = lambda body: (
+        {"status": 400} if "specification of Bob" in json.dumps(body) else reply(proposal())
+    )
+    code, out = run("draft_propositions")
+
+    assert code == 2
+    assert "no drafts for:\n  bob: rejected" in out
+    assert file_of(team).exists()
+
+
+def test_a_file_that_cannot_be_written_ends_with_2_and_a_reason(llm_server: LLMServer, team: Path) -> None:
+    make_ada()
+    (team / "adherence").write_text("a file where a folder should be")
+    llm_server.reply(**reply(proposal()))
+    code, out = run("draft_propositions")
+
+    assert code == 2
+    assert "cannot be" in out
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("--agents", "nobody"), "no agent 'nobody'; agents: ada"),
+        (("--max", "0"), "max 0: 1 to 50"),
+        (("--max", "x"), "invalid int value"),
+    ],
+)
+def test_wrong_usage_ends_with_3(team: Path, args: tuple[str, ...], said: str) -> None:
+    make_ada()
+    code, out = run("draft_propositions", *args)
+
+    assert (code, said in out) == (3, True), out
+
+
+@pytest.mark.usefixtures("propositions")
+def test_without_a_folder_one_must_be_named() -> None:
+    make_ada()
+
+    assert run("draft_propositions")[0] == 3
+    assert "--out DIR, or set PROPOSITION_DIRS" in run("draft_propositions")[1]
+
+
+def test_broken_files_are_wrong_usage(team: Path) -> None:
+    make_ada()
+    (team / "adherence").mkdir()
+    (team / "adherence" / "x.yaml").write_text("propositions: [")
+
+    assert run("draft_propositions")[0] == 3
+
+
+def test_terminal_markup_in_a_persona_is_shown_as_it_is(llm_server: LLMServer, team: Path) -> None:
+    make_ada(system_prompt="You say [bold]hello[/bold] \x1b[31m")
+    llm_server.reply(
+        **reply(proposal("{{agent_name}} says [red]hi[/red] \x1b[31m", quote="You say [bold]hello[/bold]"))
+    )
+    _, out = run("draft_propositions")
+
+    assert "says [red]hi[/red] <U+001B>[31m" in out
+    assert "You say [bold]hello[/bold]" in out
+    assert "\x1b" not in out
+
+
+def test_drafts_are_shown_by_the_check_and_in_its_document(propositions: PropositionFolder) -> None:
+    propositions.write(
+        "adherence/ada.drafts.yaml",
+        """
+        propositions:
+          - {id: a, claim: "a", active: false}
+          - {id: b, claim: "b", active: false, rejected: true}
+          - {id: c, claim: "c", source: "some words"}
+        """,
+    )
+    propositions.claims("adherence/bob.drafts.yaml", "d", extra="active: false")
+    _, out = run("check_propositions")
+    found = document("check_propositions")
+
+    assert "adherence/ada: 1 propositions (1 judge only), 1 drafts, 1 rejected" in out
+    assert "adherence/bob: 1 drafts" in out
+    assert "2 drafts besides, which are not judged before somebody accepts them." in out
+    assert (found["files"][0]["propositions"], found["files"][0]["drafts"]) == (["c"], ["a"])
+    assert found["files"][0]["rejected"] == ["b"]
+
+
+def test_drafts_alone_are_not_measured(llm_server: LLMServer, propositions: PropositionFolder) -> None:
+    make_ada()
+    propositions.claims("adherence/ada.drafts.yaml", "d", extra="active: false")
+
+    with override_settings(LLM_EVALUATION_RETRIES=0):
+        code, _ = run("capture_baseline", "--agents", "ada")
+
+    assert code != 0
+    assert LLMCall.objects.count() == 0
+    assert not EvaluationRun.objects.filter(overall_score__isnull=False).exists()
+
+
+def test_from_a_shell_wrong_usage_is_3_and_not_argparses_2(tmp_path: Path) -> None:
+    environment = {
+        **os.environ,
+        "DATABASE_URL": f"sqlite:///{tmp_path / 'x.sqlite3'}",
+        "PROPOSITION_DIRS": "",
+        "DEBUG": "1",
+    }
+    for command in ("draft_propositions", "try_proposition"):
+        ended = subprocess.run(
+            [sys.executable, "manage.py", command, "--nonsense"], env=environment, capture_output=True, timeout=120, check=False
+        )  # fmt: skip
+
+        assert ended.returncode == 3, ended.stderr

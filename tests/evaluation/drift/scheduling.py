@@ -1,0 +1,47 @@
+"""Schedules, and days of measurements as rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.utils import timezone
+
+from agents.models import Agent
+from evaluation.models import EvaluationRun, EvaluationSchedule
+from tests.evaluation.judged import LLM, make_run, make_score
+from tests.factories import MONDAY, say
+
+DAY = timedelta(days=1)
+
+
+def make_schedule(
+    name: str = "nightly", *agents: Agent, due: datetime | None = None, **fields: Any
+) -> EvaluationSchedule:
+    """A schedule of adherence over a day, every day; due now unless said."""
+    defaults: dict[str, Any] = {"dimensions": ["adherence"], "next_at": due or timezone.now()}
+    schedule = EvaluationSchedule.objects.create(name=name, **{**defaults, **fields})
+    schedule.agents.set(agents)
+    return schedule
+
+
+def measured_day(
+    schedule: EvaluationSchedule,
+    agent: Agent,
+    day: int,
+    scores: Iterable[int],
+    *,
+    judge: str = LLM,
+    start: datetime = MONDAY,
+    **fields: Any,
+) -> EvaluationRun:
+    """A completed run of the schedule's over one day, one message per score."""
+    end = start + (day + 1) * DAY
+    window = {"window": "24h", "window_start": end - DAY, "window_end": end}
+    run = make_run(agent, judge=judge, **{"schedule": schedule, "persona_digest": "p1", **window, **fields})
+    channel = agent.messages.first()
+    for score in scores:
+        said = say(channel.channel, agent, f"{day}: {score}") if channel else None
+        make_score(run, score, message=said)
+    return run

@@ -1,0 +1,381 @@
+"""Schedules: fired once when they are due, whoever looks, whatever was missed, and what came of it is said."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sqlite3
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.conf import settings
+from django.core.exceptions import ValidationError
+from django.db import connection
+from django.utils import timezone
+
+from agents.models import Agent, owner_name
+from agents.tasks import work
+from agents.work_queues import work_queues
+from evaluation import runs, schedules
+from evaluation.models import EvaluationRun, EvaluationSchedule, EvaluationScore
+from evaluation.planning import RunSpec, prepare_run
+from evaluation.schedules import every_name, fire_if_due, fire_now, overlap_note, parse_every
+from tests.evaluation.conftest import PropositionFolder
+from tests.evaluation.drift.scheduling import DAY, make_schedule
+from tests.evaluation.judging import answers
+from tests.factories import make_agent, talk
+from tests.llm_server import LLMServer
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def recent(propositions: PropositionFolder) -> Agent:
+    """An agent that spoke within the last day."""
+    propositions.claims("adherence/_default.yaml", "voice")
+    agent = make_agent("ada")
+    talk(agent, ["No.", "Never."], sent_at=timezone.now() - timedelta(hours=1))
+    return agent
+
+
+def fire() -> bool:
+    return schedules.work_one(owner=owner_name())
+
+
+def measure() -> bool:
+    return runs.work_one(owner=owner_name())
+
+
+# -- when
+def test_a_schedule_that_is_due_is_fired_by_the_worker_and_measured(recent: Agent, llm_server: LLMServer) -> None:
+    llm_server.respond = answers(lambda claim: 7)
+    due = timezone.now() - timedelta(minutes=3)
+    schedule = make_schedule("nightly", recent, due=due)
+
+    assert work() == 3  # fired, measured, looked at
+
+    run = EvaluationRun.objects.get(schedule=schedule)
+    assert (run.agent, run.status, run.overall_score, run.is_baseline) == (recent, "completed", 7, False)
+    assert (run.window_start, run.window_end) == (due - DAY, due), (
+        "windows join without a gap however late the worker is"
+    )
+    assert set(run.series_points or {}) == {"adherence"}
+    schedule.refresh_from_db()
+    assert (schedule.next_at, schedule.last_outcome) == (due + DAY, "1 evaluation queued")
+    assert not work()
+
+
+def test_schedules_stand_in_the_workers_queues_before_the_evaluations_they_make() -> None:
+    queues = work_queues()
+
+    assert queues.index(schedules.work_one) < queues.index(runs.work_one)
+    assert settings.CELERY_BEAT_SCHEDULE["sweep"] == {"task": work.name, "schedule": 60.0}, (
+        "with Celery, beat looks each minute"
+    )
+
+
+@pytest.mark.parametrize("fields", [{"is_active": False}, {"due": timezone.now() + timedelta(days=400)}])
+def test_a_schedule_that_is_paused_or_not_due_is_left_alone(recent: Agent, fields: dict[str, object]) -> None:
+    make_schedule("nightly", recent, **fields)  # type: ignore[arg-type]
+
+    assert not fire()
+    assert not EvaluationRun.objects.exists()
+
+
+def test_what_was_missed_is_measured_once_and_the_timetable_kept(recent: Agent, llm_server: LLMServer) -> None:
+    due = timezone.now() - 10 * DAY - timedelta(hours=2)
+    schedule = make_schedule("nightly", recent, due=due)
+
+    assert fire()
+    assert not fire()
+
+    schedule.refresh_from_db()
+    assert schedule.next_at == due + 11 * DAY
+    assert EvaluationRun.objects.get(schedule=schedule).window_end == due + 10 * DAY
+
+
+def test_tomorrow_is_a_new_run_over_the_moved_window(recent: Agent, llm_server: LLMServer) -> None:
+    llm_server.respond = answers(lambda claim: 7)
+    schedule = make_schedule("nightly", recent)
+
+    assert fire_if_due(schedule)
+    assert measure()
+    schedule.next_at -= DAY  # a day passes
+    schedule.save()
+    talk(recent, ["Still no."], sent_at=timezone.now())
+    assert fire_if_due(schedule, now=timezone.now() + timedelta(seconds=1))
+
+    first, second = EvaluationRun.objects.filter(schedule=schedule).order_by("pk")
+    assert (first.status, second.status) == ("completed", "pending")
+    assert first.spec_digest != second.spec_digest
+
+
+def test_a_run_that_was_killed_goes_on_as_itself(recent: Agent, llm_server: LLMServer) -> None:
+    llm_server.respond = answers(lambda claim: 7)
+    schedule = make_schedule("nightly", recent)
+    assert fire()
+    lost = EvaluationRun.objects.get(schedule=schedule)
+    lost.claim(owner="gone:1:x", lease=timedelta(seconds=-1))
+
+    assert measure()
+
+    run = EvaluationRun.objects.get(schedule=schedule)
+    assert (run.pk, run.status, run.attempt) == (lost.pk, "completed", 2)
+
+
+def test_an_agent_whose_last_run_is_not_done_is_skipped_and_that_is_said(
+    recent: Agent, llm_server: LLMServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    bea = make_agent("bea")
+    schedule = make_schedule("nightly", recent, bea)
+    assert fire()
+    waiting = EvaluationRun.objects.get(agent=recent)
+    EvaluationRun.objects.filter(agent=bea).update(status="completed")
+
+    with caplog.at_level(logging.WARNING, "evaluation.schedules"):
+        fired = fire_if_due(schedule_again(schedule))
+
+    assert fired is not None
+    assert [run.agent for run in fired.runs] == [bea]
+    assert f"ada skipped: evaluation {waiting.pk} of" in fired.outcome
+    assert fired.outcome.endswith("is pending")
+    assert "ada skipped" in caplog.text
+    assert EvaluationRun.objects.filter(agent=recent).count() == 1
+
+
+def schedule_again(schedule: EvaluationSchedule) -> EvaluationSchedule:
+    """The schedule, due now again."""
+    schedule.refresh_from_db()
+    schedule.next_at = timezone.now()
+    schedule.save()
+    return schedule
+
+
+def test_a_failed_run_does_not_stop_the_next(recent: Agent, llm_server: LLMServer) -> None:
+    schedule = make_schedule("nightly", recent)
+    assert fire()
+    EvaluationRun.objects.update(status="failed")
+
+    assert fire_if_due(schedule_again(schedule))
+
+    assert sorted(EvaluationRun.objects.values_list("status", flat=True)) == ["failed", "pending"]
+
+
+# -- whom and what
+def test_without_names_every_active_agent_is_measured(recent: Agent, llm_server: LLMServer) -> None:
+    make_agent("bea")
+    make_agent("gone", is_active=False)
+    schedule = make_schedule()
+
+    fired = fire_now(schedule)
+
+    assert [run.agent.slug for run in fired.runs if run.agent] == ["ada", "bea"]
+
+
+def test_dimensions_tags_samples_and_judge_are_the_schedules(recent: Agent, llm_server: LLMServer) -> None:
+    schedule = make_schedule("nightly", recent, where={"build": "41"}, samples=7, judge="another", dimensions=[])
+
+    (run,) = fire_now(schedule).runs
+
+    assert (run.where, run.samples, run.judge, run.dimensions) == ({"build": "41"}, 7, "another", ["adherence"])
+
+
+def test_channels_of_agents_are_measured_anew_each_time(
+    recent: Agent, llm_server: LLMServer, propositions: PropositionFolder
+) -> None:
+    propositions.write(
+        "convergence/_default.yaml",
+        "dimension: convergence\ntarget_type: environment\npropositions:\n  - {id: voices, claim: 'In {{channel_name}} voices differ'}\n",
+    )
+    bea = make_agent("bea")
+    talk(bea, ["YES!"], sent_at=timezone.now() - timedelta(hours=1))
+    schedule = make_schedule("nightly", recent, bea, dimensions=["convergence"])
+
+    for _ in range(2):
+        fire_now(schedule)
+        EvaluationRun.objects.update(status="completed")
+
+    assert EvaluationRun.objects.filter(channel__isnull=False, schedule=schedule).count() == 2, "one a day for both"
+    assert EvaluationRun.objects.filter(agent__isnull=False).count() == 4
+
+
+def test_firing_by_hand_keeps_the_timetable(recent: Agent, llm_server: LLMServer) -> None:
+    schedule = make_schedule("nightly", recent, due=timezone.now() + DAY, is_active=False)
+    next_at = schedule.next_at
+
+    fired = fire_now(schedule)
+    again = fire_now(schedule)
+
+    schedule.refresh_from_db()
+    assert (len(fired.runs), len(again.runs), list(again.skipped)) == (1, 0, ["ada"])
+    assert schedule.next_at == next_at
+    assert schedule.last_outcome == again.outcome
+
+
+# -- trouble
+def test_proposition_files_that_cannot_be_used_are_said_and_not_tried_for_ever(
+    recent: Agent, propositions: PropositionFolder
+) -> None:
+    propositions.write("adherence/broken.yaml", "dimension: [")
+    schedule = make_schedule("nightly", recent)
+
+    assert fire()
+    assert not fire()
+
+    schedule.refresh_from_db()
+    assert schedule.next_at > timezone.now()
+    assert "nothing measured" in schedule.last_outcome
+    assert "broken.yaml" in schedule.last_outcome
+
+
+def test_a_crash_while_runs_are_made_leaves_none_and_the_error_is_seen(
+    recent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bea = make_agent("bea")
+    schedule = make_schedule("nightly", recent, bea)
+
+    def breaks(spec: RunSpec, **asked: Any) -> tuple[EvaluationRun, bool]:
+        if spec.agent == bea:
+            raise RuntimeError("out of luck")
+        return prepare_run(spec, **asked)
+
+    monkeypatch.setattr(schedules, "prepare_run", breaks)
+
+    with pytest.raises(RuntimeError, match="out of luck"):
+        fire()
+
+    schedule.refresh_from_db()
+    assert not EvaluationRun.objects.exists()
+    assert schedule.last_outcome == "nothing measured: RuntimeError"
+    assert schedule.next_at > timezone.now(), "it is not due for ever"
+
+
+def test_nobody_to_measure_is_said() -> None:
+    schedule = make_schedule()
+
+    assert "no active agent" in fire_now(schedule).outcome
+
+
+# -- as people write them
+@pytest.mark.parametrize(("text", "minutes"), [("30m", 30), ("6h", 360), ("1d", 1440), ("2w", 20160), (" 5M ", 5)])
+def test_how_often_is_read_and_written(text: str, minutes: int) -> None:
+    assert parse_every(text) == minutes
+    assert parse_every(every_name(minutes)) == minutes
+
+
+@pytest.mark.parametrize("text", ["", "1", "4m", "0d", "1.5d", "daily", "367d", "-1d"])
+def test_how_often_names_what_is_allowed(text: str) -> None:
+    with pytest.raises(
+        ValueError, match="allowed: minutes, hours, days or weeks such as 30m, 6h, 1d, 1w; from 5m to 366d"
+    ):
+        parse_every(text)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"window": "soon"}, "window 'soon' is not understood; allowed: all, last:N"),
+        ({"dimensions": ["charm"]}, "dimensions charm: allowed: adherence"),
+        ({"dimensions": "adherence"}, "dimensions adherence: allowed: adherence"),
+        ({"where": {"build": 41}}, "Tags are pairs of texts"),
+        ({"every_minutes": 4}, "greater than or equal to 5"),
+        ({"drift_limit": 0}, "greater than or equal to 0.1"),
+        ({"drift_limit": 10}, "less than or equal to 9"),
+        ({"samples": 0}, "greater than or equal to 1"),
+    ],
+)
+def test_a_schedule_that_cannot_be_measured_is_refused_by_field(fields: dict[str, object], message: str) -> None:
+    schedule = make_schedule()
+    for name, value in fields.items():
+        setattr(schedule, name, value)
+
+    with pytest.raises(ValidationError) as caught:
+        schedule.full_clean()
+
+    assert list(caught.value.message_dict) == list(fields)
+    assert message in str(caught.value)
+
+
+def test_windows_that_overlap_say_how_rarely_drift_is_tested() -> None:
+    assert overlap_note(make_schedule("a", window="24h")) == ""
+    assert "about one in 7" in overlap_note(make_schedule("b", window="7d"))
+    assert "drift is not tested" in overlap_note(make_schedule("c", window="last:50"))
+
+
+# -- two workers
+SETUP = """
+import django; django.setup()
+from django.utils import timezone
+from evaluation.models import EvaluationSchedule
+from agents.persona import save_persona
+from agents.models import Agent
+for n in range(10):
+    save_persona(agent=Agent(slug=f"agent-{n}", display_name="A", system_prompt="You are A."), traits=[], note="test")
+for n in range(5):
+    EvaluationSchedule.objects.create(name=f"s{n}", dimensions=["adherence"], next_at=timezone.now())
+"""
+WORKER = """
+import sys, django; django.setup()
+from evaluation.schedules import work_one
+print("ready", flush=True); sys.stdin.readline()
+done = 0
+while work_one(owner="test"):
+    done += 1
+print(done)
+"""
+
+
+def test_two_processes_fire_no_schedule_twice(tmp_path: Path) -> None:
+    file = tmp_path / "two.sqlite3"
+    environment = os.environ | {"DATABASE_URL": f"sqlite:///{file}", "DJANGO_SETTINGS_MODULE": "project.settings"}
+    environment |= {"DEBUG": "1", "JUDGE_MODEL": "offline:lexical-1", "SENTRY_DSN": ""}
+    root, pipe = settings.BASE_DIR, subprocess.PIPE
+    subprocess.run([sys.executable, "manage.py", "migrate", "-v0"], env=environment, cwd=root, check=True)
+    subprocess.run([sys.executable, "-c", SETUP], env=environment, cwd=root, check=True)
+    workers = [
+        subprocess.Popen([sys.executable, "-c", WORKER], env=environment, cwd=root, stdin=pipe, stdout=pipe, text=True)
+        for _ in range(2)
+    ]
+    for worker in workers:
+        assert worker.stdout is not None
+        assert worker.stdout.readline() == "ready\n"
+    for worker in workers:
+        assert worker.stdin is not None
+        worker.stdin.write("\n")
+        worker.stdin.flush()
+    for worker in workers:
+        worker.communicate(timeout=60)
+        assert worker.returncode == 0
+    with closing(sqlite3.connect(file)) as database:
+        made = database.execute("select schedule_id, agent_id, count(*) from evaluation_runs group by 1, 2").fetchall()
+    assert [count for *_, count in made] == [1] * 50
+
+
+@pytest.mark.service
+@pytest.mark.django_db(transaction=True)
+def test_ten_threads_fire_a_schedule_once_on_postgresql(propositions: PropositionFolder) -> None:
+    if connection.vendor != "postgresql":
+        pytest.skip("DATABASE_URL names no PostgreSQL: threads cannot share an in-memory SQLite")
+    propositions.claims("adherence/_default.yaml", "voice")
+    for n in range(5):
+        make_agent(f"agent-{n}")
+    schedule = make_schedule()
+
+    def one(number: int) -> bool:
+        try:
+            return fire_if_due(schedule) is not None
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(10) as pool:
+        fired = list(pool.map(one, range(10)))
+
+    assert fired.count(True) == 1
+    assert EvaluationRun.objects.filter(schedule=schedule).count() == 5
+    assert not EvaluationScore.objects.exists()

@@ -1,0 +1,100 @@
+"""``evaluate --rehearse``: a team's own situations are played and held against an earlier play of the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agents.models import Agent, Channel, Message
+from tests.evaluation.conftest import PropositionFolder
+from tests.evaluation.harness.building import report, run
+from tests.evaluation.judging import answers, tail_of
+from tests.evaluation.rehearsal.acting import acts
+from tests.factories import make_agent
+from tests.llm_server import LLMServer
+
+pytestmark = pytest.mark.django_db
+SITUATIONS = [f"situation-{n}" for n in range(6)]
+
+
+@pytest.fixture
+def situations(tmp_path: Path) -> Path:
+    rows = "\n".join(f"  - {{id: {name}, lines: ['What of {name}?']}}" for name in SITUATIONS)
+    path = tmp_path / "situations.yaml"
+    path.write_text(f"situations:\n{rows}\n")
+    return path
+
+
+@pytest.fixture
+def actor(propositions: PropositionFolder, llm_server: LLMServer) -> Agent:
+    """An agent whose model answers in its own name: what `good-model` says scores 8, what `bad-model` says 2."""
+    propositions.claims("adherence/_default.yaml", "voice")
+
+    def respond(body: dict[str, object]) -> dict[str, object] | None:
+        if "tools" in body:
+            return acts(lambda asked: f"{asked['model']} speaks.")(body)
+        return answers(lambda claim: 2 if "bad-model speaks" in tail_of(body) else 8)(body)
+
+    llm_server.respond = respond
+    return make_agent("ada")
+
+
+def test_a_worse_model_is_found_before_release_paired_by_situation(
+    actor: Agent, situations: Path, tmp_path: Path
+) -> None:
+    kept = tmp_path / "good.json"
+    code, out, _ = run("--rehearse", str(situations), "--actor-model", "good-model", "--out", str(kept))
+    assert code == 0
+    assert "Played conversations" in out
+
+    found = report("--rehearse", str(situations), "--actor-model", "bad-model", "--baseline", str(kept))
+
+    assert found["summary"]["exit_code"] == 1
+    assert [entry["proposition"] for entry in found["regressions"]] == ["voice"]
+    assert found["regressions"][0]["worst_message"]["text"] == "bad-model speaks."
+    dimension = found["runs"][0]["dimensions"]["adherence"]
+    assert (dimension["paired"], dimension["unit"], dimension["n"]) == (True, "situations", len(SITUATIONS))
+    assert found["summary"]["procedure"] == "plumbline+played"
+    assert Channel.objects.filter(synthetic=False).count() == 0
+
+
+def test_repeats_play_each_situation_again_and_judge_each_line_once(actor: Agent, situations: Path) -> None:
+    found = report("--rehearse", str(situations), "--actor-model", "good-model", "--repeats", "2")
+
+    assert Message.objects.filter(agent=actor, synthetic=True).count() == 2 * len(SITUATIONS)
+    assert found["summary"]["judgements"]["scored"] == 2 * len(SITUATIONS)
+    assert found["runs"][0]["repeats"] == 1
+
+
+def test_plays_of_other_situations_are_not_compared(actor: Agent, situations: Path, tmp_path: Path) -> None:
+    kept, other = tmp_path / "good.json", tmp_path / "other.yaml"
+    other.write_text("situations:\n  - {id: elsewhere, lines: ['Hello?']}\n  - {id: nowhere, lines: ['Who?']}\n")
+    run("--rehearse", str(situations), "--actor-model", "good-model", "--out", str(kept))
+
+    found = report("--rehearse", str(other), "--actor-model", "bad-model", "--baseline", str(kept))
+
+    assert (found["regressions"], found["summary"]["without_baseline"]) == ([], ["ada"])
+    assert "other situations" in found["runs"][0]["baseline_notes"][0]
+
+
+def test_an_actor_that_is_down_exits_2(actor: Agent, situations: Path, llm_server: LLMServer) -> None:
+    llm_server.respond = lambda body: {"status": 500}
+
+    code, out, said = run("--rehearse", str(situations))
+
+    assert code == 2
+    assert "rehearsal:" in out
+    assert "could not judge enough" in said
+
+
+def test_personas_alone_are_rehearsed_without_a_database(actor: Agent, situations: Path, tmp_path: Path) -> None:
+    personas = tmp_path / "personas"
+    personas.mkdir()
+    (personas / "eve.md").write_text("You are Eve.")
+
+    found = report("--personas", str(personas), "--rehearse", str(situations), "--actor-model", "good-model")
+
+    assert [entry["agent"] for entry in found["runs"]] == ["eve"]
+    assert found["summary"]["judgements"]["scored"] == len(SITUATIONS)
+    assert not Message.objects.exists()

@@ -1,0 +1,97 @@
+"""The verdict on given numbers: what is sure among many, and which code wins."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from agents.models import Agent
+from evaluation.capture import Captured
+from evaluation.comparison.values import Change, Comparison, Side
+from evaluation.harness.coverage import Coverage
+from evaluation.harness.findings import Fading, Unjudged
+from evaluation.harness.gather import AgentResult
+from evaluation.harness.limits import Limits
+from evaluation.harness.verdict import decide
+from evaluation.models import EvaluationRun
+from evaluation.statistics.estimates import Interval
+from evaluation.summary_values import DimensionSummary, RunSummary
+
+STEADY = Change(
+    dimension="convergence",
+    baseline=8.0,
+    current=8.0,
+    delta=0.0,
+    interval=Interval(-0.2, 0.2),
+    verdict="steady",
+    reason="the whole interval lies within ±0.5",
+    n=20,
+    baseline_n=20,
+    p_value=1.0,
+    p_adjusted=1.0,
+)
+FELL = replace(STEADY, current=6.0, delta=-2.0, interval=Interval(-3.0, -1.0), verdict="drifted", p_value=0.001)
+
+
+def result(change: Change | None, *, failed: int = 0, slug: str = "ada") -> AgentResult:
+    """An agent with one dimension that is measured in no channel, so that no worst message is looked for in a database."""
+    run = EvaluationRun(agent=Agent(slug=slug), dimensions=["ideas_quantity"], status="completed", judge="m")
+    score = 8.0 if change is None else change.current
+    counts: dict[str, Any] = {"scored": 20, "trivial": 0, "unscored": failed, "pending": 0, "propositions": ()}
+    found = DimensionSummary(dimension="ideas_quantity", score=score, **counts)
+    side = Side(name="before", target=slug, judge="m", procedure="plumbline")
+    changed = None if change is None else replace(change, dimension="ideas_quantity")
+    return AgentResult(
+        captured=Captured(RunSummary(run=run, overall_score=score, dimensions={"ideas_quantity": found}), False, False),
+        coverage={"ideas_quantity": Coverage(scored=20, failed=failed, example="timeout")},
+        comparison=None
+        if changed is None
+        else Comparison(baseline=side, current=side, dimensions=(changed,), propositions={}),
+        no_baseline="none yet" if change is None else "",
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "failed", "thresholds", "strict", "verdict", "code"),
+    [
+        (STEADY, 0, {}, True, "pass", 0),
+        (FELL, 0, {}, False, "regression", 1),
+        (replace(FELL, delta=-0.4), 0, {}, False, "pass", 0),
+        (replace(FELL, delta=2.0), 0, {}, True, "pass", 0),
+        (STEADY, 0, {"ideas_quantity": 9.0}, False, "below threshold", 1),
+        (FELL, 0, {"ideas_quantity": 9.0}, False, "regression", 1),
+        (FELL, 6, {"ideas_quantity": 9.0}, False, "could not judge enough", 2),
+        (FELL, 5, {}, False, "regression", 1),
+        (None, 0, {}, False, "pass", 0),
+        (None, 0, {}, True, "cannot tell yet", 2),
+    ],
+)
+def test_what_could_not_be_judged_comes_first_then_regressions_then_thresholds(
+    change: Change | None, failed: int, thresholds: dict[str, float], strict: bool, verdict: str, code: int
+) -> None:
+    findings = decide([result(change, failed=failed)], Limits(thresholds=thresholds, strict=strict))
+
+    assert (findings.verdict, findings.exit_code) == (verdict, code)
+
+
+def test_a_fall_that_chance_gives_among_so_many_is_suspected_and_fails_nothing() -> None:
+    taken_back = replace(FELL, verdict="cannot tell yet", p_value=0.02, p_adjusted=0.4, reason="among 20")
+
+    findings = decide([result(taken_back)], Limits())
+
+    assert (findings.exit_code, [found.suspected for found in findings.undecided]) == (0, [True])
+    assert decide([result(taken_back)], Limits(strict=True)).exit_code == 2
+
+
+def test_fading_is_a_regression_and_what_was_not_played_is_not_judged() -> None:
+    fading = Fading(agent="ada", dimension="adherence", first="1-5", last="31+", delta=-2.0, interval=(-3.0, -1.0))
+    missing = Unjudged(agent="bob", dimension="", why="rehearsal: nothing was played")
+
+    assert decide([result(STEADY)], Limits(), fading=[fading]).verdict == "regression"
+    assert decide([result(STEADY)], Limits(), fading=[fading], missing=[missing]).exit_code == 2
+
+
+def test_no_agents_are_no_pass() -> None:
+    assert decide([], Limits()).exit_code == 2

@@ -1,0 +1,171 @@
+"""``capture_baseline`` of agents with fewer than ten messages (AC-6.5.2)."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from pytest_django import Settings
+
+from agents.models import Agent, Channel, Run
+from evaluation.models import Baseline, EvaluationRun
+from tests.evaluation.conftest import PropositionFolder
+from tests.evaluation.judging import answers
+from tests.evaluation.rehearsal.acting import acts
+from tests.factories import make_agent, talk
+from tests.llm_server import LLMServer
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture(autouse=True)
+def offline(settings: Settings, propositions: PropositionFolder) -> None:
+    settings.ACTOR_MODEL, settings.JUDGE_MODEL = "offline:scripted-1", "offline:lexical-1"
+    propositions.claims("adherence/_default.yaml", "brief", extra="rule: {max_words: 3}")
+
+
+def speaker(slug: str = "ada", *, messages: int = 0, lines: tuple[str, ...] = ("One.", "Two.", "Three.")) -> Agent:
+    agent = make_agent(slug, sample_lines=list(lines))
+    talk(agent, [f"real {n}" for n in range(messages)])
+    return agent
+
+
+def command(*arguments: str) -> str:
+    out = io.StringIO()
+    call_command("capture_baseline", *arguments, stdout=out)
+    return out.getvalue()
+
+
+def captured(*arguments: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(command("--json", *arguments))
+    return found
+
+
+@pytest.mark.parametrize(("messages", "is_played"), [(0, True), (9, True), (10, False)])
+def test_agents_with_fewer_than_ten_messages_are_played_ac_6_5_2(messages: int, is_played: bool) -> None:
+    speaker(messages=messages)
+
+    document = captured()
+
+    (run,) = document["runs"]
+    assert run.get("played", False) is is_played
+    assert (run.get("actor_model") == "offline:scripted-1") is is_played
+    assert run["dimensions"]["adherence"]["scored"] == (17 if is_played else 10)
+    (baseline,) = Baseline.objects.all()
+    assert baseline.procedure == ("plumbline+played" if is_played else "plumbline")
+    assert Channel.objects.filter(synthetic=True).count() == (10 if is_played else 0)
+    if is_played:
+        (play,) = document["plays"]
+        assert (play["agent"], play["complete"], play["problem"], play["messages"]) == ("ada", True, "", 17)
+        assert [c["played"] for c in play["conversations"]] == [c["lines"] for c in play["conversations"]]
+    else:
+        assert "plays" not in document
+
+
+def test_the_table_says_who_was_played_and_by_whom() -> None:
+    speaker()
+    speaker("bob", messages=12)
+
+    table = command()
+
+    assert "ada (played)" in table
+    assert "bob (played)" not in table
+    assert "Played conversations" in table
+    assert "offline:scripted-1" in table
+    assert "10 of 10" in table
+    assert "never mixed with real speech" in table
+    assert "no measure of a model" in table
+
+
+def test_no_play_measures_what_there_is() -> None:
+    speaker(messages=3)
+
+    (run,) = captured("--no-play")["runs"]
+
+    assert "played" not in run
+    assert run["dimensions"]["adherence"]["scored"] == 3
+    assert not Channel.objects.filter(synthetic=True).exists()
+
+
+@pytest.mark.parametrize("option", ["--where", "--history-where"])
+def test_who_asks_for_tagged_speech_asks_for_real_speech(option: str) -> None:
+    agent = speaker()
+    talk(agent, ["real"] * 3, tags={"build": "41"})
+
+    (run,) = captured(option, "build=41")["runs"]
+
+    assert "played" not in run
+
+
+def test_capturing_again_plays_nothing_again_ac_6_5_7() -> None:
+    speaker()
+    captured()
+
+    captured()
+
+    assert Run.objects.count() == 17
+    assert Baseline.objects.count() == 1
+
+
+def test_an_agent_whose_actor_has_nothing_to_say_is_measured_by_its_own_messages() -> None:
+    speaker(messages=3, lines=())
+
+    document = captured()
+
+    assert "played" not in document["runs"][0]
+    assert document["runs"][0]["dimensions"]["adherence"]["scored"] == 3
+    assert "no sample lines" in document["plays"][0]["problem"]
+
+
+def test_an_agent_that_nobody_ever_heard_has_no_score_and_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    speaker(lines=())
+
+    with pytest.raises(CommandError) as caught:
+        command()
+
+    assert caught.value.returncode == 2
+    assert "no message of the agent in the window" in str(caught.value)
+
+
+def test_an_actor_that_is_down_leaves_the_agent_unmeasured_and_the_others_measured(
+    llm_server: LLMServer, settings: Settings
+) -> None:
+    settings.ACTOR_MODEL = "test-model"
+    speaker(messages=2)
+    speaker("bob", messages=10)
+    llm_server.always(status=401)
+
+    with pytest.raises(CommandError) as caught:
+        command()
+
+    assert caught.value.returncode == 2
+    assert "ada: failed: 10 of 10 conversations not played" in str(caught.value)
+    assert "the model call failed: rejected" in str(caught.value)
+    assert [run.agent.slug for run in EvaluationRun.objects.select_related("agent") if run.agent] == ["bob"]
+
+
+def test_a_real_model_acts_and_a_real_judge_judges(
+    llm_server: LLMServer, settings: Settings, propositions: PropositionFolder
+) -> None:
+    settings.ACTOR_MODEL = settings.JUDGE_MODEL = "test-model"
+    propositions.claims("adherence/_default.yaml", "voice")
+    speaker()
+    acting, judging = acts(lambda body: "I act."), answers(lambda claim: 8)
+    llm_server.respond = lambda body: acting(body) if "tools" in body else judging(body)
+
+    (run,) = captured()["runs"]
+
+    assert (run["overall_score"], run["actor_model"]) == (8.0, "test-model")
+
+
+def test_a_dry_run_plays_nothing_and_says_who_would_be_played() -> None:
+    speaker()
+    err = io.StringIO()
+
+    call_command("capture_baseline", "--dry-run", "--json", stdout=io.StringIO(), stderr=err)
+
+    assert "Fewer than 10 messages: ada would be played first; not estimated" in err.getvalue()
+    assert not Run.objects.exists()

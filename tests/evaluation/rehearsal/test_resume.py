@@ -1,0 +1,117 @@
+"""A play that is killed loses nothing and doubles nothing: a real process, a real server, one database file."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.evaluation.rehearsal.acting import acts
+from tests.llm_server import LLMServer
+
+ROOT = Path(__file__).resolve().parents[3]
+SETUP = """
+from django.core.management import call_command
+call_command("migrate", verbosity=0)
+from tests.factories import make_agent
+make_agent("ada")
+"""
+PLAY = """
+from agents.models import Agent
+from evaluation.rehearsal import Situation, play
+lines = tuple(f"Line {n}." for n in range(3))
+found = play(agent=Agent.objects.get(), situations=[Situation(f"s{n}", lines) for n in range(3)])
+print(found.id, found.complete, found.taken_up, found.messages)
+"""
+SAID, CALLS_PER_LINE, LINES = 4, 2, 9
+
+
+def environment(database: Path, server: LLMServer) -> dict[str, str]:
+    compiled = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(database.parent / "compiled")}
+    return {
+        **os.environ,
+        **(compiled if os.environ.get("PYTHONDONTWRITEBYTECODE") else {}),  # else every process compiles the SDK anew
+        "DJANGO_SETTINGS_MODULE": "project.settings",
+        "DATABASE_URL": f"sqlite:///{database}",
+        "PYTHONPATH": str(ROOT),
+        "ACTOR_BASE_URL": server.url,
+        "ACTOR_MODEL": "test-model",
+        "JUDGE_BASE_URL": "",
+        "JUDGE_MODEL": "offline:lexical-1",
+        "SENTRY_DSN": "",
+        "CELERY_BROKER_URL": "",
+    }
+
+
+def command(code: str) -> tuple[str, ...]:
+    return (sys.executable, "-c", "import django\ndjango.setup()\n" + code)
+
+
+def finished(code: str, database: Path, server: LLMServer) -> str:
+    done = subprocess.run(
+        command(code), cwd=ROOT, env=environment(database, server), capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def rows(database: Path, query: str) -> list[Any]:
+    with closing(sqlite3.connect(database, timeout=20)) as connection:
+        return connection.execute(query).fetchall()
+
+
+def eventually(condition: Callable[[], bool], what: str, within: float = 60.0) -> None:
+    end = time.monotonic() + within
+    while not condition():
+        assert time.monotonic() < end, f"{what} did not happen within {within:g} s"
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("after_speaking", [False, True], ids=["before it spoke", "after it spoke"])
+def test_a_killed_play_goes_on_where_it_stopped(tmp_path: Path, after_speaking: bool) -> None:
+    """The fifth line's turn hangs at the server when the process is killed, before or after the agent said something in it."""
+    database = tmp_path / "db.sqlite3"
+    stop = SAID * CALLS_PER_LINE + after_speaking
+    with LLMServer() as server:
+        answering = acts(lambda body: f"Answer {server.calls}.")
+        server.respond = lambda body: {**(answering(body) or {}), "hold": server.calls > stop}
+        finished(SETUP, database, server)
+        process = subprocess.Popen(
+            command(PLAY), cwd=ROOT, env=environment(database, server), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        try:
+            eventually(lambda: server.inflight == 1 and server.calls == stop + 1, "the middle of the play")
+            process.send_signal(signal.SIGKILL)
+            process.wait(20)
+        finally:
+            if process.poll() is None:
+                process.kill()
+            process.communicate()
+        before = rows(database, "select id, text from messages order by id")
+        assert len(before) == 2 * SAID + 1 + after_speaking
+        assert rows(database, "select count(*) from runs where status = 'running'") == [(1,)]
+
+        server.release()
+        again = finished(PLAY, database, server)
+
+    play, complete, taken_up, messages = again.split()
+    assert (complete, taken_up, messages) == ("True", "True", str(LINES))
+    assert rows(database, "select id, text from messages order by id")[: len(before)] == before
+    said = rows(
+        database,
+        "select json_extract(tags, '$.play'), json_extract(tags, '$.situation'), json_extract(tags, '$.turn'), agent_id is null, count(*)"
+        " from messages group by 1, 2, 3, 4",
+    )
+    assert len(said) == 2 * LINES
+    assert {(tag, count) for tag, *_, count in said} == {(play, 1)}
+    assert rows(database, "select status, count(*) from runs group by 1") == [("completed", LINES)]
+    assert server.calls == LINES * CALLS_PER_LINE + 1, "what is needed, and what was in flight at the kill"

@@ -1,0 +1,223 @@
+"""Too little, nothing at all, nobody, other scripts: each dimension and the line-up have a defined result, as docs/measuring.md lists."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from agents.models import Agent, Channel, Run, RunMessage
+from correction.models import CorrectionLog
+from evaluation.capture import evaluate_agent, evaluate_channel
+from evaluation.lineup import line_up
+from evaluation.models import Baseline, EvaluationScore
+from evaluation.summary import RunSummary
+from tests.evaluation.conftest import PropositionFolder
+from tests.evaluation.conversing import DRY, converse
+from tests.evaluation.judging import answers, prompt_of
+from tests.factories import make_agent, make_channel
+from tests.llm_server import LLMServer
+
+pytestmark = pytest.mark.django_db
+
+OF_AGENTS = ("adherence", "consistency", "fluency")
+OF_CHANNELS = ("convergence", "ideas_quantity")
+SCORED, COUNTED, FIGURE = "scored", "counted", "figure"
+JAPANESE = {
+    "ada": ["数えました。足りません。", "書類は棚です。", "聞いていません。", "記録しました。", "動かないでください。"],
+    "bea": [
+        "すごい！最高だね！",
+        "ねえねえ、パーティーしようよ！",
+        "きゃー、大好き！",
+        "やったー！早く行こうよ！",
+        "キラキラだ！",
+    ],
+}
+ARABIC = {
+    "ada": ["عددتها. ناقصة.", "ضعها في الملف.", "لم يخبرني أحد.", "سجلت ذلك.", "لا يتحرك أحد."],
+    "bea": [
+        "يا سلام! هذا رائع جداً!",
+        "هيا بنا نحتفل الآن!",
+        "أحبكم كلكم كثيراً!",
+        "مرحى! لنذهب بسرعة!",
+        "يا إلهي، كم هذا جميل!",
+    ],
+}
+
+
+def judge(body: dict[str, Any]) -> dict[str, Any]:
+    """Every claim scores 7; every conversation holds one idea."""
+    prompt = prompt_of(body)
+    if "<<<IDEAS" in prompt:
+        return {"json": {"same": []}}
+    if "What to list" in prompt:
+        return {"json": {"ideas": [{"idea": "a pond", "description": "", "entries": [1]}]}}
+    return answers(lambda claim: 7)(body)
+
+
+@pytest.fixture(autouse=True)
+def _judged(llm_server: LLMServer, propositions: PropositionFolder) -> None:
+    llm_server.respond = judge
+    for dimension in OF_AGENTS:
+        propositions.claims(f"{dimension}/_default.yaml", "voice", extra="include_personas: false")
+    for dimension in OF_CHANNELS:
+        text = f"dimension: {dimension}\ntarget_type: environment\ninclude_personas: false\npropositions:\n"
+        propositions.write(f"{dimension}/_default.yaml", text + "  - {id: all, claim: 'of {{channel_name}}'}\n")
+
+
+# -- what there is to measure: always Ada in #room
+def nothing(room: Channel) -> None:
+    """Nobody said anything."""
+
+
+def rejected_drafts(room: Channel) -> None:
+    """Somebody asked her; what she wanted to answer was never sent."""
+    converse(room, [("Eve", "Well, Ada?"), ("Eve", "Say something.")])
+    ada = Agent.objects.get(slug="ada")
+    run = Run.objects.create(agent=ada, channel=room)
+    for number in range(1, 4):
+        draft = f"A draft that was turned down, number {number}."
+        use = [{"type": "tool_use", "id": f"t{number}", "name": "send_message", "input": {"text": draft}}]
+        RunMessage.objects.create(run=run, number=number, role="assistant", content={"blocks": use})
+        CorrectionLog.objects.create(
+            agent=ada, channel=room, session=uuid4(), attempt=number, outcome="corrected", judge="m",
+            original_text=draft, judged_text=draft, score_sum=1,
+        )  # fmt: skip
+
+
+def one_message(room: Channel) -> None:
+    converse(room, [("Eve", "Well, Ada?"), ("ada", DRY[0])])
+
+
+def one_speaker(room: Channel) -> None:
+    converse(room, [("ada", text) for text in DRY * 2])
+
+
+def outsiders_only(room: Channel) -> None:
+    converse(room, [(name, f"{text} Indeed.") for text in DRY for name in ("Eve", "Mallory")])
+
+
+def in_japanese(room: Channel) -> None:
+    converse(room, [(slug, text) for _ in range(2) for n in range(5) for slug, text in _said(JAPANESE, n)])
+
+
+def in_arabic(room: Channel) -> None:
+    converse(room, [(slug, text) for _ in range(2) for n in range(5) for slug, text in _said(ARABIC, n)])
+
+
+def _said(voices: dict[str, list[str]], n: int) -> list[tuple[str, str]]:
+    return [(slug, texts[n]) for slug, texts in voices.items()]
+
+
+Situation = Callable[[Channel], None]
+NO_MESSAGE = "no message of the agent in the window"
+NO_CHANNEL = "no channel in which the agent spoke"
+NOBODY = "no message of the channel in the window"
+PEOPLE = "no agent speaks in the window, only people"
+# What a run of Ada says of: adherence, consistency, fluency, convergence, ideas. What the channel's says of its two. The line-up.
+EXPECTED: dict[Situation, tuple[tuple[str, ...], tuple[str, ...], str]] = {
+    nothing: ((*[NO_MESSAGE] * 3, NO_CHANNEL, NO_CHANNEL), (NOBODY, NOBODY), "nobody spoke here"),
+    rejected_drafts: ((*[NO_MESSAGE] * 3, NO_CHANNEL, NO_CHANNEL), (PEOPLE, PEOPLE), "no agent spoke here"),
+    outsiders_only: ((*[NO_MESSAGE] * 3, NO_CHANNEL, NO_CHANNEL), (PEOPLE, PEOPLE), "no agent spoke here"),
+    one_message: (
+        (SCORED, "the agent said nothing before this window", "one message only", "one agent alone", COUNTED),
+        ("one agent alone", COUNTED),
+        "only one speaker",
+    ),
+    one_speaker: (
+        (SCORED, SCORED, SCORED, "one agent alone", COUNTED),
+        ("one agent alone", COUNTED),
+        "only one speaker",
+    ),
+    in_japanese: ((SCORED, SCORED, SCORED, SCORED, COUNTED), (SCORED, COUNTED), FIGURE),
+    in_arabic: ((SCORED, SCORED, SCORED, SCORED, COUNTED), (SCORED, COUNTED), FIGURE),
+}
+
+
+def outcome(found: RunSummary, dimension: str) -> str:
+    """``scored``, ``counted``, or why there is no number."""
+    numbers = found.dimensions.get(dimension)
+    if numbers is not None and numbers.count is not None:
+        return COUNTED
+    if numbers is not None and numbers.score is not None:
+        return SCORED
+    runs = [found.run.pk, *found.run.channel_runs.values_list("pk", flat=True)]
+    reasons = EvaluationScore.objects.filter(evaluation_run__in=runs, dimension=dimension, status="unscored")
+    return reasons.values_list("reason", flat=True).first() or found.run.error
+
+
+@pytest.mark.parametrize("number", range(5), ids=[*OF_AGENTS, *OF_CHANNELS])
+@pytest.mark.parametrize("situation", EXPECTED, ids=lambda situation: situation.__name__)
+def test_an_agent_s_dimension_has_a_number_or_says_why_not(
+    llm_server: LLMServer, situation: Situation, number: int
+) -> None:
+    ada, room = make_agent("ada"), make_channel("room")
+    situation(room)
+    dimension = (*OF_AGENTS, *OF_CHANNELS)[number]
+
+    found = evaluate_agent(agent=ada, dimensions=(dimension,), is_baseline=True)
+
+    expected = EXPECTED[situation][0][number]
+    assert found.run.status == "completed"
+    assert outcome(found, dimension).startswith(expected) or expected in outcome(found, dimension)
+    measured = expected in (SCORED, COUNTED)
+    assert found.measured is measured
+    assert Baseline.objects.exists() is measured
+    assert (found.overall_score is not None) is (expected == SCORED), "a count is in no mean, and nothing is no 9"
+    assert (llm_server.calls > 0) is measured, "nothing is asked about nothing"
+
+
+@pytest.mark.parametrize("number", range(2), ids=OF_CHANNELS)
+@pytest.mark.parametrize("situation", EXPECTED, ids=lambda situation: situation.__name__)
+def test_a_channel_s_dimension_has_a_number_or_says_why_not(situation: Situation, number: int) -> None:
+    make_agent("ada")
+    room = make_channel("room")
+    situation(room)
+    room.refresh_from_db()
+
+    found = evaluate_channel(channel=room, dimensions=(OF_CHANNELS[number],))
+
+    assert found.run.status == "completed"
+    assert EXPECTED[situation][1][number] in outcome(found, OF_CHANNELS[number])
+
+
+@pytest.mark.parametrize("situation", EXPECTED, ids=lambda situation: situation.__name__)
+def test_a_line_up_has_a_figure_or_says_why_not(situation: Situation) -> None:
+    make_agent("ada")
+    room = make_channel("room")
+    situation(room)
+
+    found = line_up(channel=room, permutations=99)
+
+    if EXPECTED[situation][2] == FIGURE:
+        assert (found.reason, found.distinct) == ("", True)
+        assert found.balanced_accuracy is not None
+    else:
+        assert found.reason.startswith(EXPECTED[situation][2])
+        assert (found.balanced_accuracy, found.distinct, found.voices) == (None, None, ())
+
+
+@pytest.mark.parametrize("dimension", [*OF_AGENTS, *OF_CHANNELS])
+def test_a_tag_that_no_message_has_measures_nothing(llm_server: LLMServer, dimension: str) -> None:
+    make_agent("ada")
+    in_arabic(make_channel("room"))
+
+    found = evaluate_agent(agent=Agent.objects.get(slug="ada"), dimensions=(dimension,), where={"bild": "41"})
+
+    assert (found.run.status, found.overall_score, found.measured) == ("completed", None, False)
+    assert outcome(found, dimension).removeprefix("nothing scored: ") in (NO_MESSAGE, NO_CHANNEL)
+    assert llm_server.calls == 0
+    assert line_up(channel=Channel.objects.get(), where={"bild": "41"}).reason == "nobody spoke here"
+
+
+@pytest.mark.parametrize("situation", [in_japanese, in_arabic], ids=lambda situation: situation.__name__)
+def test_other_scripts_reach_the_judge_as_they_were_written(llm_server: LLMServer, situation: Situation) -> None:
+    make_agent("ada")
+    situation(make_channel("room"))
+
+    evaluate_agent(agent=Agent.objects.get(slug="ada"), dimensions=("adherence", "fluency", *OF_CHANNELS))
+
+    said = (JAPANESE if situation is in_japanese else ARABIC)["ada"][1]
+    assert all(said in prompt_of(body) for body in llm_server.bodies if "<<<IDEAS" not in prompt_of(body))

@@ -1,0 +1,234 @@
+"""Estimate before, actual after: as many calls as were estimated are made, and what they used is said (specification 001, cost)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+from pytest_django import Settings
+
+from agents.models import Agent, LLMCall
+from correction.costs import GROUPINGS, get_total_cost_summary
+from evaluation.capture import capture
+from evaluation.estimate import estimate, estimate_before
+from evaluation.planning import RunSpec
+from evaluation.spending import estimated, spent_on
+from tests.evaluation.conversing import diverse
+from tests.evaluation.judging import prompt_of
+from tests.llm_server import LLMServer
+from tests.prompt_cache import PromptCache
+
+pytestmark = pytest.mark.django_db
+
+EVERYTHING = ("adherence", "consistency", "fluency", "convergence", "ideas_quantity")
+
+
+@pytest.fixture
+def judge(llm_server: LLMServer, settings: Settings) -> LLMServer:
+    """Has a price and answers everything; every part of a conversation holds two ideas of its own."""
+    settings.JUDGE_MODEL = "claude-haiku-5-5"
+    cache = PromptCache()
+
+    def respond(body: dict[str, Any]) -> dict[str, Any]:
+        usage = cache.usage(body)
+        prompt = prompt_of(body)
+        if "What to list" not in prompt:
+            return {"usage": usage}
+        part = prompt.partition("Part ")[2][:2]
+        ideas = [{"idea": f"idea {part}{n}", "description": "", "entries": [1]} for n in "ab"]
+        return {"json": {"ideas": ideas}, "usage": usage}
+
+    llm_server.respond = respond
+    return llm_server
+
+
+def specs(**options: Any) -> list[RunSpec]:
+    diverse()
+    return [RunSpec(agent=a, dimensions=EVERYTHING, **options) for a in Agent.objects.order_by("slug")]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"per_call": 2},
+        {"double_check": True},
+        {"repeats": 3},
+        {"hard": True},
+        {"method": "tinytroupe"},
+        {"repeats": 2, "double_check": True, "hard": True, "per_call": 3},
+    ],
+    ids=str,
+)
+def test_as_many_calls_are_made_as_were_estimated(judge: LLMServer, options: dict[str, Any]) -> None:
+    wanted = specs(**options)
+    before = estimate_before(wanted)
+    assert before is not None
+    assert judge.calls == 0, "an estimate asks nothing"
+
+    results = capture(wanted)
+
+    assert spent_on(results).calls == judge.calls == estimated(before).calls
+    assert not LLMCall.objects.exclude(status="ok").exists()
+
+
+def test_a_conversation_in_parts_is_estimated_with_each_part_and_the_collapse(
+    judge: LLMServer, settings: Settings
+) -> None:
+    settings.IDEAS_PART_CHARACTERS = 200
+    channel = diverse()
+    spec = RunSpec(channel=channel, dimensions=("ideas_quantity",))
+    before = estimate(spec)
+
+    capture([spec])
+
+    assert before.calls == judge.calls
+    assert before.calls > 3, "several parts, and one collapse"
+
+
+@pytest.mark.parametrize("double_check", [False, True])
+def test_estimated_tokens_are_those_of_the_prompts(judge: LLMServer, double_check: bool) -> None:
+    """The stub counts a quarter of the characters, as the estimate does, which also counts the schema of the answer."""
+    wanted = [spec for spec in specs(double_check=double_check) if spec.agent is not None][:1]
+    before = estimate(RunSpec(agent=wanted[0].agent, dimensions=("adherence", "fluency"), double_check=double_check))
+
+    (result,) = capture(
+        [RunSpec(agent=wanted[0].agent, dimensions=("adherence", "fluency"), double_check=double_check)]
+    )
+
+    assert 0.5 * before.input_tokens < result.summary.input_tokens <= before.input_tokens
+
+
+def test_an_offline_judge_is_not_estimated_its_calls_cost_nothing() -> None:
+    diverse()
+    wanted = [RunSpec(agent=Agent.objects.get(slug="ada"), judge="offline:lexical-1")]
+
+    assert estimate_before(wanted) is None
+
+
+def test_a_capture_says_estimate_and_actual_in_its_json(judge: LLMServer, capsys: pytest.CaptureFixture[str]) -> None:
+    diverse()
+
+    call_command("capture_baseline", "--dimensions", ",".join(EVERYTHING), "--no-play", "--json")
+
+    document = json.loads(capsys.readouterr().out)
+    before, after = document["estimate"], document["actual"]
+    assert before["calls"] == after["calls"] == judge.calls
+    assert before["cost_usd"] > 0
+    assert after["cost_usd"] > 0
+    assert 0 < after["cache_read_share"] < 1
+    assert after["unpriced_calls"] == 0
+    runs = [*document["runs"], *document["channels"]]
+    assert sum(run["calls"] for run in runs) == after["calls"]
+    assert sum(run["cost_usd"] for run in runs) == pytest.approx(after["cost_usd"])
+    assert all(0 <= run["cache_read_share"] <= 1 for run in runs)
+
+
+def test_a_capture_prints_estimate_and_actual_under_its_table(
+    judge: LLMServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    diverse()
+
+    call_command("capture_baseline", "--dimensions", "adherence,convergence", "--no-play")
+
+    printed = capsys.readouterr().out
+    table = printed[printed.index("Estimate before, actual after") :].splitlines()
+    rows = {line.split()[0]: line.split() for line in table if line.split()[:1] in (["estimate"], ["actual"])}
+    assert rows["estimate"][1] == rows["actual"][1] == f"{judge.calls:,}"
+    assert rows["actual"][3].endswith("%")
+    assert rows["estimate"][-1].startswith("$")
+
+
+def test_calls_without_a_price_are_said(
+    judge: LLMServer, settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings.JUDGE_MODEL = "house-model-1"
+    diverse()
+
+    call_command("capture_baseline", "--dimensions", "fluency", "--no-play")
+
+    printed = capsys.readouterr().out
+    assert "3 calls have no price and are not in the cost." in printed
+    assert "unpriced" in printed[printed.index("Estimate before") :]
+
+
+# --- what the prompt cache is given to hold ------------------------------------------------------------------------------
+def marked(body: dict[str, Any]) -> list[str]:
+    """The start of each block that ends at a breakpoint."""
+    blocks = [*body["system"], *(part for turn in body["messages"] for part in turn["content"])]
+    return [block["text"][:30] for block in blocks if "cache_control" in block]
+
+
+def test_calls_of_a_run_share_instructions_and_what_is_asked_again_is_shared_whole(judge: LLMServer) -> None:
+    """Pairs share nothing but the rubric, a conversation is shown once: only repeats make them worth a breakpoint."""
+    diverse()
+    agent = Agent.objects.get(slug="ada")
+
+    (once,) = capture([RunSpec(agent=agent, dimensions=("consistency",))])
+    (thrice,) = capture([RunSpec(agent=agent, dimensions=("consistency",), repeats=3)])
+
+    assert once.summary.cache_read_share is not None
+    assert thrice.summary.cache_read_share is not None
+    assert thrice.summary.cache_read_share > 0.6, "two of three repeats read what the first one wrote"
+    assert thrice.summary.cache_read_share > once.summary.cache_read_share
+
+
+@pytest.mark.parametrize("dimension", ["convergence", "ideas_quantity"])
+def test_a_conversation_shown_once_is_not_written_into_the_cache(judge: LLMServer, dimension: str) -> None:
+    capture([RunSpec(channel=diverse(), dimensions=(dimension,))])
+
+    assert {len(marked(body)) for body in judge.bodies} == {1}, "the instructions alone"
+
+
+@pytest.mark.parametrize("dimension", ["convergence", "ideas_quantity"])
+def test_a_conversation_judged_again_is_read_from_the_cache(judge: LLMServer, dimension: str) -> None:
+    (result,) = capture([RunSpec(channel=diverse(), dimensions=(dimension,), repeats=3)])
+
+    assert result.summary.cache_read_share is not None
+    assert result.summary.cache_read_share > 0.4
+
+
+def test_a_conversation_asked_about_in_several_calls_is_written_once(judge: LLMServer) -> None:
+    (result,) = capture([RunSpec(channel=diverse(), dimensions=("convergence",), per_call=1)])
+
+    assert len(judge.bodies) > 1
+    assert all(len(marked(body)) == 2 for body in judge.bodies), "instructions, conversation"
+    assert result.summary.cache_read_share is not None
+    assert result.summary.cache_read_share > 0.5
+
+
+def test_a_double_check_reads_its_question_from_the_cache(judge: LLMServer) -> None:
+    diverse()
+    spec = RunSpec(agent=Agent.objects.get(slug="ada"), dimensions=("fluency",), double_check=True)
+
+    (result,) = capture([spec])
+
+    assert len(judge.bodies) == 2
+    assert result.summary.cache_read_share == pytest.approx(0.5, abs=0.05), "the second call reads the first one"
+
+
+# --- the ledger ----------------------------------------------------------------------------------------------------------
+def test_costs_show_calls_about_channels_as_nobodys_and_sum_to_the_ledger(
+    judge: LLMServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    results = capture(specs())
+
+    summary = get_total_cost_summary(window="all")
+    actual = spent_on(results)
+    assert (summary.total.calls, summary.total.cost_usd) == (LLMCall.objects.count(), actual.cost_usd)
+    for grouping in GROUPINGS:
+        rows = [row.totals for row in summary.by[grouping]]
+        assert sum(row.calls for row in rows) == summary.total.calls
+        assert sum(row.cost_usd for row in rows) == summary.total.cost_usd
+        assert sum(row.cache_read_tokens for row in rows) == summary.total.cache_read_tokens
+    nobody = next(row for row in summary.by["agent"] if row.key == "")
+    about_channels = LLMCall.objects.filter(dimension__in=("convergence", "ideas_quantity"))
+    assert nobody.totals.calls == about_channels.count() > 0
+
+    call_command("costs", "--by", "agent,dimension", "--window", "all")
+
+    printed = capsys.readouterr().out
+    assert "no agent (channels)" in printed
+    assert "convergence" in printed
