@@ -3,6 +3,13 @@
 
 import os
 import sys
+from typing import NoReturn
+
+
+def fail(message: str, code: int) -> NoReturn:
+    """End with a message. Never with 1: `evaluate` says by that that an agent got worse."""
+    sys.stderr.write(message + "\n")
+    raise SystemExit(code) from None
 
 
 def main() -> None:
@@ -19,19 +26,15 @@ def main() -> None:
     try:
         execute_from_command_line(sys.argv)
     except ImproperlyConfigured as error:
-        raise SystemExit(f"Settings: {error}") from None
+        fail(f"Settings: {error}", 3)
     except BrokenPipeError:  # the reader, e.g. `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(141) from None
     except DatabaseError as error:
         if "no such table" in str(error) or "does not exist" in str(error):
-            raise SystemExit(
-                f"The database is not set up: run `manage.py migrate`. ({str(error).splitlines()[0]})"
-            ) from None
+            fail(f"The database is not set up: run `manage.py migrate`. ({str(error).splitlines()[0]})", 2)
         if "unable to open database file" in str(error) or "connection" in str(error).lower():
-            raise SystemExit(
-                f"The database cannot be reached; check DATABASE_URL. ({str(error).splitlines()[0]})"
-            ) from None
+            fail(f"The database cannot be reached; check DATABASE_URL. ({str(error).splitlines()[0]})", 2)
         raise
 
 

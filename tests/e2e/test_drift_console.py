@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -35,7 +36,7 @@ def test_an_operator_follows_an_alert_to_the_agent(
     assert fits(visitor)
 
     visitor.open(list_of(DriftAlert))
-    page.get_by_role("link", name="alert").first.click()
+    page.locator("#result_list").get_by_role("link", name=re.compile(r"^alert \d")).click()
     expect(page.locator(".pl-drift svg")).to_be_visible()
     assert fits(visitor)
     visitor.open(page_of(agent))

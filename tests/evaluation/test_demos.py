@@ -40,8 +40,13 @@ JIM = [
     f"So the {thing} is in the pudding again. I have no idea how that happens to a person."
     for thing in ("stapler", "phone", "calculator", "mug", "badge", "pen", "lamp", "tape")
 ]
-STILL_JIM = [f"So the {thing} moved to the annex. I have no idea how that keeps happening." for thing in ("desk", "chair", "tray")]
-DWIGHTISH = [f"FACT: the {thing} is SECURED. False. Question? Denied! Report to me!!" for thing in ("desk", "chair", "tray")]
+STILL_JIM = [
+    f"So the {thing} moved to the annex. I have no idea how that keeps happening."
+    for thing in ("desk", "chair", "tray")
+]
+DWIGHTISH = [
+    f"FACT: the {thing} is SECURED. False. Question? Denied! Report to me!!" for thing in ("desk", "chair", "tray")
+]
 
 
 def judging(read: Callable[[str], int]) -> Callable[[dict[str, Any]], dict[str, Any]]:

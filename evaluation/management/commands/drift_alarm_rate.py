@@ -70,11 +70,14 @@ class Command(BaseCommand):
             f"  {alarms}, {rate.per_month:.2f} a month for all agents together (promised: at most {rate.allowed:g}); "
             f"most in one history: {rate.worst_history}"
         )
+        left = f"{assumed.days - DROP_ON_DAY} days"
         for found in delays:
-            half = "never" if found.half is None else f"{found.half:g} days"
-            most = "never" if found.most is None else f"{found.most:g} days"
-            after = assumed.days - DROP_ON_DAY
+            half, most = (_within(days, left) for days in (found.half, found.most))
             self.stdout.write(
-                f"  a fall of {found.drop:g} points: half noticed within {half}, nine of ten within {most}, "
-                f"{found.found:.0%} within {after} days ({found.series} series)"
+                f"  a fall of {found.drop:g} point{'s' if found.drop != 1 else ''}: half noticed {half}, nine of ten {most}; "
+                f"{found.found:.0%} in {left} ({found.series} series)"
             )
+
+
+def _within(days: float | None, left: str) -> str:
+    return f"not within {left}" if days is None else f"within {days:g} days"
