@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from django.db import transaction
 from django.utils import timezone
 
 from agents.models import Agent
@@ -15,7 +16,8 @@ from evaluation.summary import RunSummary
 def promote(run: EvaluationRun, summary: RunSummary, *, only: Collection[str] | None = None) -> list[Baseline]:
     """Make a completed run the baseline of the dimensions it has a number for; the others keep the baseline they have.
 
-    Under each judge and procedure (hard, double check, method) there is a baseline of its own: they do not compare.
+    Under each judge and procedure (hard, double check, method) there is a baseline of its own: they do not compare. A run that was
+    asked for before the one a baseline stands on, and ended after it, does not take its place.
 
     Args:
         run: A completed run of an agent.
@@ -28,27 +30,33 @@ def promote(run: EvaluationRun, summary: RunSummary, *, only: Collection[str] | 
     if run.agent is None:
         raise ValueError(f"evaluation run {run.pk} targets a channel; baselines are of agents")
     now = timezone.now()
-    promoted = [
-        Baseline(
-            agent=run.agent,
-            judge=run.judge,
-            procedure=run.procedure,
-            dimension=name,
-            evaluation_run=run,
-            score=dimension.score if dimension.count is None else None,
-            count=dimension.count,
-            persona_digest=run.persona_digest,
-            captured_at=now,
+    with transaction.atomic():
+        # Of two runs that end at once each must see what the other promoted.
+        Agent.objects.select_for_update(no_key=True).get(pk=run.agent.pk)
+        there = get_baseline(agent=run.agent, judge=run.judge, procedure=run.procedure)
+        promoted = [
+            Baseline(
+                agent=run.agent,
+                judge=run.judge,
+                procedure=run.procedure,
+                dimension=name,
+                evaluation_run=run,
+                score=dimension.score if dimension.count is None else None,
+                count=dimension.count,
+                persona_digest=run.persona_digest,
+                captured_at=now,
+            )
+            for name, dimension in summary.dimensions.items()
+            if dimension.measured
+            and (only is None or name in only)
+            and (name not in there or there[name].evaluation_run_id <= run.pk)
+        ]
+        return Baseline.objects.bulk_create(
+            promoted,
+            update_conflicts=True,
+            unique_fields=["agent", "judge", "procedure", "dimension"],
+            update_fields=["evaluation_run", "score", "count", "persona_digest", "captured_at"],
         )
-        for name, dimension in summary.dimensions.items()
-        if dimension.measured and (only is None or name in only)
-    ]
-    return Baseline.objects.bulk_create(
-        promoted,
-        update_conflicts=True,
-        unique_fields=["agent", "judge", "procedure", "dimension"],
-        update_fields=["evaluation_run", "score", "count", "persona_digest", "captured_at"],
-    )
 
 
 def get_baseline(*, agent: Agent, judge: str, procedure: str = Method.PLUMBLINE.value) -> dict[str, Baseline]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from django.db.models import Avg, Count, Max, Q
@@ -12,9 +11,10 @@ from django.db.models import Avg, Count, Max, Q
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.statistics.agreement import spearman
 from evaluation.statistics.bootstrap import Observation, bootstrap_difference, bootstrap_mean
-from evaluation.statistics.comparison import MARGIN, Decision, verdict
+from evaluation.statistics.comparison import MARGIN, verdict
 from evaluation.statistics.estimates import Estimate
 from evaluation.turn_tables import turn_json, turn_table
+from evaluation.turn_values import TurnBin, TurnChange, TurnDimension, TurnProfile
 from evaluation.turns import DEFAULT_BINS, Bin, bin_name, bin_of, parse_bins, spanning, turns_of
 
 __all__ = [
@@ -33,88 +33,6 @@ __all__ = [
 BY_TURN = ("adherence",)  # judged message by message; the others judge a window, a pair or a channel as a whole
 STATUSES = ("scored", "trivial", "unscored", "pending")
 ENOUGH_CONVERSATIONS = 6  # from here on whole conversations are resampled, and what is found speaks of others, too
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TurnBin:
-    """One stretch of turns.
-
-    Attributes:
-        name: As it was asked for, e.g. ``6-15``.
-        messages: Judged messages; `conversations` they come from.
-        scored, trivial, unscored, pending: Judgements in that status.
-        score: Mean with its interval over the scored judgements; no value when there are none.
-        same: The same over the conversations that have scores in the first and in the last stretch.
-    """
-
-    name: str
-    first: int
-    last: int | None
-    messages: int
-    conversations: int
-    scored: int
-    trivial: int
-    unscored: int
-    pending: int
-    score: Estimate
-    same: Estimate
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TurnChange:
-    """The last stretch with scores against the first.
-
-    Attributes:
-        first, last: Names of the stretches; empty when fewer than two have scores.
-        delta: Last minus first, in points; negative: it fades.
-        decision: ``drifted``, ``steady`` or ``cannot tell yet``.
-        conversations: How many the difference rests on.
-        resampled: What the interval draws from: ``conversations`` (it speaks of others, too) or ``messages`` (of these ones).
-    """
-
-    first: str
-    last: str
-    delta: Estimate
-    decision: Decision
-    conversations: int
-    resampled: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TurnDimension:
-    """One dimension by turn.
-
-    Attributes:
-        bins: One per stretch asked for, empty ones, too.
-        within: The change inside the conversations that reach both ends, each counting once: what fading means.
-        overall: The change over all judged messages: also differs when long conversations are others than short ones.
-        trend: Spearman's correlation of turn and message score in the conversations of `within`, −1 to 1.
-    """
-
-    dimension: str
-    bins: tuple[TurnBin, ...]
-    within: TurnChange
-    overall: TurnChange
-    trend: Estimate
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TurnProfile:
-    """A run by turn.
-
-    Attributes:
-        dimensions: Those that are judged message by message.
-        not_by_turn: The run's other dimensions, which have no turn.
-        left_out: Judged messages that lie in no stretch, or were deleted since.
-    """
-
-    agent: str
-    evaluation_run: int
-    judge: str
-    procedure: str
-    dimensions: tuple[TurnDimension, ...]
-    not_by_turn: tuple[str, ...]
-    left_out: int
 
 
 class _Judged(NamedTuple):

@@ -40,6 +40,21 @@ def queue_run(spec: RunSpec) -> tuple[EvaluationRun, bool]:
     return run, taken_up
 
 
+def queue_baseline(*, agents: Iterable[Agent], spec: RunSpec | None = None) -> list[EvaluationRun]:
+    """Have a worker capture a baseline of each agent.
+
+    Args:
+        agents: Whom to measure.
+        spec: Everything but the agent; default settings and every dimension when left out.
+
+    Raises:
+        PropositionError: Proposition files cannot be used.
+    """
+    default = {"dimensions": default_dimensions()} if spec is None else {}
+    specs = [replace(spec, agent=agent) if spec else RunSpec(agent=agent, **default) for agent in agents]
+    return [queue_run(replace(wanted, is_baseline=True))[0] for wanted in specs]
+
+
 def cancel_run(run: EvaluationRun) -> EvaluationRun:
     """Stop an evaluation for good; what was judged stays. A worker that is at it notices within seconds and stores no more.
 

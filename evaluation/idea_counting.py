@@ -57,6 +57,7 @@ class Counting:
         self._progress, self._tally = progress, Tally()
         self._now: deque[Ask] = deque()  # what a reply brought up
         self._later: deque[tuple[Job, IdeaPart]] = deque()  # parts whose first call went wrong in passing
+        self._open = 0  # parts whose first call is in flight
         self._span = sentry_sdk.start_span(op=f"evaluation.{DIMENSION}", name=f"score {DIMENSION}")
         self._wanted = (part for session in sessions for job in self._jobs(session) for part in self._open_parts(job))
 
@@ -74,10 +75,11 @@ class Counting:
 
     def _next(self) -> Ask | None:
         if not self._now and (found := next(self._wanted, None)) is not None:
+            self._open += 1
             return self._listing(*found, again=False)
         if self._now:  # also what turned up while parts were looked for
             return self._now.popleft()
-        while self._later:
+        while self._later and not self._open:
             job, part = self._later.popleft()
             if not job.problem and job.session.keep():
                 return self._listing(job, part, again=True)
@@ -129,6 +131,7 @@ class Counting:
 
     def _listed(self, job: Job, part: IdeaPart, positions: list[int], reply: Reply, *, again: bool) -> None:
         job.last = reply
+        self._open -= not again
         if reply.ok:
             if job.session.keep():
                 _store_listing(part, positions, reply.value)

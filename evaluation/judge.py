@@ -58,15 +58,16 @@ class Questioning:
         self._source, self._deliver = iter(questions), deliver
         self._now: deque[Ask] = deque()
         self._later: deque[tuple[Question, tuple[int, ...]]] = deque()
-        self._served = self._tried_again = 0
+        self._served = self._tried_again = self._open = 0
 
     def next(self) -> Ask | None:
         """The next thing to ask (a `Source`)."""
         if self._now:
             return self._now.popleft()
         if (question := next(self._source, None)) is not None:
+            self._open += 1
             return Ask(build_request(question), partial(self._first_answer, question, None))
-        if not self._later:
+        if not self._later or self._open:
             return None
         whole, positions = self._later.popleft()
         part = replace(whole, propositions=tuple(whole.propositions[i] for i in positions), max_tokens_factor=2)
@@ -87,6 +88,7 @@ class Questioning:
         self._answered(question, place, first, [reconsidered(a, b) for a, b in zip(verdicts, seconds, strict=True)])
 
     def _answered(self, question: Question, place: Answered | None, reply: Reply, verdicts: list[Verdict]) -> None:
+        self._open -= place is None
         if place is not None:  # a second try: it is the last one
             self._deliver(replace(place, verdicts=tuple(verdicts)))
             return

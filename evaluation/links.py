@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from django.db.models import Q
 
 from evaluation import baselines
-from evaluation.models import CHANNEL_DIMENSIONS, Baseline, ChannelShare, EvaluationRun
+from evaluation.models import CHANNEL_DIMENSIONS, ChannelShare, EvaluationRun
 from evaluation.summary import WITHOUT_SCORE, summarize
 
 COMPLETED = EvaluationRun.Status.COMPLETED
@@ -29,11 +29,7 @@ def follow(runs: Iterable[EvaluationRun]) -> None:
         error = "" if summary.measured and agent_run.error.startswith("nothing scored") else agent_run.error
         same = EvaluationRun.objects.filter(pk=agent_run.pk, status=COMPLETED)
         if same.update(overall_score=summary.overall_score, error=error) and agent_run.is_baseline:
-            newer = Baseline.objects.filter(agent=agent_run.agent, evaluation_run__gt=agent_run.pk)
-            taken = set(
-                newer.filter(judge=agent_run.judge, procedure=agent_run.procedure).values_list("dimension", flat=True)
-            )
-            baselines.promote(agent_run, summary, only=set(CHANNEL_DIMENSIONS) - taken)
+            baselines.promote(agent_run, summary, only=CHANNEL_DIMENSIONS)
 
 
 def why_nothing(run: EvaluationRun) -> str:

@@ -19,6 +19,7 @@ from evaluation.bulk import insert_rows
 from evaluation.channels import channel_specs
 from evaluation.failures import reopen_failed
 from evaluation.models import CHANNEL_DIMENSIONS, ChannelShare, EvaluationRun, EvaluationScore
+from evaluation.planning_lock import wait_for_other_plans
 from evaluation.proposition_digests import digest_of_each
 from evaluation.proposition_files import LoadedFile, load_all, propositions_for
 from evaluation.propositions import Proposition, fill, propositions_digest
@@ -80,50 +81,6 @@ def make_plan(spec: RunSpec) -> Plan:
     return Plan(spec, propositions, persona, propositions_digest(flat))
 
 
-def claims_for(
-    *, slug: str, dimension: str, hard: bool, files: Sequence[LoadedFile] | None = None
-) -> list[Proposition]:
-    """The propositions of a run about the agent (or channel) of that slug; in a hard run all that can be hard are.
-
-    `files` are what `load_all` returned, for callers that ask for several dimensions.
-
-    Raises:
-        PropositionError: Proposition files cannot be used.
-    """
-    found = propositions_for(agent_slug=slug, dimension=dimension, files=files)
-    if not hard or dimension == "ideas_quantity":
-        return found
-    return [p if p.inverted or p.rule else replace(p, hard=True) for p in found]
-
-
-def subject_of(run: EvaluationRun) -> Subject | ChannelSubject:
-    """The agent or channel as this run looks at it; the same when the run is taken up again later.
-
-    Raises:
-        ValueError: The run has no target, or its dimensions are not those of a channel.
-    """
-    window = replace(parse_window(run.window), start=run.window_start, end=run.window_end)
-    if run.agent is None:
-        if run.channel is None:
-            raise ValueError(f"evaluation run {run.pk} has no target")
-        if set(run.dimensions) - set(CHANNEL_DIMENSIONS):
-            raise ValueError(f"evaluation run {run.pk} targets a channel, not an agent")
-        return ChannelSubject(channel=run.channel, window=window, where=run.where, seed=run.seed)
-    history = replace(parse_history(run.history), start=run.history_start, end=run.history_end)
-    return Subject(
-        agent=run.agent,
-        persona=render_persona(system_prompt=run.agent.system_prompt, traits=run.agent.traits.all()),
-        window=window,
-        where=run.where,
-        samples=run.samples,
-        seed=run.seed,
-        history=history,
-        history_where=run.history_where,
-        played=run.played,
-        turn_bins=tuple((first, last) for first, last in run.turn_bins),
-    )
-
-
 Prepared = list[tuple[RunSpec, EvaluationRun]]
 
 
@@ -139,8 +96,7 @@ def prepare_run(spec: RunSpec, *, channels: Prepared | None = None) -> tuple[Eva
     """
     plan = make_plan(spec)
     with transaction.atomic():
-        # Two processes that start at once must find each other's run: SQLite lets one writer in, PostgreSQL locks the target.
-        type(spec.target)._default_manager.select_for_update().get(pk=spec.target.pk)
+        wait_for_other_plans()
         unfinished = EvaluationRun.objects.filter(spec_digest=plan.spec_digest, status__in=UNFINISHED).order_by("-pk")
         since = timezone.now() - RESUMABLE_FOR
         waits = Q(status="paused_budget", created_at__gte=timezone.now() - PAUSED_FOR)
@@ -247,13 +203,6 @@ def repeated(items: Iterable[Item], repeats: int) -> Iterator[Item]:
         yield item
         if item.proposition.rule is None:
             yield from (replace(item, repeat=number) for number in range(2, repeats + 1))
-
-
-def variables_of(subject: Subject | ChannelSubject) -> dict[str, str]:
-    """What claims about the whole window may name; a channel is both its own name and its channel's."""
-    if isinstance(subject, ChannelSubject):
-        return dict.fromkeys(("agent_name", "channel_name"), one_line(subject.name))
-    return {"agent_name": subject.agent.display_name}
 
 
 def _row(run: EvaluationRun, item: Item, variables: dict[str, str]) -> EvaluationScore:

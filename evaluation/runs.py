@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 
 import sentry_sdk
 from django.conf import settings
 from django.db import transaction
 
-from agents.models import Agent, Claimable, owner_name
+from agents.models import Claimable, owner_name
 from evaluation import baselines, links
 from evaluation.asking import JudgeDown, in_flight
 from evaluation.budget import why_over_budget
@@ -17,8 +16,8 @@ from evaluation.execution import Judging, Progress, Session, Superseded, lease, 
 from evaluation.failures import failed_call, judge_answered, reopen_failed
 from evaluation.idea_counting import Counting
 from evaluation.models import Dimension, EvaluationRun, EvaluationScore
-from evaluation.planning import UNFINISHED, RunSpec, prepare_run
-from evaluation.proposition_files import PropositionError, default_dimensions
+from evaluation.planning import UNFINISHED
+from evaluation.proposition_files import PropositionError
 from evaluation.scorers import SCORERS
 from evaluation.summary import summarize
 
@@ -157,32 +156,6 @@ def _end(session: Session, failure: str = "") -> None:
         )
         if ended and status == Status.COMPLETED and run.is_baseline and run.agent_id is not None:
             baselines.promote(run, summary)
-
-
-def queue_baseline(*, agents: Iterable[Agent], spec: RunSpec | None = None) -> list[EvaluationRun]:
-    """Queue a baseline capture for each agent; a worker (`manage.py work`) does it.
-
-    Args:
-        agents: Whom to measure.
-        spec: Everything but the agent; default settings and every dimension when left out.
-    """
-    runs = []
-    for agent in agents:
-        default = RunSpec(agent=agent, dimensions=default_dimensions())
-        wanted = replace(spec or default, agent=agent, is_baseline=True)
-        run, _ = prepare_run(wanted)
-        queued = [run.pk, *run.channel_runs.values_list("pk", flat=True)]
-        EvaluationRun.objects.filter(pk__in=queued, status__in=RESUMABLE).update(status=Status.PENDING)
-        runs.append(run)
-    transaction.on_commit(wake_workers)
-    return runs
-
-
-def wake_workers() -> None:
-    """Tell Celery workers, if there are any, that something waits."""
-    from agents.tasks import nudge  # Celery takes half a second to import, which most commands can do without
-
-    nudge()
 
 
 def _paused_that_may_go_on() -> EvaluationRun | None:

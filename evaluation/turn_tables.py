@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich import box
 from rich.markup import escape
@@ -10,9 +10,7 @@ from rich.table import Table
 
 from evaluation.presentation import console_on, judge_label, number
 from evaluation.statistics.estimates import Estimate
-
-if TYPE_CHECKING:
-    from evaluation.by_turn import TurnBin, TurnChange, TurnDimension, TurnProfile
+from evaluation.turn_values import TurnBin, TurnChange, TurnDimension, TurnProfile
 
 
 def turn_table(profile: TurnProfile, out: Any) -> None:

@@ -141,9 +141,8 @@ class AgentAdmin(ModelAdmin[Agent]):
     )
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Agent]:
-        spoken = (
-            Message.objects.filter(agent=OuterRef("pk")).order_by().values("agent").annotate(n=Count("pk")).values("n")
-        )
+        said = Message.objects.filter(agent=OuterRef("pk"), synthetic=False)  # what was played is no speech of its own
+        spoken = said.order_by().values("agent").annotate(n=Count("pk")).values("n")
         newest = PersonaVersion.objects.filter(agent=OuterRef("pk")).order_by("-number").values("number")[:1]
         return (
             super()

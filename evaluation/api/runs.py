@@ -177,7 +177,7 @@ class ResumeRun(RunAction):
 def accepted(request: Request, run: EvaluationRun, **more: Any) -> Response:
     """202: a worker does it; where to look."""
     shown = {**shown_run(request, run), **more}
-    return Response(shown, status=202, headers={"Location": shown["url"]})
+    return Response(shown, status=202, headers={"Location": str(shown["url"])})  # of no subclass: WSGI asks for that
 
 
 def the_run(pk: int) -> EvaluationRun:

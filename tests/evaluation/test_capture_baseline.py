@@ -60,7 +60,7 @@ def test_json_is_one_object_with_the_documented_keys(llm_server: LLMServer, capf
 
     out, _ = capfd.readouterr()
     document = json.loads(out)
-    assert list(document) == ["judge", "runs"]
+    assert list(document) == ["judge", "runs", "estimate", "actual"]
     assert document["judge"] == "test-model"
     assert [run["agent"] for run in document["runs"]] == ["ada", "bob"]
     for run in document["runs"]:
@@ -77,6 +77,7 @@ def test_json_is_one_object_with_the_documented_keys(llm_server: LLMServer, capf
                 "tokens",
                 "cost_usd",
                 "unpriced_calls",
+                "cache_read_share",
                 "observations",
             ),
         ]

@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 import logging
-import os
-import sqlite3
-import subprocess
-import sys
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 from django.conf import settings
-from django.core.exceptions import ValidationError
-from django.db import connection
 from django.utils import timezone
 
 from agents.models import Agent, owner_name
 from agents.tasks import work
 from agents.work_queues import work_queues
 from evaluation import runs, schedules
-from evaluation.models import EvaluationRun, EvaluationSchedule, EvaluationScore
+from evaluation.models import EvaluationRun, EvaluationSchedule
 from evaluation.planning import RunSpec, prepare_run
-from evaluation.schedules import every_name, fire_if_due, fire_now, overlap_note, parse_every
+from evaluation.schedules import fire_if_due, fire_now
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.drift.scheduling import DAY, make_schedule
 from tests.evaluation.judging import answers
@@ -260,122 +251,3 @@ def test_nobody_to_measure_is_said() -> None:
     schedule = make_schedule()
 
     assert "no active agent" in fire_now(schedule).outcome
-
-
-# -- as people write them
-@pytest.mark.parametrize(("text", "minutes"), [("30m", 30), ("6h", 360), ("1d", 1440), ("2w", 20160), (" 5M ", 5)])
-def test_how_often_is_read_and_written(text: str, minutes: int) -> None:
-    assert parse_every(text) == minutes
-    assert parse_every(every_name(minutes)) == minutes
-
-
-@pytest.mark.parametrize("text", ["", "1", "4m", "0d", "1.5d", "daily", "367d", "-1d"])
-def test_how_often_names_what_is_allowed(text: str) -> None:
-    with pytest.raises(
-        ValueError, match="allowed: minutes, hours, days or weeks such as 30m, 6h, 1d, 1w; from 5m to 366d"
-    ):
-        parse_every(text)
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"window": "soon"}, "window 'soon' is not understood; allowed: all, last:N"),
-        ({"dimensions": ["charm"]}, "dimensions charm: allowed: adherence"),
-        ({"dimensions": "adherence"}, "dimensions adherence: allowed: adherence"),
-        ({"where": {"build": 41}}, "Tags are pairs of texts"),
-        ({"every_minutes": 4}, "greater than or equal to 5"),
-        ({"drift_limit": 0}, "greater than or equal to 0.1"),
-        ({"drift_limit": 10}, "less than or equal to 9"),
-        ({"samples": 0}, "greater than or equal to 1"),
-    ],
-)
-def test_a_schedule_that_cannot_be_measured_is_refused_by_field(fields: dict[str, object], message: str) -> None:
-    schedule = make_schedule()
-    for name, value in fields.items():
-        setattr(schedule, name, value)
-
-    with pytest.raises(ValidationError) as caught:
-        schedule.full_clean()
-
-    assert list(caught.value.message_dict) == list(fields)
-    assert message in str(caught.value)
-
-
-def test_windows_that_overlap_say_how_rarely_drift_is_tested() -> None:
-    assert overlap_note(make_schedule("a", window="24h")) == ""
-    assert "about one in 7" in overlap_note(make_schedule("b", window="7d"))
-    assert "drift is not tested" in overlap_note(make_schedule("c", window="last:50"))
-
-
-# -- two workers
-SETUP = """
-import django; django.setup()
-from django.utils import timezone
-from evaluation.models import EvaluationSchedule
-from agents.persona import save_persona
-from agents.models import Agent
-for n in range(10):
-    save_persona(agent=Agent(slug=f"agent-{n}", display_name="A", system_prompt="You are A."), traits=[], note="test")
-for n in range(5):
-    EvaluationSchedule.objects.create(name=f"s{n}", dimensions=["adherence"], next_at=timezone.now())
-"""
-WORKER = """
-import sys, django; django.setup()
-from evaluation.schedules import work_one
-print("ready", flush=True); sys.stdin.readline()
-done = 0
-while work_one(owner="test"):
-    done += 1
-print(done)
-"""
-
-
-def test_two_processes_fire_no_schedule_twice(tmp_path: Path) -> None:
-    file = tmp_path / "two.sqlite3"
-    environment = os.environ | {"DATABASE_URL": f"sqlite:///{file}", "DJANGO_SETTINGS_MODULE": "project.settings"}
-    environment |= {"DEBUG": "1", "JUDGE_MODEL": "offline:lexical-1", "SENTRY_DSN": ""}
-    root, pipe = settings.BASE_DIR, subprocess.PIPE
-    subprocess.run([sys.executable, "manage.py", "migrate", "-v0"], env=environment, cwd=root, check=True)
-    subprocess.run([sys.executable, "-c", SETUP], env=environment, cwd=root, check=True)
-    workers = [
-        subprocess.Popen([sys.executable, "-c", WORKER], env=environment, cwd=root, stdin=pipe, stdout=pipe, text=True)
-        for _ in range(2)
-    ]
-    for worker in workers:
-        assert worker.stdout is not None
-        assert worker.stdout.readline() == "ready\n"
-    for worker in workers:
-        assert worker.stdin is not None
-        worker.stdin.write("\n")
-        worker.stdin.flush()
-    for worker in workers:
-        worker.communicate(timeout=60)
-        assert worker.returncode == 0
-    with closing(sqlite3.connect(file)) as database:
-        made = database.execute("select schedule_id, agent_id, count(*) from evaluation_runs group by 1, 2").fetchall()
-    assert [count for *_, count in made] == [1] * 50
-
-
-@pytest.mark.service
-@pytest.mark.django_db(transaction=True)
-def test_ten_threads_fire_a_schedule_once_on_postgresql(propositions: PropositionFolder) -> None:
-    if connection.vendor != "postgresql":
-        pytest.skip("DATABASE_URL names no PostgreSQL: threads cannot share an in-memory SQLite")
-    propositions.claims("adherence/_default.yaml", "voice")
-    for n in range(5):
-        make_agent(f"agent-{n}")
-    schedule = make_schedule()
-
-    def one(number: int) -> bool:
-        try:
-            return fire_if_due(schedule) is not None
-        finally:
-            connection.close()
-
-    with ThreadPoolExecutor(10) as pool:
-        fired = list(pool.map(one, range(10)))
-
-    assert fired.count(True) == 1
-    assert EvaluationRun.objects.filter(schedule=schedule).count() == 5
-    assert not EvaluationScore.objects.exists()
