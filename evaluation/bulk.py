@@ -7,6 +7,7 @@ updates a CASE per column and row. These statements say the same to the database
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Any
 
 from django.db import connection, models, transaction
@@ -62,7 +63,16 @@ def _prepared(field: Any) -> Callable[[Any], Any] | None:
     """What makes a value of this field fit the database; None where it does as it is."""
     if isinstance(field, _AS_IT_IS):
         return None
-    return lambda value: field.get_db_prep_save(value, connection)
+    last: list[Any] = []  # rows of one answer have the same time, and mostly the same empty lists
+
+    def prepare(value: Any) -> Any:
+        if value and not isinstance(value, datetime):
+            return field.get_db_prep_save(value, connection)
+        if not last or type(last[0]) is not type(value) or last[0] != value:
+            last[:] = [value, field.get_db_prep_save(value, connection)]
+        return last[1]
+
+    return prepare
 
 
 def _table(meta: Any) -> str:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
+
 from django.db import models, transaction
 from django.db.models import Exists, OuterRef
 from django.utils import timezone
 
 from agents.llm import ledger
+from agents.models import Agent
 from agents.work_queues import wake_workers
 from evaluation.failures import CALL_FAILED, reopen_failed
 from evaluation.models import ChannelShare, EvaluationRun, EvaluationScore
 from evaluation.planning import RunSpec, prepare_run
+from evaluation.proposition_files import default_dimensions
 from evaluation.runs import RESUMABLE
 
 Status = EvaluationRun.Status
@@ -50,13 +55,17 @@ def queue_baseline(*, agents: Iterable[Agent], spec: RunSpec | None = None) -> l
     Raises:
         PropositionError: Proposition files cannot be used.
     """
-    default = {"dimensions": default_dimensions()} if spec is None else {}
-    specs = [replace(spec, agent=agent) if spec else RunSpec(agent=agent, **default) for agent in agents]
-    return [queue_run(replace(wanted, is_baseline=True))[0] for wanted in specs]
+    runs = []
+    for agent in agents:
+        wanted = spec or RunSpec(agent=agent, dimensions=default_dimensions())
+        runs.append(queue_run(replace(wanted, agent=agent, is_baseline=True))[0])
+    return runs
 
 
 def cancel_run(run: EvaluationRun) -> EvaluationRun:
-    """Stop an evaluation for good; what was judged stays. A worker that is at it notices within seconds and stores no more.
+    """Stop an evaluation until somebody resumes it; what was judged stays.
+
+    A worker that is at it notices within seconds and stores no more.
 
     Evaluations of its channels are cancelled with it, but for those another agent's evaluation waits for.
 
@@ -101,6 +110,17 @@ def resume_run(run: EvaluationRun) -> EvaluationRun:
         transaction.on_commit(wake_workers)
     run.refresh_from_db()
     return run
+
+
+def can_resume(run: EvaluationRun) -> bool:
+    """Whether there is something left to do of an evaluation that nobody does."""
+    if run.status != Status.COMPLETED:
+        return run.status in STOPPED
+    channel_runs = run.channel_runs.all()
+    failed = EvaluationScore.objects.filter(
+        CALL_FAILED, evaluation_run__in=[run.pk, *channel_runs.values_list("pk", flat=True)]
+    )
+    return channel_runs.filter(status__in=STOPPED).exists() or failed.exists()
 
 
 def _cancel(runs: models.QuerySet[EvaluationRun]) -> int:

@@ -17,11 +17,12 @@ from evaluation.idea_requests import listing_request
 from evaluation.items import Open, context_of, groups, settle
 from evaluation.judge import Question, build_request
 from evaluation.models import EvaluationRun
-from evaluation.planning import Plan, RunSpec, make_plan, new_run, repeated, subject_of
+from evaluation.planning import Plan, RunSpec, make_plan, new_run, repeated
 from evaluation.propositions import Proposition
 from evaluation.scorers import SCORERS, ideas_quantity
 from evaluation.scorers.base import Item, Subject, said
 from evaluation.scorers.channel import ChannelSubject
+from evaluation.targets import subject_of
 
 OUTPUT_TOKENS_PER_CLAIM = 160  # a few sentences of reasoning; an assumption, said so where it is shown
 IDEAS_PER_PART, TOKENS_PER_IDEA = 12, 40  # of a conversation; an assumption, too: how many there are is what is asked

@@ -22,13 +22,13 @@ from evaluation.failures import FAILURES
 from evaluation.items import Open, context_of, groups, settle, variables_in
 from evaluation.judge import Answered, Question, Questioning
 from evaluation.models import EvaluationRun, EvaluationScore
-from evaluation.planning import claims_for, subject_of
 from evaluation.proposition_files import load_all
 from evaluation.propositions import Proposition, fill, propositions_digest
 from evaluation.scorers import SCORERS
 from evaluation.scorers.base import Subject
 from evaluation.scorers.channel import ChannelSubject
 from evaluation.storing import save_verdicts
+from evaluation.targets import claims_for, subject_of
 from evaluation.verdicts import Verdict, counted, unscored
 
 CHUNK = 500

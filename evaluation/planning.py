@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import islice
@@ -13,23 +13,21 @@ from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 
-from agents.persona import current_digest, render_persona
-from agents.text.names import one_line
+from agents.persona import current_digest
 from evaluation.bulk import insert_rows
 from evaluation.channels import channel_specs
 from evaluation.failures import reopen_failed
-from evaluation.models import CHANNEL_DIMENSIONS, ChannelShare, EvaluationRun, EvaluationScore
+from evaluation.models import ChannelShare, EvaluationRun, EvaluationScore
 from evaluation.planning_lock import wait_for_other_plans
 from evaluation.proposition_digests import digest_of_each
-from evaluation.proposition_files import LoadedFile, load_all, propositions_for
+from evaluation.proposition_files import load_all
 from evaluation.propositions import Proposition, fill, propositions_digest
 from evaluation.run_spec import RunSpec
 from evaluation.scorers import SCORERS
-from evaluation.scorers.base import Item, Subject
-from evaluation.scorers.channel import ChannelSubject
-from evaluation.windows import parse_history, parse_window
+from evaluation.scorers.base import Item
+from evaluation.targets import claims_for, subject_of, variables_of
 
-__all__ = ["Plan", "RunSpec", "create_run", "make_plan", "prepare_run", "subject_of"]
+__all__ = ["Plan", "RunSpec", "create_run", "make_plan", "prepare_run"]
 
 RESUMABLE_FOR = timedelta(hours=24)
 PAUSED_FOR = timedelta(days=7)  # a run that waits for its agent's budget is taken up on a later day

@@ -160,7 +160,9 @@ def user_turn(
     if context.additional:
         given = json.dumps(context.additional, ensure_ascii=False, indent=1)
         blocks.append(
-            Block(render("additional", additional=fence("BACKGROUND", neutral(given, 8_000)[0], nonce)), cache=not alone)
+            Block(
+                render("additional", additional=fence("BACKGROUND", neutral(given, 8_000)[0], nonce)), cache=not alone
+            )
         )
     message = _judged(context.message, context, nonce) if context.message else ""
     draft = Event("action", context.agent_name, context.action) if context.action is not None else None

@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 QUEUE = """
 from agents.models import Agent
-from evaluation.runs import queue_baseline
+from evaluation.control import queue_baseline
 queue_baseline(agents=Agent.objects.filter(slug="kevin"))
 """
 

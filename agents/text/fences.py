@@ -27,6 +27,8 @@ def neutral(text: str, limit: int = MAX_EVENT_CHARACTERS) -> tuple[str, int]:
     Marker-like brackets are replaced, control and direction-changing characters are written out as ``<U+202E>``, and what exceeds
     `limit` characters is cut with a visible mark. Nothing is escaped: the judge reads what was said.
     """
+    if len(text) <= limit and text.isprintable() and "<<" not in text and ">>" not in text:
+        return text, 0  # as nearly every line is
     cut = max(0, len(text) - limit)
     if cut:
         text = text[:limit]

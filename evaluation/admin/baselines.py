@@ -22,9 +22,9 @@ from evaluation.admin.comparisons import newest_comparison
 from evaluation.admin.display import dimension_badge, judge_badge, number, procedure_badge
 from evaluation.admin.played import played_by
 from evaluation.baselines import is_stale
+from evaluation.control import queue_baseline
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore
 from evaluation.proposition_files import PropositionError
-from evaluation.runs import queue_baseline
 
 MOST_COMPARED = 3  # judges on an agent's page; each takes a handful of queries
 

@@ -74,13 +74,19 @@ def _context(found: Comparison) -> dict[str, Any]:
                 "now": _number(change, change.current),
                 "change": signed(change.delta, 0 if change.counted else 2),
                 "interval": interval_text(change),
-                "note": change.interval_note,
                 "verdict": verdict_badge(change),
-                "more": f"{change.n_more:,} more {change.unit} would decide" if change.n_more else "",
+                "told": "; ".join(_told(change)),
             }
             for change in found.dimensions
         ],
     }
+
+
+def _told(change: Change) -> list[str]:
+    """What a reader must know of a verdict: what would decide, or why nothing does, and what its interval is of."""
+    undecided = change.reason if change.verdict == "cannot tell yet" else ""
+    more = f"{change.n_more:,} more {change.unit} would decide" if change.n_more else undecided
+    return list(dict.fromkeys(filter(None, (more, change.interval_note))))
 
 
 def _number(change: Change, value: float | None) -> SafeString:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from agents.admin.display import Tone
 from evaluation.admin.display import dimension_badge
 from evaluation.drafting.decisions import DraftEntry
 from evaluation.drafting.quotes import find_quote
+from evaluation.proposition_files import DEFAULT
 
 AROUND = 240  # characters of the persona shown on each side of a quote
 _TONES: dict[str, Tone] = {"waiting": "info", "accepted": "good", "rejected": "plain"}
@@ -52,9 +54,14 @@ def card_of(entry: DraftEntry, persona: str | None) -> Card:
         advice=display.visible(p.recommendations) if p.recommendations else "",
         source=quoted_in(p.quote, persona),
         place=f"{entry.path.parent.name}/{p.source}",
-        command=f"manage.py try_proposition {_typed(entry.path)}:{p.id} --agent {entry.owner}",
+        command=_command(entry),
         mark=entry.mark,
     )
+
+
+def _command(entry: DraftEntry) -> str:
+    place = shlex.quote(f"{_typed(entry.path)}:{entry.proposition.id}")
+    return f"manage.py try_proposition {place} --agent {'SLUG' if entry.owner == DEFAULT else entry.owner}"
 
 
 def _typed(path: Path) -> Path:

@@ -14,7 +14,7 @@ from agents.admin import display
 from evaluation.admin.agreement import agreement_badge, figure_notes, figure_rows
 from evaluation.admin.display import dimension_badge, judge_badge, procedure_badge
 from evaluation.calibration.figures import confusion
-from evaluation.calibration.labels import Progress, everybody_done, progress
+from evaluation.calibration.labels import everybody_done, figures_opened, progress
 from evaluation.calibration.stored import agreement_of
 from evaluation.models import EvaluationScore, JudgeCalibration, LabelSet
 
@@ -22,24 +22,24 @@ MOST_DIFFERENCES = 10
 SHADES = 4
 
 
-def results_context(label_set: LabelSet, *, annotator: str, may_label: bool, show: bool) -> dict[str, Any]:
+def results_context(label_set: LabelSet, *, annotator: str, may_label: bool) -> dict[str, Any]:
     """What the template shows.
 
     Args:
         annotator: Who looks. Whoever began to label sees no figures before the end, and until all are done only own labels.
-        may_label: Whether that person may label.
-        show: Whether somebody who has not begun asked to see the figures all the same.
+        may_label: Whether that person may label; then figures are shown before the first label only when they were opened for good.
     """
     entries = progress([label_set])[label_set.pk]
     mine = next((entry for entry in entries if entry.annotator == annotator), None)
-    hidden = _hidden(mine, may_label=may_label, show=show)
+    closed = may_label and mine is None and not figures_opened(label_set=label_set, annotator=annotator)
+    hidden = "not begun" if closed else "unfinished" if mine is not None and not mine.done else ""
     only_mine = mine is not None and not everybody_done(entries)
     return {
         "label_set": label_set,
         "judge": judge_badge(label_set.judge),
         "procedure": procedure_badge(label_set.procedure),
         "dimension": dimension_badge(label_set.dimension),
-        "drawn": label_set.drawn.count(),
+        "drawn": f"{label_set.drawn.count():,} of {label_set.population_size:,}",
         "drawn_at": display.moment(parse_datetime(label_set.population["until"])),
         "runs": len(label_set.population["runs"]),
         "agents": ", ".join(label_set.population.get("agents", [])),
@@ -48,13 +48,6 @@ def results_context(label_set: LabelSet, *, annotator: str, may_label: bool, sho
         "only_mine": only_mine,
         **({} if hidden else _figures(label_set, [annotator] if only_mine else None)),
     }
-
-
-def _hidden(mine: Progress | None, *, may_label: bool, show: bool) -> str:
-    """Why figures are not shown: ``unfinished`` (cannot be helped), ``not begun`` (can); empty when they are."""
-    if mine is not None:
-        return "" if mine.done else "unfinished"
-    return "not begun" if may_label and not show else ""
 
 
 def _figures(label_set: LabelSet, annotators: Sequence[str] | None) -> dict[str, Any]:

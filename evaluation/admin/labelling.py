@@ -42,8 +42,8 @@ class Desk:
         left = self.open_ids
         if pk not in self.ids or not left:
             return left[0] if left else None
-        place = self.ids.index(pk)
-        return next((other for other in left if self.ids.index(other) > place), left[0])
+        later = self.ids[self.ids.index(pk) + 1 :]
+        return next((other for other in later if other not in self.mine), left[0])
 
     def before(self, pk: int | None) -> int | None:
         """The judgement before `pk`; with None the last one."""

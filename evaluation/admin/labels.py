@@ -19,7 +19,7 @@ from evaluation.admin.display import dimension_badge, judge_badge, procedure_bad
 from evaluation.admin.label_form import DrawForm, known_judges
 from evaluation.admin.label_results import label_url, results_context
 from evaluation.admin.labelling import CANNOT_TELL, desk_of, page_context
-from evaluation.calibration.labels import Progress, progress, save_label, withdraw_label
+from evaluation.calibration.labels import Progress, begun, open_figures, progress, save_label, withdraw_label
 from evaluation.calibration.population import draw_label_set
 from evaluation.calibration.stored import Key, refresh
 from evaluation.capture import UnknownAgents, choose_agents
@@ -46,7 +46,7 @@ class LabelSetAdmin(ModelAdmin[LabelSet]):
         return False
 
     def get_urls(self) -> list[URLPattern]:
-        views = (("label", self.label_view), ("compute", self.compute_view))
+        views = (("label", self.label_view), ("compute", self.compute_view), ("open", self.open_view))
         own = [
             path(f"<int:pk>/{name}/", self.admin_site.admin_view(view), name=f"evaluation_labelset_{name}")
             for name, view in views
@@ -122,7 +122,6 @@ class LabelSetAdmin(ModelAdmin[LabelSet]):
             label_set,
             annotator=user_of(request).get_username(),
             may_label=request.user.has_perm(LABELLING),
-            show="show" in request.GET,
         )
         return self.page(
             request,
@@ -130,6 +129,7 @@ class LabelSetAdmin(ModelAdmin[LabelSet]):
             f"Label set {label_set}",
             label_url=label_url(label_set) if request.user.has_perm(LABELLING) else "",
             compute_url=reverse("admin:evaluation_labelset_compute", args=[label_set.pk]),
+            open_url=reverse("admin:evaluation_labelset_open", args=[label_set.pk]),
             **context,
         )
 
@@ -139,7 +139,16 @@ class LabelSetAdmin(ModelAdmin[LabelSet]):
             return HttpResponseNotAllowed(["POST"])
         label_set = self._found(request, str(pk))
         refresh(Key(label_set.judge, label_set.procedure, label_set.dimension))
-        return HttpResponseRedirect(_page_url(label_set) + ("?show=1" if "show" in request.POST else ""))
+        return HttpResponseRedirect(_page_url(label_set))
+
+    def open_view(self, request: HttpRequest, pk: int) -> HttpResponse:
+        """Show the figures to somebody who may label but has not: from then on not blind (POST)."""
+        if request.method != "POST":
+            return HttpResponseNotAllowed(["POST"])
+        label_set = self._found(request, str(pk))
+        if request.user.has_perm(LABELLING) and not begun(label_set, user_of(request).get_username()):
+            open_figures(label_set=label_set, user=user_of(request))
+        return HttpResponseRedirect(_page_url(label_set))
 
     def label_view(self, request: HttpRequest, pk: int) -> HttpResponse:
         """One judgement to label; POST stores a label or takes one back."""

@@ -18,7 +18,6 @@ from agents.admin import display
 from agents.admin.filters import RecentValuesFilter
 from agents.admin.ledger import ALL_TOKENS
 from agents.admin.transcript import transcript_url
-from agents.adminsite import ReadOnlyAdmin
 from agents.models import LLMCall
 from evaluation.admin.agreement import agreement_badge
 from evaluation.admin.comparisons import comparison_panel
@@ -35,6 +34,7 @@ from evaluation.admin.display import (
 )
 from evaluation.admin.lineups import line_up_link
 from evaluation.admin.played import played_by
+from evaluation.admin.run_control import ControlledRunAdmin, buttons_of
 from evaluation.calibration import calibration_of
 from evaluation.models import COUNTED, Dimension, EvaluationRun, EvaluationScore
 from evaluation.summary import DimensionSummary, PropositionSummary, summarize, worst_judgement
@@ -48,7 +48,7 @@ def scores_url(run: EvaluationRun, **filters: str) -> str:
 
 
 @admin.register(EvaluationRun)
-class EvaluationRunAdmin(ReadOnlyAdmin[EvaluationRun]):
+class EvaluationRunAdmin(ControlledRunAdmin):
     list_display = ("name", "state", "measured", "judge_mark", "overall", "judged", "spent")
     list_display_links = ("name",)
     list_filter = (
@@ -118,6 +118,7 @@ class EvaluationRunAdmin(ReadOnlyAdmin[EvaluationRun]):
             "overall": self.overall(obj),
             "judged": self.judged(obj),
             "error": display.visible(obj.error),
+            "buttons": buttons_of(request, obj),
             "spent": self.spent(obj),
             "calls": display.link(display.list_url(LLMCall, work_id=obj.work_id), "the calls it made"),
             "scores": display.link(scores_url(obj), "all its scores"),

@@ -21,7 +21,9 @@ from evaluation.api.refusals import Conflict, reading_propositions
 from evaluation.api.run_request import CaptureRequest, spec_of
 from evaluation.api.runs import accepted
 from evaluation.api.serializers import BaselineRow, shown_run
+from evaluation.baselines import get_baseline
 from evaluation.calibration.stored import all_agreements
+from evaluation.comparison.choosing import newest_run
 from evaluation.comparison.compare import compare_to_baseline, comparison_json
 from evaluation.comparison.values import NotComparable
 from evaluation.control import queue_run
@@ -29,7 +31,6 @@ from evaluation.models import Baseline, Dimension, EvaluationRun
 from evaluation.statistics.comparison import MARGIN
 
 MOST_MARGIN = 9.0
-LOOKED_AT = 200  # newest evaluations among which one to compare is looked for
 _BASELINES = Baseline.objects.select_related("agent").prefetch_related("agent__traits")
 
 
@@ -92,7 +93,7 @@ class BaselinesOfAgent(APIView):
 class CompareWithBaseline(APIView):
     """An evaluation of the agent beside its current baseline by the same judge and procedure: delta, interval and verdict (AC-6.5.4).
 
-    The newest completed evaluation that is no current baseline itself, or `?run=ID`. `margin` is the change, in points, that still
+    The newest completed evaluation since the baseline was captured, or `?run=ID`, whenever that was. `margin` is the change, in points, that still
     counts as none: 0.5 unless given. 404 when there is nothing to compare, 409 when the two cannot be compared; the detail says why.
     """
 
@@ -102,9 +103,9 @@ class CompareWithBaseline(APIView):
         parameters.only(request, "run", "margin")
         pk, margin = number(request, "run", allowed="the id of an evaluation of this agent"), _margin(request)
         found = _agent(agent)
-        run = _newest(found) if pk is None else _chosen(found, pk)
+        run, dimensions = _newest(found) if pk is None else (_chosen(found, pk), [])
         try:
-            comparison = compare_to_baseline(run, margin=margin)
+            comparison = compare_to_baseline(run, margin=margin, dimensions=dimensions)
         except NotComparable as error:
             raise Conflict(str(error)) from None
         if comparison is None:
@@ -132,18 +133,19 @@ def _margin(request: Request) -> float:
     return margin
 
 
-def _newest(agent: Agent) -> EvaluationRun:
-    """The newest evaluation that a baseline of this agent may be compared with: judged the same way, no current baseline itself."""
-    there = set(Baseline.objects.filter(agent=agent).values_list("judge", "procedure"))
-    runs = EvaluationRun.objects.filter(agent=agent, status=EvaluationRun.Status.COMPLETED, baselines__isnull=True)
-    newest = runs.filter(judge__in={judge for judge, _ in there}).select_related("agent", "channel").order_by("-pk")
-    for run in newest[:LOOKED_AT]:
-        if (run.judge, run.procedure) in there:
-            return run  # type: ignore[no-any-return]  # managers of claimable rows say Any
-    if not there:
+def _newest(agent: Agent) -> tuple[EvaluationRun, list[str]]:
+    """The newest evaluation since a baseline of this agent, judged the same way; and the dimensions whose baseline is older than it."""
+    judges = set(Baseline.objects.filter(agent=agent).values_list("judge", flat=True))
+    if not judges:
         raise NotFound(f"{agent.slug} has no baseline yet; POST to /api/evaluations/baselines/ captures one")
+    runs = [run for judge in judges if (run := newest_run(agent, judge=judge)) is not None]
+    for run in sorted(runs, key=lambda run: -run.pk):
+        before = get_baseline(agent=agent, judge=run.judge, procedure=run.procedure).values()
+        earlier = [b.dimension for b in before if b.evaluation_run_id < run.pk and b.dimension in run.dimensions]
+        if earlier:
+            return run, earlier
     raise NotFound(
-        f"no evaluation of {agent.slug}, judged as a baseline of it was, was completed beside the baselines themselves"
+        f"no evaluation of {agent.slug}, judged as a baseline of it was, was completed since that was captured"
     )
 
 

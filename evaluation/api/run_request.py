@@ -22,6 +22,7 @@ from evaluation.run_spec import MOST_REPEATS, RunSpec
 from evaluation.turns import ALLOWED_BINS, Bin, parse_bins
 
 MOST_SAMPLES = 2_000  # per request: what it plans is stored before it is answered
+MOST_JUDGED = 4_000  # samples times repeats: planning that many takes seconds, in which SQLite lets nobody else write
 MOST_CONTEXT = 10_000  # characters of JSON: every call to the judge carries it
 LEXICAL_JUDGE = "offline:lexical-1"
 
@@ -82,7 +83,13 @@ def spec_of(body: StrictBody, *, is_baseline: bool = False) -> RunSpec:
             asked[name] = parse(name, asked[name])
     dimensions = tuple(asked.pop("dimensions", ()) or _default_dimensions(target))
     try:
-        return RunSpec(**target, **asked, dimensions=dimensions, is_baseline=is_baseline)
+        spec = RunSpec(**target, **asked, dimensions=dimensions, is_baseline=is_baseline)
+        if spec.samples * spec.repeats > MOST_JUDGED:
+            most = MOST_JUDGED // spec.repeats
+            raise ValueError(
+                f"samples {spec.samples}: at most {most:,} with {spec.repeats} repeats; the command line takes more"
+            )
+        return spec
     except ValueError as error:  # its sentences begin with the name of the field
         name = str(error).split()[0]
         raise ValidationError({name if name in body.fields else "non_field_errors": [str(error)]}) from None

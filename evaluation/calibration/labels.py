@@ -10,6 +10,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import Count, Q
 
 from agents.transcripts.clean import Cleaner
+from evaluation.calibration.population import drawn_ids
 from evaluation.calibration.stored import key_of, mark_changed
 from evaluation.models import COUNTED, DrawnScore, EvaluationScore, LabelSet, ScoreLabel
 from evaluation.verdicts import MAX_SCORE, MIN_SCORE, RULE_JUDGE
@@ -46,7 +47,7 @@ def save_label(
 ) -> ScoreLabel:
     """Store what somebody says of a judgement. The same again changes nothing.
 
-    A label given anew in the console, where the judge's score has been shown meanwhile, is kept as not blind.
+    A label that is given anew with an account, to which the judge's score has been shown meanwhile, is kept as not blind.
 
     Args:
         score: The judgement; with its run.
@@ -70,7 +71,7 @@ def save_label(
             if not created:
                 if not label.withdrawn and (label.value, label.note) == (value, fields["note"]):
                     return label
-                label.blind = label.blind and label.user_id is None
+                label.blind = label.blind and label.user_id is None and user is None
                 for name, new in fields.items():
                     setattr(label, name, new)
                 label.save()
@@ -81,13 +82,34 @@ def save_label(
 
 
 def withdraw_label(*, score: EvaluationScore, annotator: str) -> bool:
-    """Take a label back, so that the judgement is open again for its annotator; whether there was one."""
+    """Take a label back, so that the judgement is open again for its annotator, though not blind; whether there was one."""
     found = ScoreLabel.objects.filter(evaluation_score=score, annotator=annotator, withdrawn=False)
     with transaction.atomic():
-        if not found.update(withdrawn=True, value=None):
+        if not found.update(withdrawn=True, value=None, blind=False):
             return False
         mark_changed([key_of(score)])
     return True
+
+
+def open_figures(*, label_set: LabelSet, user: User) -> None:
+    """Note that an account asked to see what came of a set: what it has not labelled there it can no longer label blind."""
+    rows = [
+        ScoreLabel(evaluation_score_id=pk, annotator=user.get_username(), user=user, blind=False, withdrawn=True)
+        for pk in drawn_ids(label_set)
+    ]
+    ScoreLabel.objects.bulk_create(rows, batch_size=500, ignore_conflicts=True)
+
+
+def begun(label_set: LabelSet, annotator: str) -> bool:
+    """Whether that annotator has labelled anything of a set."""
+    labels = ScoreLabel.objects.filter(evaluation_score__label_sets=label_set, annotator=annotator)
+    return labels.filter(withdrawn=False).exists()
+
+
+def figures_opened(*, label_set: LabelSet, annotator: str) -> bool:
+    """Whether that annotator can label nothing of a set blind any more."""
+    blind = ScoreLabel.objects.filter(annotator=annotator, blind=False, evaluation_score__label_sets=label_set)
+    return blind.count() >= label_set.drawn.count() > 0
 
 
 def checked_value(value: object) -> int | None:

@@ -127,8 +127,8 @@ def draw_label_set(
         ValueError: A value that is not allowed, or a name that is taken.
     """
     name = name.strip()
-    if not 1 <= len(name) <= 100:
-        raise ValueError(f"name {name[:20]!r}: 1 to 100 characters")
+    if not 1 <= len(name) <= 100 or not name.isprintable():
+        raise ValueError(f"name {name[:20]!r}: 1 to 100 characters, none of them a control character")
     if not 1 <= n <= MOST_DRAWN:
         raise ValueError(f"n is {n}; allowed: 1 to {MOST_DRAWN:,}")
     if not -(2**63) <= seed < 2**63:

@@ -12,13 +12,13 @@ from django.db.models import QuerySet
 from agents.models import Message, PersonaVersion
 from agents.persona import TraitValue, render_persona
 from evaluation.models import EvaluationRun, EvaluationScore
-from evaluation.planning import claims_for, subject_of
 from evaluation.prompts import Context
 from evaluation.proposition_files import PropositionError
 from evaluation.propositions import Proposition
 from evaluation.scorers import SCORERS
 from evaluation.scorers.base import Subject
 from evaluation.scorers.channel import ChannelSubject
+from evaluation.targets import claims_for, subject_of
 from evaluation.trajectory import Event, Window
 from evaluation.windows import MessageWindow, in_window
 

@@ -119,6 +119,8 @@ def _with_adjusted(change: Change, p: float, among: int, what: str) -> Change:
         return replace(change, p_adjusted=p)
     reason = (
         f"alone it would count as drifted, but among {among} {what} chance gives such a difference (p {p:.2g}, Holm)"
+        if among > 1
+        else f"the interval just leaves zero out, a test of the difference does not (p {p:.3g})"
     )
     return replace(change, p_adjusted=p, verdict="cannot tell yet", n_more=None, reason=reason)
 

@@ -16,6 +16,7 @@ from evaluation.summary_values import rounded
 
 Scores = Sequence[Observation]
 MOST_RESAMPLED = 200  # messages a side; four thousand resamples of more take seconds and change nothing
+NOISE_ALONE = "of the judge's noise alone: other messages might have scored otherwise"
 UNITS = {"message": "messages", "situation": "situations", "channel": "channels", "repeat": "repeats"}
 
 
@@ -69,7 +70,7 @@ def change_of(
     if frame.reason:
         return replace(frame, interval_note=frame.reason)
     if not first or not second:
-        return _from_fixed(frame, first, second, margin)
+        return _from_fixed(frame, first, second, margin, whole=whole)
     return _between(frame, first, second, margin, whole=whole)
 
 
@@ -95,7 +96,7 @@ def _why_no_interval(
     if units == {"repeats"}:
         what = "a count" if counted else "the whole window is judged at once"
         if heuristic:
-            return f"{what}, by a judge that always says the same: there is no interval"
+            return f"{what}, by a judge that always says the same: an interval takes an LLM judge and --repeats 3 on both sides"
         return f"{what}: an interval takes repeats (--repeats 3) on both sides" if few else ""
     return f"fewer than 2 {next(iter(units))} on a side: there is no interval" if few else ""
 
@@ -113,11 +114,12 @@ def _between(frame: Change, first: Scores, second: Scores, margin: float, *, who
         margin,
         n=None if whole else frame.n,
         baseline_n=None if whole or paired else frame.baseline_n,
+        unit=frame.unit,
     )
     note = frame.interval_note
     if whole:
         decision = _beyond_margin(decision, interval, margin)
-        note = "of the judge's noise alone: other messages might have scored otherwise"
+        note = NOISE_ALONE
     sd = None if whole else spread(first, second, paired=paired)
     return replace(
         frame,
@@ -187,7 +189,7 @@ def _same_messages(first: Scores, second: Scores) -> str:
     return ""
 
 
-def _from_fixed(frame: Change, first: Scores, second: Scores, margin: float) -> Change:
+def _from_fixed(frame: Change, first: Scores, second: Scores, margin: float, *, whole: bool) -> Change:
     """The interval of the side whose judgements are known; the other's score is taken as exact."""
     known, fixed = (second, frame.baseline) if second else (first, frame.current)
     estimate = bootstrap_mean(known)
@@ -195,13 +197,16 @@ def _from_fixed(frame: Change, first: Scores, second: Scores, margin: float) -> 
         return replace(frame, interval_note=estimate.reason, reason=estimate.reason)
     low, high = estimate.interval.low - fixed, estimate.interval.high - fixed
     interval = Interval(low, high) if second else Interval(-high, -low)
-    decision = verdict(frame.delta, interval, margin, n=estimate.n)
+    decision = verdict(frame.delta, interval, margin, n=None if whole else estimate.n, unit=frame.unit)
     which = "baseline" if second else "current side"
-    sd = spread(known, ())
+    note = f"the {which} holds no single judgements: its score is taken as exact"
+    if whole:
+        decision, note = _beyond_margin(decision, interval, margin), f"{note}; the interval is {NOISE_ALONE}"
+    sd = None if whole else spread(known, ())
     return replace(
         frame,
         interval=interval if frame.counted else _possible(interval),
-        interval_note=f"the {which} holds no single judgements: its score is taken as exact",
+        interval_note=note,
         verdict=decision.verdict,
         reason=decision.reason,
         n_more=decision.n_more,

@@ -196,7 +196,8 @@ def with_file(path: Path, agents: Sequence[Agent] | None, *, margin: float, dime
 
 def _with_side(agent: Agent, side: Side, margin: float, dimensions: Sequence[str]) -> Comparison:
     runs = EvaluationRun.objects.select_related("agent").filter(agent=agent, status=EvaluationRun.Status.COMPLETED)
-    like_it = [r for r in runs.filter(judge=side.judge).order_by("-pk")[:20] if r.procedure == side.procedure]
+    by_it = runs.filter(judge=side.judge).order_by("-pk")[:50]
+    like_it = [r for r in by_it if r.procedure == side.procedure and not r.turn_bins]
     run = like_it[0] if like_it else runs.order_by("-pk").first()
     if run is None:
         raise NotComparable(f"no evaluation of {agent.slug} yet; measure it first")

@@ -57,8 +57,9 @@ def detections(comparisons: Sequence[Comparison], change: float) -> list[Detecti
         comparisons: Those looked at together.
         change: In points, more than 0.
     """
-    rows = [(c, row) for c in comparisons for row in c.dimensions if row.sd is not None]
-    return [_detection(c.current.target, row, change, ALPHA / len(rows)) for c, row in rows]
+    rows = [(c, row) for c in comparisons for row in c.dimensions]
+    tested = sum(row.p_value is not None for _, row in rows)
+    return [_detection(c.current.target, row, change, ALPHA / tested) for c, row in rows if row.sd is not None]
 
 
 def _detection(target: str, row: Change, change: float, alpha: float) -> Detection:

@@ -116,6 +116,9 @@ class _Run(BaseModel):
     def _sound(self) -> _Run:
         if not (self.agent or self.channel):
             raise ValueError("names no target; allowed: agent or channel, a slug")
+        for text in self._names():
+            if not text.isprintable():
+                raise ValueError(f"{text[:60]!r} holds control characters; allowed: one line of visible text")
         for name in (*self.dimensions, *self.observations):
             if name not in SCORERS:
                 raise ValueError(f"unknown dimension {name!r}; allowed: {', '.join(SCORERS)}")
@@ -130,11 +133,17 @@ class _Run(BaseModel):
                     raise ValueError(f"dimensions.{dimension}.propositions.{name} is {score}; allowed: 0 to 9")
         return self
 
+    def _names(self) -> list[str]:
+        """What is shown to people."""
+        rows = [self.agent or "", self.channel or "", self.judge, self.procedure]
+        asked = [name for found in self.dimensions.values() for name in found.propositions]
+        return [*rows, *asked, *(name for by_proposition in self.observations.values() for name in by_proposition)]
+
 
 class _File(BaseModel):
     model_config = ConfigDict(extra="ignore", strict=True)
 
-    judge: str
+    judge: str = Field(pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")
     runs: list[_Run]
     channels: list[_Run] = Field(default_factory=list)
 

@@ -15,6 +15,7 @@ from evaluation.comparison.words import interval_text, signed
 from evaluation.models import is_heuristic
 from evaluation.presentation import console_on, heading_of, judge_label, number
 
+MOST_NAMED = 10
 STYLES = {"drifted": "bold", "steady": "green", "cannot tell yet": "dim"}
 
 
@@ -106,7 +107,7 @@ def _propositions(comparisons: Sequence[Comparison], console: Any) -> None:
 def _explain(comparisons: Sequence[Comparison], console: Any) -> None:
     margin = comparisons[0].margin
     rows = [change for c in comparisons for change in c.dimensions]
-    lines = ["Scores of 0 to 9, higher is better."]
+    lines = ["Scores of 0 to 9, higher is better.", *_unsure_but_large(comparisons)]
     if any(row.verdict == "steady" for row in rows):
         lines.append(f"steady: the whole interval lies within ±{margin:g} points.")
     if any(row.n_more for row in rows):
@@ -134,10 +135,26 @@ def _explain(comparisons: Sequence[Comparison], console: Any) -> None:
     for note, targets in found.items():
         who = f"{len(targets)} of {len(comparisons)}" if len(targets) > 3 else ", ".join(targets)
         lines.append(f"{who}: {note}.")
+    if any("takes a larger one" in row.reason for row in rows):
+        lines.append("--detect 0.5 says how many messages a baseline takes.")
     for line in lines:
         console.print(escape(line))
-    if lines:
-        console.print()
+    console.print()
+
+
+def _unsure_but_large(comparisons: Sequence[Comparison]) -> list[str]:
+    """Large changes that nothing sure can be said of: they would be lost among the rows, and no exit code tells of them."""
+    found = sorted(
+        (change.delta, f"{c.current.target} {change.dimension} {number(change.baseline)} → {number(change.current)}")
+        for c in comparisons
+        for change in c.dimensions
+        if change.interval is None and not change.counted and change.delta is not None and abs(change.delta) > c.margin
+    )
+    if not found:
+        return []
+    more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
+    which = ", ".join(text for _, text in found[:MOST_NAMED])
+    return [f"large, but with no interval neither sure nor in the exit code, so read what was said: {which}{more}."]
 
 
 def _why_undecided(change: Change) -> str:

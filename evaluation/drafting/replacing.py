@@ -57,12 +57,13 @@ def replace_file(path: Path, content: bytes, *, expected: bytes | None) -> None:
             os.fsync(file.fileno())
         if expected is not None:
             draft.chmod(path.stat().st_mode & 0o777)
-        draft.replace(path)
-    except OSError as error:
-        raise CannotWrite(f"{path} cannot be written: {error.strerror or error}") from None
-    finally:
+        draft.replace(path)  # from here on a file of that name is somebody else's
+    except BaseException as error:
         with suppress(OSError):
-            draft.unlink(missing_ok=True)
+            draft.unlink()
+        if isinstance(error, OSError):
+            raise CannotWrite(f"{path} cannot be written: {error.strerror or error}") from None
+        raise
 
 
 def _exclusive(draft: Path) -> int:

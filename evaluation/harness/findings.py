@@ -45,10 +45,11 @@ class Regression:
     """A fall that is sure and large enough to matter: of a whole dimension, or of one proposition in it.
 
     Attributes:
-        scope: ``dimension`` or ``proposition``.
-        change: Of that proposition; where the judgements of a dimension name none, of the dimension.
+        scope: ``dimension``: the dimension as a whole fell; ``proposition``: only this one.
+        change: What surely fell: a proposition; where of none of them that is sure, the dimension.
         whole: Of the dimension as a whole.
-        worst: The lowest judgement of the proposition now.
+        worst: The lowest judgement of the proposition now (of the one that fell most).
+        fell_most: Where no proposition surely fell, those that fell most: nothing is claimed of one of them alone.
     """
 
     agent: str
@@ -56,6 +57,7 @@ class Regression:
     change: Change
     whole: Change
     worst: WorstMessage | None
+    fell_most: tuple[Change, ...] = ()
 
     @property
     def size(self) -> float:
@@ -86,11 +88,22 @@ class Unjudged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Open:
-    """A comparison that does not decide; `suspected` when it fell enough and alone would be sure, but not among so many."""
+    """A comparison that does not decide.
+
+    Attributes:
+        suspected: It fell enough and alone would be sure, but not among so many.
+        hint: What would fail a build, where a fall has no interval; empty otherwise.
+    """
 
     agent: str
     change: Change
     suspected: bool = False
+    hint: str = ""
+
+    @property
+    def why(self) -> str:
+        """The reason, and what to do about it."""
+        return "; ".join(filter(None, (self.change.reason, self.hint)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -71,7 +71,8 @@ def _compared(result: AgentResult, dimension: str) -> dict[str, Any]:
 
 
 def _without_current(change: Change) -> dict[str, Any]:
-    return {name: value for name, value in change_json(change).items() if name != "current"}
+    """The change; `current` only where it is not the score: a claim stands on one side only, or was reworded."""
+    return {"comparable_score" if name == "current" else name: value for name, value in change_json(change).items()}
 
 
 def _regression(found: Regression) -> dict[str, Any]:
@@ -85,6 +86,7 @@ def _regression(found: Regression) -> dict[str, Any]:
         "current": change.current,
         "delta": change.delta,
         "interval": change_json(change)["interval"],
+        **({"fell_most": [change_json(c) for c in found.fell_most]} if found.fell_most else {}),
         "dimension_change": change_json(whole),
         "worst_message": asdict(found.worst) if found.worst else None,
     }
@@ -102,6 +104,7 @@ def _open(found: Open) -> dict[str, Any]:
         "dimension": change.dimension,
         "suspected_regression": found.suspected,
         **change_json(change),
+        **({"hint": found.hint} if found.hint else {}),
     }
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from evaluation.comparison.chance import ALPHA
 from evaluation.comparison.values import Change
+from evaluation.harness.coverage import Coverage
 from evaluation.harness.findings import (
     BelowThreshold,
     Fading,
@@ -18,8 +19,9 @@ from evaluation.harness.findings import (
 )
 from evaluation.harness.gather import AgentResult
 from evaluation.harness.limits import EVERY, OVERALL, Limits
+from evaluation.harness.texts import counted
 
-MOST_PROPOSITIONS = 3  # named per dimension that fell
+MOST_PROPOSITIONS = 3  # named where of none of them it is sure that it fell
 CODES: dict[Verdict, int] = {
     "pass": 0,
     "regression": 1,
@@ -108,34 +110,36 @@ def _unjudged(result: AgentResult, limits: Limits) -> Iterator[Unjudged]:
             yield Unjudged(
                 agent=result.agent,
                 dimension=dimension,
-                why=f"there is a threshold, but no score: {_why_no_score(result, dimension)}",
+                why=f"there is a threshold, but no score: {why_no_score(result, dimension)}",
             )
 
 
-def _why_no_score(result: AgentResult, dimension: str) -> str:
-    found = result.coverage[dimension]
+def why_no_score(result: AgentResult, dimension: str) -> str:
+    """Why a dimension of an agent has no score, for people."""
+    found = result.coverage.get(dimension, Coverage())
     if found.beyond_judge:
-        return f"{found.beyond_judge} claims need an LLM judge"
-    return f"{found.not_evaluable} judgements not evaluable" if found.not_evaluable else "nothing to judge"
+        return "1 claim needs an LLM judge" if found.beyond_judge == 1 else f"{found.beyond_judge} claims need an LLM judge"
+    if found.not_evaluable:
+        return f"{counted(found.not_evaluable, 'judgement')} not evaluable"
+    return result.run.error or "nothing to judge"
 
 
 def _regressions(result: AgentResult, limits: Limits) -> Iterator[Regression]:
-    """Dimensions that fell, each with the propositions that fell most in it; then propositions that fell in the others."""
+    """Dimensions that fell and what surely fell in them, or without that what fell most; then propositions that fell in the others."""
     for whole in result.comparison.dimensions if result.comparison else ():
         propositions = result.comparison.propositions.get(whole.dimension, ()) if result.comparison else ()
-        if _fell(whole, limits):
-            named = [c for c in propositions if c.delta is not None and c.delta <= -limits.regression_delta]
-            named = named or [c for c in propositions if c.delta is not None and c.delta < 0][:1] or [whole]
-            scope = "dimension"
-        else:
-            named, scope = [c for c in propositions if _fell(c, limits)], "proposition"
-        for change in sorted(named, key=lambda c: c.delta or 0.0)[:MOST_PROPOSITIONS]:
+        lower = sorted((c for c in propositions if c.delta is not None and c.delta < 0), key=lambda c: c.delta or 0.0)
+        sure, fell = [c for c in lower if _fell(c, limits)], _fell(whole, limits)
+        most = tuple(lower[:MOST_PROPOSITIONS]) if fell and not sure else ()
+        for change in sure or ([whole] if fell else []):
+            lowest = change.proposition or (most[0].proposition if most else "")
             yield Regression(
                 agent=result.agent,
-                scope="dimension" if scope == "dimension" else "proposition",
+                scope="dimension" if fell else "proposition",
                 change=change,
                 whole=whole,
-                worst=worst_of(result.summary, whole.dimension, change.proposition),
+                worst=worst_of(result.summary, whole.dimension, lowest),
+                fell_most=most,
             )
 
 
@@ -163,12 +167,25 @@ def _undecided(result: AgentResult, limits: Limits) -> Iterator[Open]:
     for change in result.comparison.dimensions if result.comparison else ():
         measured = change.baseline is not None or change.current is not None
         if change.verdict == "cannot tell yet" and measured and not change.counted:
-            yield Open(agent=result.agent, change=change, suspected=_suspected(change, limits))
+            yield Open(
+                agent=result.agent,
+                change=change,
+                suspected=_suspected(change, limits),
+                hint=_hint(change, limits) if result.score(change.dimension) is not None else "",
+            )
 
 
 def _suspected(change: Change, limits: Limits) -> bool:
     alone = change.p_value is not None and change.p_value <= ALPHA
     return alone and change.delta is not None and change.delta <= -limits.regression_delta
+
+
+def _hint(change: Change, limits: Limits) -> str:
+    """What would fail a build over a fall of which no interval says how sure it is; empty where a threshold is set already."""
+    fell = change.interval is None and change.delta is not None and change.delta <= -limits.regression_delta
+    if not fell or limits.threshold(change.dimension) is not None:
+        return ""
+    return f"a fall without an interval fails no build: --threshold {change.dimension}=N would"
 
 
 def least_scores(limits: Limits) -> str:

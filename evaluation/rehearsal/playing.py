@@ -6,10 +6,12 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 
 import sentry_sdk
 from django.db.models import QuerySet
+from django.utils import timezone
 
 from agents.models import Agent, Message, Run, RunStep, owner_name
 from agents.persona import current_digest
@@ -26,6 +28,7 @@ logger = logging.getLogger(__name__)
 MOST_REPEATS = 20
 GIVE_UP_AFTER = 3  # conversations in a row that could not be played: the model is down, the others are not tried
 POLL = 0.2  # seconds between two looks at a turn that another process takes
+ABANDONED = timedelta(minutes=1)  # past its lease: a worker, if there is one, would have taken the turn up
 
 Progress = Callable[[int, int], None]
 
@@ -156,7 +159,8 @@ def _silences(stage: Stage, scene: Scene) -> list[str | None]:
 
 def _turns(scene: Scene, turn: int) -> QuerySet[Run]:
     """The turns in which the agent answered a line, or tried to."""
-    return Run.objects.filter(idempotency_key__startswith=f"{_key(scene, turn)}:").order_by("pk")
+    key = f"{_key(scene, turn)}:"
+    return Run.objects.filter(channel=scene.channel, idempotency_key__startswith=key).order_by("pk")
 
 
 def _key(scene: Scene, turn: int) -> str:
@@ -208,7 +212,11 @@ def _play_line(stage: Stage, scene: Scene, turn: int) -> str | None:
 
 
 def _taken(run: Run) -> Run:
-    """Take the turn here, or wait for the worker that was faster, or until the agent's present turn has ended."""
+    """Take the turn here, or wait for the worker that was faster, or until the agent's present turn has ended.
+
+    Raises:
+        NotPlayed: The agent's present turn will not end: who took it is gone, and no worker takes it up.
+    """
     owner = owner_name()
     while True:
         try:
@@ -218,7 +226,18 @@ def _taken(run: Run) -> Run:
             run.refresh_from_db()
         if run.status in Run.FINAL:
             return run
+        if lost := _lost_turn(run):
+            raise NotPlayed(
+                f"turn {lost.pk} of {run.agent.slug} was left unfinished and holds it; manage.py work ends it"
+            )
         time.sleep(POLL)
+
+
+def _lost_turn(run: Run) -> Run | None:
+    """Another turn that the agent of `run` is held by, although whoever took it gave no sign of life for longer than a worker waits."""
+    others = Run.objects.filter(agent=run.agent_id, status=Run.Status.RUNNING).exclude(pk=run.pk)
+    found: Run | None = others.filter(lease_expires_at__lt=timezone.now() - ABANDONED).first()
+    return found
 
 
 def _silence(run: Run) -> str | None:

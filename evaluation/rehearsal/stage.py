@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from agents.models import Agent, Channel, ChannelMember
 from agents.persona import current_digest
-from evaluation.models import EvaluationRun
+from evaluation.models import EvaluationRun, is_heuristic
 from evaluation.rehearsal.situations import Situation, situations_digest
 
 RESUMABLE_FOR = timedelta(hours=24)
@@ -69,11 +69,14 @@ def set_stage(
     """
     persona = current_digest(agent)
     parts = [agent.pk, persona, situations_digest(situations), actor_model, repeats, name]
+    if is_heuristic(actor_model):  # the scripted actor says its sample lines, which are no part of the persona
+        parts.append(agent.sample_lines)
     same = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:12]
     prefix = f"{agent.slug[:40]}-talk-{same}-"
     with transaction.atomic():
-        # Two processes that start at once must find each other's play: SQLite lets one writer in, PostgreSQL locks the agent.
-        Agent.objects.select_for_update().get(pk=agent.pk)
+        # Two processes that start at once must find each other's play: SQLite lets one writer in, PostgreSQL locks the agent
+        # (not its key: what it says elsewhere refers to that, and does not wait).
+        Agent.objects.select_for_update(no_key=True).get(pk=agent.pk)
         newest = _newest_number(prefix)
         found = bool(newest) and _goes_on(f"{same}-{newest}", prefix=f"{prefix}{newest}-", reuse=reuse)
         number = newest if found else newest + 1
@@ -120,13 +123,13 @@ def _channels(
     for repeat in range(1, repeats + 1):
         for number, situation in enumerate(situations, 1):
             slug = f"{prefix}{number:02}-{repeat}"
-            channel = known.get(slug)
-            if channel is None:
-                tags = {PLAY: play, SITUATION: situation.id, REPEAT: str(repeat)}
-                name = f"{agent.display_name} and {situation.speaker}"
-                channel = Channel.objects.create(slug=slug, name=name[:200], kind="private", synthetic=True, tags=tags)
-            ChannelMember.objects.get_or_create(channel=channel, agent=agent)
-            found[situation.id, repeat] = channel
+            tags = {PLAY: play, SITUATION: situation.id, REPEAT: str(repeat)}
+            name = f"{agent.display_name} and {situation.speaker}"
+            new = Channel(slug=slug, name=name[:200], kind="private", synthetic=True, tags=tags)
+            found[situation.id, repeat] = known.get(slug, new)
+    Channel.objects.bulk_create([channel for channel in found.values() if channel.pk is None])
+    members = [ChannelMember(channel=channel, agent=agent) for channel in found.values()]
+    ChannelMember.objects.bulk_create(members, ignore_conflicts=True)
     return found
 
 

@@ -37,6 +37,7 @@ def verdict(
     *,
     n: int | None = None,
     baseline_n: int | None = None,
+    unit: str = "messages",
 ) -> Decision:
     """Whether something drifted.
 
@@ -51,6 +52,7 @@ def verdict(
         margin: Half-width of what counts as no change, > 0, in points.
         n: Messages the current side has (pairs, when paired). Needed for `Decision.n_more`.
         baseline_n: Messages of a baseline that stays as it is; None: both sides would grow alike, or the difference is paired.
+        unit: What they are, for the sentence.
 
     Raises:
         ValueError: `margin`, `n` or `baseline_n` out of range, or a delta that is no finite number.
@@ -69,10 +71,12 @@ def verdict(
         return Decision("drifted", None, f"the interval leaves zero out and reaches beyond ±{margin:g}")
     n_more = None if n is None else _n_more(delta, interval, margin, n, baseline_n)
     if n_more is not None:
-        return Decision("cannot tell yet", n_more, f"some {n_more} more messages would make the interval narrow enough")
+        return Decision("cannot tell yet", n_more, f"some {n_more} more {unit} would make the interval narrow enough")
     too_small = n is not None and baseline_n is not None
     reason = (
-        f"the baseline of {baseline_n} messages is too small to decide by" if too_small else "the interval is too wide"
+        f"the baseline of {baseline_n} {unit} is too small to decide by: it takes a larger one"
+        if too_small
+        else "the interval is too wide"
     )
     return Decision("cannot tell yet", None, reason)
 

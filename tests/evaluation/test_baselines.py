@@ -13,8 +13,10 @@ from agents.models import Agent
 from agents.persona import TraitValue, save_persona
 from evaluation.baselines import get_baseline, is_stale, promote
 from evaluation.capture import Captured, UnknownAgents, capture, choose_agents, existing
+from evaluation.control import cancel_run, queue_run, resume_run
 from evaluation.models import Baseline, EvaluationRun
 from evaluation.planning import RunSpec
+from evaluation.runs import work_one
 from evaluation.summary import summarize
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers
@@ -84,6 +86,23 @@ def test_capturing_one_dimension_leaves_the_other(llm_server: LLMServer, ada: Ag
     found = get_baseline(agent=ada, judge="test-model")
     assert (found["adherence"].score, found["adherence"].evaluation_run) == (8.0, first)
     assert (found["fluency"].score, found["fluency"].evaluation_run) == (3.0, second)
+
+
+def test_an_older_capture_that_ends_later_does_not_replace_a_newer_one(llm_server: LLMServer, ada: Agent) -> None:
+    scores(llm_server, voice=8, varied=4)
+    wanted = RunSpec(agent=ada, is_baseline=True)
+    older = cancel_run(queue_run(wanted)[0])
+    newer = captured(ada, dimensions=("adherence",)).summary.run
+    scores(llm_server, voice=2, varied=3)
+
+    resume_run(older)
+    assert work_one(owner="worker:1:x")
+
+    older.refresh_from_db()
+    assert older.status == "completed"
+    found = get_baseline(agent=ada, judge="test-model")
+    assert (found["adherence"].score, found["adherence"].evaluation_run) == (8.0, newer)
+    assert (found["fluency"].score, found["fluency"].evaluation_run) == (3.0, older), "of this there is no newer one"
 
 
 def test_a_dimension_that_could_not_be_scored_keeps_its_baseline(llm_server: LLMServer, ada: Agent) -> None:

@@ -14,9 +14,10 @@ from pytest_django import Settings
 
 from agents.models import Agent, Channel
 from evaluation.capture import capture, channels_of, evaluate_channel
+from evaluation.control import queue_baseline
 from evaluation.models import Baseline, ChannelShare, EvaluationRun, EvaluationScore
 from evaluation.planning import RunSpec, prepare_run
-from evaluation.runs import execute, queue_baseline, work_one
+from evaluation.runs import execute, work_one
 from evaluation.summary import summarize
 from tests.console import signed_in, superuser
 from tests.evaluation.conversing import DRY, LEARNED, LOUD, converse, diverse, in_turn

@@ -35,7 +35,7 @@ QUEUE_AND_WORK = """
 from agents.models import Agent
 from django.core.management import call_command
 from evaluation.planning import RunSpec
-from evaluation.runs import queue_baseline
+from evaluation.control import queue_baseline
 ada = Agent.objects.get()
 queue_baseline(agents=[ada], spec=RunSpec(agent=ada, dimensions=("adherence",)))
 call_command("work")

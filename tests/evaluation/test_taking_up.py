@@ -13,9 +13,10 @@ from pytest_django import Settings
 from agents.models import Agent
 from agents.persona import TraitValue, save_persona
 from evaluation.capture import capture
+from evaluation.control import queue_baseline
 from evaluation.models import Baseline, EvaluationRun
 from evaluation.planning import prepare_run
-from evaluation.runs import execute, queue_baseline, work_one
+from evaluation.runs import execute, work_one
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import entry
 from tests.evaluation.measuring import measured, spec, statuses

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from argparse import ArgumentParser
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +15,12 @@ from django.db import OperationalError, close_old_connections
 from agents.llm import warm_up
 from agents.models import owner_name
 from agents.work_queues import WorkQueue, stopping_on_sigterm, work_queues
+
+
+def _name(path: str) -> str:
+    """What a queue is called for people: where it lives, e.g. ``evaluation runs`` for ``evaluation.runs.work_one``."""
+    parts = path.split(".")[:-1]
+    return " ".join((parts[0], parts[-1])).replace("_", " ")
 
 
 class Command(BaseCommand):
@@ -30,7 +37,10 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         owner, queues = owner_name(), work_queues()
-        self.stdout.write(f"Working as {owner} on {', '.join(settings.WORK_QUEUES)}. Stop with Ctrl-C.")
+        if not options["once"]:
+            names = ", ".join(dict.fromkeys(map(_name, settings.WORK_QUEUES)))
+            self.stdout.write(f"Working as {owner} on {names}. Stop with Ctrl-C.")
+        self.done = Counter[str]()
         try:
             with stopping_on_sigterm():
                 warm_up("judge")
@@ -43,14 +53,18 @@ class Command(BaseCommand):
                     time.sleep(options["poll"])
         except KeyboardInterrupt:
             self.stdout.write("Stopped; unfinished work was handed back.")
+        did = ", ".join(f"{name}: {count}" for name, count in self.done.items())
+        self.stdout.write(f"Done: {did}." if did else "Nothing was waiting.")
 
     def _round(self, queues: Sequence[WorkQueue], owner: str) -> bool:
         """One look at every queue; whether any had work. A crash of one item is reported and stays with that item."""
         close_old_connections()
         busy = False
-        for queue in queues:
+        for path, queue in zip(settings.WORK_QUEUES, queues, strict=True):
             try:
-                busy = queue(owner=owner) or busy
+                if queue(owner=owner):
+                    busy = True
+                    self.done[_name(path)] += 1
             except OperationalError as error:
                 self.stderr.write(f"database: {error}; trying again")
             except Exception as error:  # noqa: BLE001 (the item was marked errored; the worker lives on for the others)

@@ -19,7 +19,7 @@ from evaluation.calibration.label_files import Imported, export_labels, export_t
 from evaluation.calibration.population import check_dimension, procedure_fields
 from evaluation.calibration.presentation import calibration_tables
 from evaluation.calibration.stored import labelled_keys, labels_of, refresh
-from evaluation.calibration.values import Calibration
+from evaluation.calibration.values import Calibration, labels_text
 from evaluation.capture import UnknownAgents, choose_agents
 from evaluation.models import EvaluationRun, LabelSet, Method
 
@@ -116,7 +116,8 @@ Exit code: 0 done, 2 there is nothing to calibrate or to draw from, 3 wrong usag
         only = None if options["draw"] is not None else label_set
         if options["export"]:
             labels = labels_of(**filters, label_set=label_set)
-            self._write(options["export"], lambda out, lines: export_labels(labels, out, as_json=lines))
+            count = self._write(options["export"], lambda out, lines: export_labels(labels, out, as_json=lines))
+            self._say(f"{options['export']}: {labels_text(count)} written.", options)
         found = self._figures(filters, only)
         document["calibrations"] = [calibration_details(row) for row in found]
         if options["json"]:
@@ -165,10 +166,10 @@ Exit code: 0 done, 2 there is nothing to calibrate or to draw from, 3 wrong usag
             raise ValueError(f"--label-set {name!r}: there is none of that name; label sets: {known or 'none yet'}")
         return label_set
 
-    def _write(self, path: Path, write: Callable[[IO[str], bool], int]) -> None:
+    def _write(self, path: Path, write: Callable[[IO[str], bool], int]) -> int:
         try:
             with path.open("w", encoding="utf-8", newline="") as out:
-                write(out, path.suffix.lower() in (".jsonl", ".ndjson", ".json"))
+                return write(out, path.suffix.lower() in (".jsonl", ".ndjson", ".json"))
         except OSError as error:
             raise ValueError(f"{path}: {error.strerror}") from None
 

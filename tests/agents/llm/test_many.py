@@ -52,6 +52,28 @@ def test_nothing_to_ask_is_nothing_to_answer() -> None:
     assert list(complete_many([], deadline=1)) == []
 
 
+def test_a_reply_may_bring_more_to_ask_where_there_was_nothing_to_ask_before(llm_server: LLMServer) -> None:
+    """None stands for "nothing now": the source is asked again after a reply, and its indexes count requests alone."""
+    llm_server.respond = echo
+    waiting = [numbered(0)]
+
+    def source() -> Iterator[LLMRequest | None]:
+        while True:
+            yield waiting.pop(0) if waiting else None
+
+    seen = []
+    for index, reply in complete_many(source(), deadline=10):
+        seen.append((index, reply.text))
+        if index < 3:
+            waiting.append(numbered(index + 1))
+
+    assert seen == [(n, f"echo {n}") for n in range(4)]
+
+
+def test_a_source_that_has_nothing_at_all_ends_at_once() -> None:
+    assert list(complete_many(iter([None, None]), deadline=1)) == []
+
+
 def test_a_wrong_deadline_is_refused_before_the_first_reply_is_wanted() -> None:
     with pytest.raises(ValueError, match="positive"):
         complete_many([], deadline=0)

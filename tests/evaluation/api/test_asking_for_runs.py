@@ -46,12 +46,20 @@ def test_asking_answers_202_with_the_run_and_its_url_and_judges_nothing_ac_6_0_7
     assert (told["status"], told["agent"], told["judge"], told["taken_up"]) == ("pending", "ada", "test-model", False)
     assert told["progress"] == {"settled": 0, "total": 6}
     assert response["Location"] == told["url"]
+    assert type(response.headers["Location"]) is str, "WSGI servers refuse a header of a subclass"
     assert llm_server.calls == 0
 
     llm_server.respond = answers(lambda claim: 7)
     assert work_one(owner="worker:1:x")
     shown = client.get(told["url"]).json()
     assert (shown["status"], shown["overall_score"], len(shown["scores"])) == ("completed", 7.0, 6)
+
+
+def test_no_more_is_planned_than_a_request_can_wait_for(client: Program, ada: Agent) -> None:
+    refusal = refused(client.post(RUNS, {"agent": "ada", "samples": 201, "repeats": 20}))
+
+    assert refusal == {"samples": ["samples 201: at most 200 with 20 repeats; the command line takes more"]}
+    assert asked(client, agent="ada", samples=200, repeats=20).samples == 200
 
 
 def test_everything_a_run_may_be_asked_is_understood(client: Program, ada: Agent) -> None:
@@ -146,6 +154,15 @@ def test_what_makes_no_sense_is_refused_with_field_value_and_what_is_allowed(
     assert not EvaluationRun.objects.exists()
 
 
+def nested(levels: int) -> str:
+    """A request with an additional context of so many objects in the one it is."""
+    return '{"agent": "ada", "additional_context": {"a": ' + '{"a": ' * levels + "1" + "}" * (levels + 2)
+
+
+def test_what_is_deep_and_may_be_is_taken(client: Program, ada: Agent) -> None:
+    assert client.post(RUNS, nested(48), content_type="application/json").status_code == 202
+
+
 @pytest.mark.parametrize(
     ("raw", "told"),
     [
@@ -157,8 +174,9 @@ def test_what_makes_no_sense_is_refused_with_field_value_and_what_is_allowed(
         ('{"\\ud800": 1}', "there is no field"),
         ('{"agent": "ada", "seed": 1e400}', "seed inf: allowed: a whole number"),
         ('{"agent": "ada", "additional_context": ' + "[" * 200_000 + "]" * 200_000 + "}", "nested too deeply"),
+        (nested(49), "nested too deeply; allowed: at most 50 levels"),
     ],
-    ids=["list", "null", "text", "cut-off", "surrogate", "surrogate-name", "infinite", "deep"],
+    ids=["list", "null", "text", "cut-off", "surrogate", "surrogate-name", "infinite", "deep", "rather-deep"],
 )
 def test_bodies_that_are_none_are_a_400(client: Program, ada: Agent, raw: str, told: str) -> None:
     response = client.post(RUNS, raw, content_type="application/json")

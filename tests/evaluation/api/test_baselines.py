@@ -167,6 +167,22 @@ def test_the_newest_evaluation_is_compared_with_the_baseline_ac_6_5_4(
     assert found["comparison"]["baseline"]["evaluation_run"] == baseline.pk
 
 
+def test_what_is_older_than_the_baseline_is_not_taken_for_what_is_now(
+    client: Program, llm_server: LLMServer, ada: Agent
+) -> None:
+    llm_server.respond = answers(lambda claim: 2)
+    measured(ada)
+    evaluate_agent(agent=ada, dimensions=("adherence",), seed=1)
+    llm_server.respond = answers(lambda claim: 8)
+    measured(ada, seed=2)
+
+    told = refused(client.get(f"{BASELINES}ada/compare/"), 404)["detail"][0]
+    assert "was completed since that was captured" in told
+
+    newest = evaluate_agent(agent=ada, dimensions=("adherence",), seed=3).run
+    assert client.get(f"{BASELINES}ada/compare/").json()["run"]["id"] == newest.pk
+
+
 def test_an_evaluation_may_be_named(client: Program, llm_server: LLMServer, ada: Agent) -> None:
     llm_server.respond = answers(lambda claim: 8)
     measured(ada)
@@ -186,9 +202,9 @@ def test_what_cannot_be_compared_says_why(client: Program) -> None:
     assert "ada has no baseline yet" in refused(client.get(url), 404)["detail"][0]
     baseline = make_run(ada)
     make_baseline(ada, baseline)
-    assert "was completed beside the baselines" in refused(client.get(url), 404)["detail"][0]
+    assert "was completed since that was captured" in refused(client.get(url), 404)["detail"][0]
     other = make_run(ada, judge=OFFLINE)
-    assert "was completed beside the baselines" in refused(client.get(url), 404)["detail"][0], "another judge"
+    assert "was completed since that was captured" in refused(client.get(url), 404)["detail"][0], "another judge"
     told = refused(client.get(f"{url}?run={other.pk}"), 404)["detail"][0]
     assert told.startswith(f"no baseline by judge {OFFLINE} and procedure plumbline")
     assert told.endswith(f"there are: {LLM} by plumbline")

@@ -111,6 +111,7 @@ def test_a_draw_can_be_narrowed_to_agents_and_evaluations() -> None:
         ({"dimension": "charm"}, "dimension 'charm'; allowed: adherence, consistency, fluency, convergence"),
         ({"procedure": "plumbline+soft"}, "procedure 'plumbline+soft': allowed"),
         ({"name": " "}, "1 to 100 characters"),
+        ({"name": "a\x1b[31m"}, "none of them a control character"),
         ({"seed": 2**63}, "seed 9223372036854775808"),
     ],
 )

@@ -196,19 +196,16 @@ def test_a_biased_judge_is_corrected_and_the_interval_covers_the_truth(inverted:
 def test_intervals_of_many_draws_cover_the_truth_as_often_as_they_say() -> None:
     truth, judge = biased(np.random.default_rng(5), 300)
     scores = judgements(judge)
-    would_give = {score.pk: value for score, value in zip(scores, truth, strict=True)}
     label_all(scores, truth)
     covered = 0
-    for seed in range(60):
+    for seed in range(30):
         label_set = draw_label_set(name=f"set {seed}", judge=LLM, dimension="adherence", n=60, seed=seed)
-        chosen = drawn(label_set)
-        assert [would_give[score.pk] for score in chosen]
         (mean,) = figures(label_set=label_set, resamples=100).powered
         interval = mean.result.estimate.interval
         assert interval is not None
         covered += interval.low <= float(np.mean(truth)) <= interval.high
 
-    assert covered >= 53  # 57 of 60 expected; fewer than 53 has probability 0.01
+    assert covered >= 26  # 28.5 of 30 expected; fewer than 26 has probability 0.02
 
 
 def test_fewer_than_50_labels_give_no_prediction_powered_mean_and_say_how_many_more() -> None:

@@ -74,7 +74,9 @@ def test_the_list_and_the_set_of_somebody_who_labels_do_not_give_the_judge_away(
 
     assert not any(REASONS in page or "pl-confusion" in page or "κ" in page for page in pages)
     assert "The figures are shown when you have labelled everything" in pages[2]
-    assert ann.get(page_of(label_set) + "?show=1").content.decode().count("pl-confusion") == 0
+    opened = ann.post(page_of(label_set, "open"), follow=True).content.decode()
+    assert "The figures are shown when you have labelled everything" in opened
+    assert "pl-confusion" not in opened
 
 
 # -- one at a time
@@ -184,5 +186,34 @@ def test_somebody_who_has_not_labelled_is_asked_before_the_figures_are_shown(lab
     root = signed_in(superuser())
 
     assert "Whoever has seen what came of it" in read(root, page_of(label_set))
-    assert "pl-confusion" in read(root, page_of(label_set) + "?show=1")
-    assert "pl-confusion" in read(signed_in(viewer()), page_of(label_set))
+    assert root.get(page_of(label_set, "open")).status_code == 405
+    assert "pl-confusion" in root.post(page_of(label_set, "open"), follow=True).content.decode()
+    assert "pl-confusion" in read(root, page_of(label_set)), "also the next time"
+    looking = signed_in(viewer())
+    assert "pl-confusion" in read(looking, page_of(label_set))
+    looking.post(page_of(label_set, "open"))
+    assert ScoreLabel.objects.filter(withdrawn=True).count() == 3, "only of who may label"
+
+
+def test_what_is_labelled_after_the_figures_were_shown_is_not_blind(label_set: LabelSet) -> None:
+    label_all(drawn(label_set), [1, 4, 8], "ben")
+    ann = annotator()
+    ann.post(page_of(label_set, "open"))
+    start = read(ann, label_page(label_set))
+    page = give(ann, label_set, drawn(label_set)[0], 6)
+
+    assert "0 of 3" in start
+    assert "not blind" in page
+    assert ScoreLabel.objects.filter(annotator="ann", withdrawn=False).values_list("value", "blind").get() == (6, False)
+
+
+def test_a_label_of_a_file_that_is_changed_in_the_console_is_not_blind(label_set: LabelSet) -> None:
+    first, second, _ = drawn(label_set)
+    label_all([first, second], [6, 6], "ann")
+    ann = annotator()
+    assert REASONS in read(ann, label_page(label_set, f"?saved={first.pk}")), "it is ann's own"
+    give(ann, label_set, first, first.raw_score)
+    give(ann, label_set, second, 6)
+
+    labels = dict(ScoreLabel.objects.values_list("evaluation_score", "blind"))
+    assert labels == {first.pk: False, second.pk: True}

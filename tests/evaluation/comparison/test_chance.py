@@ -13,9 +13,11 @@ from scipy import stats
 
 from evaluation.comparison.chance import adjusted, difference_p, from_fixed_p, holm
 from evaluation.comparison.compare import compare
+from evaluation.comparison.detection import detections
 from evaluation.comparison.sides import mean_of
 from evaluation.comparison.values import Side
 from evaluation.statistics.clusters import Observation
+from evaluation.statistics.comparison import n_to_detect
 from tests.evaluation.comparison.sides import adherence, of, only, side
 
 BEFORE, NOW = [8.0, 9, 6, 7, 9, 8, 5, 9, 7, 8], [6.0, 7, 5, 9, 4, 8]
@@ -100,8 +102,20 @@ def test_a_large_drift_is_found_among_many() -> None:
     assert only(adjusted([*calm, drifted])[-1]).worse
 
 
+def test_planning_allows_for_everything_that_is_tested_also_where_messages_do_not_help() -> None:
+    repeats = {"varied": of([8, 7, 8], unit="repeat")}
+    before, now = (
+        side({"adherence": {"voice": of(scores, first=first)}, "fluency": repeats})
+        for scores, first in ((BEFORE, 1), (NOW, 1000))
+    )
+
+    (row,) = detections([compare(before, now)], 1.0)
+
+    assert (row.dimension, row.needed) == ("adherence", n_to_detect(1.0, row.sd, alpha=0.05 / 2))
+
+
 # -- how often a steady cast is accused
-AGENTS, MESSAGES, CASTS = 16, 15, 100
+AGENTS, MESSAGES, CASTS = 16, 15, 40
 NAMES = [f"p{n}" for n in range(10)]
 
 

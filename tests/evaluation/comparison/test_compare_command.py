@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -109,8 +110,11 @@ def test_detect_says_how_many_messages_a_change_takes_and_measures_them(
     agent = make_agent("ada")
     for build in ("1", "2"):
         talk(agent, [f"Line {n} of {build}." for n in range(30)], channel=make_channel(build), tags={"build": build})
-    values = iter(range(100_000))
-    llm_server.respond = answers(lambda claim: 5 + next(values) % 3)
+
+    def respond(body: dict[str, Any]) -> dict[str, Any]:
+        return {"json": entry(5 + int(re.findall(r"Line (\d+) of", tail_of(body))[-1]) % 3)}
+
+    llm_server.respond = respond
 
     code, found = document(*TAGS, "--dimensions", "adherence", "--samples", "6", "--detect", "0.5")
 
@@ -170,6 +174,8 @@ def test_a_file_serves_as_a_baseline(llm_server: LLMServer, ada: Agent, tmp_path
         call_command("capture_baseline", *where, "--json", "--out", str(path), stdout=printed)
     judge(llm_server, voice=2)
     run_of(ada, "2")
+    judge(llm_server, voice=9)
+    run_of(ada, "2", turn_bins=((1, 4), (5, None)))  # drawn otherwise: passed over
 
     code, found = document("--baseline", str(path))
 

@@ -14,7 +14,7 @@ from evaluation.statistics.bootstrap import bootstrap_difference
 from evaluation.statistics.clusters import Observation
 from tests.evaluation.comparison.sides import adherence, of, only, side
 
-TRIALS = 300
+TRIALS = 150
 OFF_BY_CHANCE = 3 * (0.95 * 0.05 / TRIALS) ** 0.5  # three standard errors of a share of 95 %
 
 

@@ -131,6 +131,9 @@ def test_runs_that_are_not_completed_are_left_out(tmp_path: Path) -> None:
         (document(observations={"adherence": {"voice": {}}}), "voice.scores: is required"),
         ('{"judge": "j", "runs": [{"agent": "a", "dimensions": {"adherence": {"score": NaN}}}]}', "NaN is not allowed"),
         ({"judge": LLM, "runs": document()["runs"] * 2}, "ada stands twice"),
+        ({"judge": "a\x1b[31m", "runs": []}, "judge: "),
+        (document(procedure="a\x1b[31m"), r"'a\\x1b\[31m' holds control characters; allowed: one line"),
+        (document(observations={"adherence": {"a\u202eb": {"scores": {}}}}), "holds control characters"),
     ],
 )
 def test_a_wrong_file_names_the_file_the_field_and_what_is_allowed(tmp_path: Path, content: Any, message: str) -> None:

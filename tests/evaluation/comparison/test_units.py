@@ -77,11 +77,33 @@ def test_a_small_difference_beyond_the_judges_noise_is_not_called_drift() -> Non
     assert "not surely by more than 0.5" in change.reason
 
 
+def test_the_judges_noise_alone_beside_a_score_without_judgements_is_no_drift_either() -> None:
+    fixed = side({"fluency": {"varied": of([8])}}, observations={}, digests={})
+
+    change = change_between(fixed, whole([7.4] * 8))
+
+    assert change.interval is not None
+    assert (change.interval.high < 0, change.verdict, change.n_more) == (True, "cannot tell yet", None)
+    assert "of the judge's noise alone" in change.interval_note
+    assert (change.sd, change.smallest_detectable) == (None, None), "nothing is known of messages"
+    assert change_between(fixed, whole([2] * 8)).verdict == "drifted"
+
+
+def test_the_sentence_names_what_is_counted() -> None:
+    before = adherence(HARD, unit="situation")
+    change = only(
+        compare(before, adherence([s - d for s, d in zip(HARD, [0, 1, -1, 2] * 2, strict=True)], unit="situation"))
+    )
+
+    assert change.n_more is not None
+    assert f"{change.n_more} more situations" in change.reason
+
+
 def test_repeats_of_a_judge_that_always_says_the_same_tell_nothing() -> None:
     change = change_between(whole([8] * 5, judge=OFFLINE), whole([7] * 5, judge=OFFLINE))
 
     assert (change.interval, change.verdict) == (None, "cannot tell yet")
-    assert "always says the same" in change.reason
+    assert "always says the same: an interval takes an LLM judge and --repeats 3" in change.reason
 
 
 def test_channels_are_compared_one_by_one() -> None:

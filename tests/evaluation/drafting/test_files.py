@@ -142,6 +142,24 @@ def test_a_file_that_changed_meanwhile_is_not_written_over(tmp_path: Path) -> No
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_a_writer_leaves_the_next_one_s_half_written_file_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, half = tmp_path / "x.yaml", tmp_path / ".x.yaml.new"
+    replace = Path.replace
+
+    def replaced_and_begun_again(draft: Path, target: Path) -> Path:
+        done = replace(draft, target)
+        half.write_bytes(b"of the next writer")  # the moment the name is free
+        return done
+
+    monkeypatch.setattr(Path, "replace", replaced_and_begun_again)
+    replace_file(path, b"ours", expected=None)
+
+    assert path.read_bytes() == b"ours"
+    assert half.read_bytes() == b"of the next writer"
+
+
 def test_two_writers_take_turns_and_a_dead_one_holds_nobody_up(tmp_path: Path) -> None:
     path, half = tmp_path / "x.yaml", tmp_path / ".x.yaml.new"
     half.write_bytes(b"half")

@@ -120,6 +120,19 @@ def test_an_agent_whose_actor_has_nothing_to_say_is_measured_by_its_own_messages
     assert "no sample lines" in document["plays"][0]["problem"]
 
 
+def test_an_agent_that_got_sample_lines_is_played_anew() -> None:
+    ada = speaker(lines=())
+    with pytest.raises(CommandError, match="no message of the agent"):
+        command()
+    ada.sample_lines = ["Good.", "Fine."]
+    ada.save()
+
+    (run,) = captured()["runs"]
+
+    assert run["played"]
+    assert run["dimensions"]["adherence"]["scored"] == 17
+
+
 def test_an_agent_that_nobody_ever_heard_has_no_score_and_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
     speaker(lines=())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -277,6 +278,21 @@ def test_a_budget_that_is_used_up_stops_a_play_of_a_paid_model(llm_server: LLMSe
 
     assert "budget of ada" in found.problem
     assert llm_server.calls == 0
+
+
+def test_a_turn_that_was_left_unfinished_is_named_and_not_waited_for(scripted: Agent) -> None:
+    """Its process is gone, on another machine, and no worker runs."""
+    office = make_channel("office")
+    join(office, scripted)
+    lost = start_turn(agent=scripted, channel=office)
+    assert lost.claim(owner="elsewhere:1:x", lease=timedelta(hours=-1))
+
+    found = played(scripted)
+
+    assert f"turn {lost.pk} of ada was left unfinished and holds it; manage.py work ends it" in found.problem
+    assert not found.messages
+    assert lost.finish(owner="elsewhere:1:x", status=Run.Status.ERRORED)
+    assert played(scripted).complete
 
 
 def test_a_queued_turn_of_the_agent_stands_in_nobodys_way(scripted: Agent) -> None:

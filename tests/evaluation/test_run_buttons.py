@@ -1,0 +1,152 @@
+"""Cancelling an evaluation in the console, and having it go on."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.test import Client
+
+from agents.models import Agent
+from evaluation.models import ChannelShare, EvaluationRun
+from tests.console import Browser, page_of, read, signed_in, staff, superuser, viewer
+from tests.evaluation.judged import make_run, make_score
+from tests.factories import make_agent
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def root() -> Client:
+    return signed_in(superuser())
+
+
+@pytest.fixture
+def ada() -> Agent:
+    return make_agent("ada")
+
+
+def page(run: EvaluationRun) -> str:
+    return page_of(run)
+
+
+def url(run: EvaluationRun, act: str) -> str:
+    return page(run).replace("/change/", f"/{act}/")
+
+
+def offered(client: Client, run: EvaluationRun) -> list[str]:
+    """Labels of the buttons on the run's page, each inside of a form that carries the token."""
+    html = read(client, page(run))
+    found = re.findall(rf'formaction="{url(run, "(?:cancel|resume)")}" formnovalidate>([^<]*)<', html)
+    if found:
+        form = html[html.index('id="evaluationrun_form"') : html.index("formaction=")]
+        assert "csrfmiddlewaretoken" in form
+        assert "</form>" not in form
+    return found
+
+
+def press(client: Client, run: EvaluationRun, act: str) -> str:
+    html: str = client.post(url(run, act), follow=True).content.decode()
+    run.refresh_from_db()
+    return html
+
+
+def test_a_run_is_cancelled_and_goes_on(root: Client, ada: Agent) -> None:
+    run = make_run(ada, status="running", claimed_by="worker:1:x")
+    make_score(run, 3)
+    assert offered(root, run) == ["Cancel"]
+
+    assert f"Evaluation {run.pk} is cancelled; what was judged stays." in press(root, run, "cancel")
+    assert (run.status, run.error, run.scores.count()) == ("cancelled", "cancelled on request", 1)
+    assert offered(root, run) == ["Go on"]
+
+    assert f"Evaluation {run.pk} waits for the worker" in press(root, run, "resume")
+    assert (run.status, run.error) == ("pending", "")
+    done = LogEntry.objects.filter(object_id=str(run.pk)).order_by("pk")
+    assert [entry.change_message for entry in done] == ["cancel pressed", "resume pressed"]
+
+
+@pytest.mark.parametrize(
+    ("status", "labels"),
+    [
+        ("pending", ["Cancel"]),
+        ("paused_budget", ["Cancel"]),
+        ("failed", ["Go on"]),
+        ("errored", ["Go on"]),
+        ("completed", []),
+    ],
+)
+def test_only_what_is_possible_is_offered(root: Client, ada: Agent, status: str, labels: list[str]) -> None:
+    assert offered(root, make_run(ada, status=status)) == labels
+
+
+def test_a_completed_run_goes_on_where_its_judge_failed(root: Client, ada: Agent) -> None:
+    run = make_run(ada)
+    make_score(run, None, reason="timeout: no answer")
+
+    assert offered(root, run) == ["Go on"]
+    press(root, run, "resume")
+    assert (run.status, run.scores.get().status) == ("pending", "pending")
+
+
+def test_a_completed_run_goes_on_where_its_channel_did_not_end(root: Client, ada: Agent) -> None:
+    run, channel_run = make_run(ada), make_run(status="failed")
+    ChannelShare.objects.create(agent_run=run, channel_run=channel_run, messages=1)
+
+    assert offered(root, run) == ["Go on"]
+    press(root, run, "resume")
+    channel_run.refresh_from_db()
+    assert (run.status, channel_run.status) == ("pending", "pending")
+
+
+@pytest.mark.parametrize(("act", "status"), [("cancel", "completed"), ("resume", "running")])
+def test_what_is_not_possible_any_more_is_said(root: Client, ada: Agent, act: str, status: str) -> None:
+    run = make_run(ada, status=status)
+
+    html = press(root, run, act)
+
+    assert f"Nothing was changed: evaluation {run.pk} is {status}" in html
+    assert run.status == status
+    assert not LogEntry.objects.exists()
+
+
+@pytest.mark.parametrize(("act", "status"), [("cancel", "running"), ("resume", "failed")])
+def test_acting_needs_the_permission_to_change_evaluations(ada: Agent, act: str, status: str) -> None:
+    run = make_run(ada, status=status)
+    looking = signed_in(viewer())
+
+    assert offered(looking, run) == []
+    assert looking.post(url(run, act)).status_code == 403
+    assert signed_in(staff("evaluation.add_evaluationrun")).post(url(run, act)).status_code == 403
+    outside = Browser().post(url(run, act))
+    assert (outside.status_code, "/login/" in outside["Location"]) == (302, True)
+    run.refresh_from_db()
+    assert run.status == status
+
+    rights = ("evaluation.view_evaluationrun", "evaluation.change_evaluationrun")
+    operator = signed_in(staff(*rights, username="operator"))
+    assert len(offered(operator, run)) == 1
+    press(operator, run, act)
+    assert run.status != status
+
+
+@pytest.mark.parametrize("act", ["cancel", "resume"])
+def test_nothing_happens_by_a_link_or_a_form_from_elsewhere(root: Client, ada: Agent, act: str) -> None:
+    run = make_run(ada, status="running" if act == "cancel" else "failed")
+    strict = Browser(enforce_csrf_checks=True)
+    strict.force_login(superuser("strict"))
+    before = run.status
+
+    assert root.get(url(run, act)).status_code == 405
+    assert strict.post(url(run, act)).status_code == 403
+    run.refresh_from_db()
+    assert run.status == before
+
+
+def test_an_evaluation_that_is_gone_is_not_found(root: Client, ada: Agent) -> None:
+    run = make_run(ada)
+    gone = url(run, "cancel")
+    run.delete()
+
+    assert root.post(gone).status_code == 404
