@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from django.db.models import Avg, Count, Max, Q
@@ -12,7 +13,7 @@ from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.statistics.agreement import spearman
 from evaluation.statistics.bootstrap import Observation, bootstrap_difference, bootstrap_mean
 from evaluation.statistics.comparison import MARGIN, verdict
-from evaluation.statistics.estimates import Estimate
+from evaluation.statistics.estimates import Estimate, Interval
 from evaluation.turn_tables import turn_json, turn_table
 from evaluation.turn_values import TurnBin, TurnChange, TurnDimension, TurnProfile
 from evaluation.turns import DEFAULT_BINS, Bin, bin_name, bin_of, parse_bins, spanning, turns_of
@@ -31,6 +32,7 @@ __all__ = [
 ]
 
 BY_TURN = ("adherence",)  # judged message by message; the others judge a window, a pair or a channel as a whole
+HIGHEST = 9.0
 STATUSES = ("scored", "trivial", "unscored", "pending")
 ENOUGH_CONVERSATIONS = 6  # from here on whole conversations are resampled, and what is found speaks of others, too
 
@@ -136,9 +138,18 @@ def _bin(place: int, bin_: Bin, judged: Sequence[_Judged], same: set[int]) -> Tu
         messages=len({j.message for j in here}),
         conversations=len({j.channel for j in here}),
         **{status: sum(j.counts[status] for j in here) for status in STATUSES},
-        score=bootstrap_mean(_observations(here)),
-        same=bootstrap_mean(_observations(j for j in here if j.channel in same)),
+        score=_within(bootstrap_mean(_observations(here)), 0.0),
+        same=_within(bootstrap_mean(_observations(j for j in here if j.channel in same)), 0.0),
     )
+
+
+def _within(found: Estimate, lowest: float) -> Estimate:
+    """The estimate with an interval of what is possible: scores lie between 0 and 9, their differences between -9 and 9."""
+    interval = found.interval
+    if interval is None:
+        return found
+    low, high = (min(max(end, lowest), HIGHEST) for end in (interval.low, interval.high))
+    return replace(found, interval=Interval(low, high, interval.level))
 
 
 def _observations(judged: Iterable[_Judged]) -> list[Observation]:
@@ -179,7 +190,7 @@ def _change(
     return TurnChange(
         first=names[ends[0]],
         last=names[ends[1]],
-        delta=delta,
+        delta=_within(delta, -HIGHEST),
         decision=verdict(delta.value, interval, margin, n=delta.n or None),
         conversations=conversations or len({j.channel for j in (*first, *last)}),
         resampled="conversations" if together else "messages",

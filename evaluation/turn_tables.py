@@ -17,6 +17,11 @@ def turn_table(profile: TurnProfile, out: Any) -> None:
     """One table per dimension that is judged message by message, with what its ends say; at most 80 columns wide."""
     console = console_on(out)
     for found in profile.dimensions:
+        if not any(row.messages for row in found.bins):
+            console.print(
+                escape(f"{found.dimension.capitalize()} of {profile.agent} by turn: no message was judged.\n")
+            )
+            continue
         console.print(_table(profile, found))
         console.print(_sentence("In the same conversations", found.within))
         console.print(_sentence("Over all messages", found.overall))

@@ -267,6 +267,7 @@ CELERY_BEAT_SCHEDULE = {
 }  # picks up lost claims and lost messages
 
 # --- API ----------------------------------------------------------------------------------------------------------------
+API_PAID_PER_MINUTE = int(_number("API_PAID_PER_MINUTE", 60))  # requests of one user that may cost money
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
         "rest_framework.authentication.TokenAuthentication",  # first: it makes an anonymous request a 401, not a 403

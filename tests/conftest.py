@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import hypothesis
 import pytest
 import sentry_sdk
+from django.core.cache import cache
 from pytest_django import Settings
 
 from agents.llm import endpoints, prices
@@ -24,6 +25,7 @@ hypothesis.settings.load_profile("plumbline")
 def _nothing_remembered(settings: Settings) -> None:
     """What a process remembers of servers and prices must not pass from one test to the next; nor may a developer's own files."""
     settings.PROPOSITION_DIRS = []
+    cache.clear()  # how often somebody asked for what costs money
     endpoints.forget()
     prices.forget_prices()
 

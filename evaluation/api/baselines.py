@@ -14,6 +14,7 @@ from rest_framework.views import APIView
 
 from agents.api import parameters
 from agents.api.permissions import ModelPermissions
+from agents.api.throttles import PaidRequests
 from agents.finding import no_agent
 from agents.models import Agent
 from evaluation.api.filters import PROCEDURES, number
@@ -50,6 +51,7 @@ class Baselines(ListAPIView[Baseline]):
 
     queryset = _BASELINES.order_by("agent__slug", "judge", "procedure", "dimension")
     permission_classes = (CapturePermissions,)
+    throttle_classes = (PaidRequests,)
 
     def get_serializer_class(self) -> type[serializers.BaseSerializer[Any]]:
         return CaptureRequest if self.request.method == "POST" else BaselineRow
@@ -93,8 +95,9 @@ class BaselinesOfAgent(APIView):
 class CompareWithBaseline(APIView):
     """An evaluation of the agent beside its current baseline by the same judge and procedure: delta, interval and verdict (AC-6.5.4).
 
-    The newest completed evaluation since the baseline was captured, or `?run=ID`, whenever that was. `margin` is the change, in points, that still
-    counts as none: 0.5 unless given. 404 when there is nothing to compare, 409 when the two cannot be compared; the detail says why.
+    The newest completed evaluation since the baseline was captured, or `?run=ID`, whenever that was. `margin` is the change, in points,
+    that still counts as none: 0.5 unless given. 404 when there is nothing to compare, 409 when the two cannot be compared; the detail
+    says why.
     """
 
     queryset = Baseline.objects.all()

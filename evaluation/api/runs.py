@@ -18,6 +18,7 @@ from rest_framework.views import APIView
 from agents.api import parameters
 from agents.api.pagination import Log
 from agents.api.permissions import ActionPermissions
+from agents.api.throttles import PaidRequests
 from evaluation.api.filters import YES_NO, filtered_runs
 from evaluation.api.refusals import Conflict, reading_propositions
 from evaluation.api.run_request import RunRequest, spec_of
@@ -54,6 +55,7 @@ class Runs(ListAPIView[EvaluationRun]):
     """
 
     queryset = EvaluationRun.objects.select_related("agent", "channel")
+    throttle_classes = (PaidRequests,)
     pagination_class = RunPages
     progress: Mapping[int, Progress] = MappingProxyType({})
 
@@ -169,6 +171,8 @@ class ResumeRun(RunAction):
 
     202; stored judgements are not made again. 409 when it waits or runs, or nothing is left to ask.
     """
+
+    throttle_classes = (PaidRequests,)
 
     def act(self, run: EvaluationRun) -> EvaluationRun:
         return resume_run(run)

@@ -11,12 +11,15 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
+from agents.models import Agent
 from evaluation.drift.series import Drop, Series
+from evaluation.models import EvaluationRun
 from evaluation.presentation import console_on, judge_label, number
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 SPARKS = 30
 RESTART = "|"
+MOST_NAMED = 4  # series with the same note
 
 
 def drift_table(found: Sequence[Series], out: Any) -> None:
@@ -34,7 +37,8 @@ def drift_table(found: Sequence[Series], out: Any) -> None:
             for drop in series.drops:
                 console.print(escape(fall(series, drop)))
         for note, noted in _notes(rows).items():
-            console.print(escape(f"{', '.join(noted)}: {note}"))
+            which = f"all {len(rows)} series" if len(noted) == len(rows) > MOST_NAMED else ", ".join(noted)
+            console.print(escape(f"{which}: {note}"))
         console.print()
 
 
@@ -69,6 +73,20 @@ def fall(series: Series, drop: Drop) -> str:
         f"{series.agent.slug} {series.dimension}: fell from {drop.before:.1f} to {drop.after:.1f} since {since} "
         f"(noticed {noticed}, evaluation {drop.run})"
     )
+
+
+def silent_note(agents: Sequence[Agent], found: Sequence[Series]) -> str:
+    """Which agents have no series, by what became of their newest scheduled evaluation; empty when all have one."""
+    shown = {series.agent.pk for series in found}
+    reasons: dict[str, list[str]] = {}
+    for agent in agents:
+        if agent.pk not in shown:
+            last = (
+                EvaluationRun.objects.filter(agent=agent, schedule__isnull=False).order_by("-created_at", "-pk").first()
+            )
+            why = "measured by no schedule yet" if last is None else last.error or f"evaluation {last.pk}: no score"
+            reasons.setdefault(why, []).append(agent.slug)
+    return "\n".join(f"no series: {', '.join(slugs)}: {why}" for why, slugs in reasons.items())
 
 
 def _notes(rows: Sequence[Series]) -> dict[str, list[str]]:

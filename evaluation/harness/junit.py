@@ -9,6 +9,7 @@ from evaluation.harness.gather import AgentResult
 from evaluation.harness.limits import OVERALL
 from evaluation.harness.report import Report
 from evaluation.harness.texts import as_xml, plain
+from evaluation.harness.verdict import why_no_score
 from evaluation.presentation import judge_label
 
 KINDS = {"failure": "failures", "error": "errors", "skipped": "skipped"}
@@ -66,6 +67,7 @@ def _cases(result: AgentResult, dimension: str, findings: Findings) -> list[Case
             line = f"{change.proposition or dimension} fell from {change.baseline:.1f} to {change.current:.1f} ({change.delta:+.1f})"
             worst = f": {r.worst.place} “{plain(r.worst.text)}”" if r.worst else ""
             lines.append(line + worst)
+            lines += [f"fell most, not surely: {c.proposition} ({c.delta:+.1f})" for c in r.fell_most]
     for b in findings.below:
         if (b.agent, b.dimension) == (agent, dimension):
             worst = f": {b.worst.place} “{plain(b.worst.text)}”" if b.worst else ""
@@ -76,11 +78,7 @@ def _cases(result: AgentResult, dimension: str, findings: Findings) -> list[Case
     if lines:
         return [("failure", lines[0], "\n".join(lines))]
     if dimension != OVERALL and result.score(dimension) is None:
-        found = result.coverage.get(dimension)
-        why = result.run.error or "nothing to judge"
-        if found and found.beyond_judge:
-            why = f"{found.beyond_judge} claims need an LLM judge"
-        return [("skipped", why, "")]
+        return [("skipped", why_no_score(result, dimension), "")]
     return []
 
 

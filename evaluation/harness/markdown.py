@@ -9,9 +9,10 @@ from evaluation.comparison.values import Change
 from evaluation.harness.findings import Findings, WorstMessage
 from evaluation.harness.gather import AgentResult
 from evaluation.harness.limits import Limits
+from evaluation.harness.notes import notes_of, without_score
 from evaluation.harness.report import Report
 from evaluation.harness.report_json import coverage
-from evaluation.harness.texts import as_code
+from evaluation.harness.texts import as_code, counted
 from evaluation.harness.verdict import least_scores
 from evaluation.models import COUNTED, is_heuristic
 
@@ -34,7 +35,7 @@ def markdown(report: Report) -> str:
     parts = [
         MARKER,
         f"### {SIGNS[findings.verdict]} Persona check: {findings.verdict}",
-        f"{_agents(len(results))}, judged by {as_code(judge)}{heuristic}. {headline(findings)}",
+        f"{counted(len(results), 'agent')}, judged by {as_code(judge)}{heuristic}. {headline(findings)}",
         *_unjudged(findings),
         *_table(findings),
         *_worst(findings),
@@ -42,6 +43,7 @@ def markdown(report: Report) -> str:
         *_scores(results),
         *_by_turn(list(report.by_turn.values())),
         *_notes(results),
+        *_silent(results, findings),
         _how(results, limits),
     ]
     return shortened("\n\n".join(part for part in parts if part) + "\n")
@@ -60,21 +62,19 @@ def shortened(text: str, most: int = MOST_CHARACTERS) -> str:
 def headline(findings: Findings) -> str:
     """What was found, in a sentence."""
     suspected = sum(found.suspected for found in findings.undecided)
+    whole = {(r.agent, r.whole.dimension) for r in findings.regressions if r.scope == "dimension"}
     counts = [
-        (len({(r.agent, r.whole.dimension) for r in findings.regressions}), "regression", "regressions"),
-        (len(findings.fading), "fades within conversations", "fade within conversations"),
+        (len(whole), "dimension surely worse", "dimensions surely worse"),
+        (sum(bool(r.change.proposition) for r in findings.regressions), "claim surely worse", "claims surely worse"),
+        (len(findings.fading), "score fades within conversations", "scores fade within conversations"),
         (len(findings.below), "score below its threshold", "scores below their threshold"),
         (len(findings.unjudged), "part could not be judged enough", "parts could not be judged enough"),
         (len(findings.undecided), "comparison cannot tell yet", "comparisons cannot tell yet"),
         (suspected, "of them a suspected regression", "of them suspected regressions"),
         (len(findings.without_baseline), "agent without a baseline", "agents without a baseline"),
     ]
-    said = [f"{n} {one if n == 1 else many}" for n, one, many in counts if n]
+    said = [counted(n, one, many) for n, one, many in counts if n]
     return f"{', '.join(said)}." if said else "Nothing got worse."
-
-
-def _agents(n: int) -> str:
-    return f"{n} agent{'s' if n != 1 else ''}"
 
 
 def _unjudged(findings: Findings) -> Iterator[str]:
@@ -88,16 +88,15 @@ def _unjudged(findings: Findings) -> Iterator[str]:
 
 def _table(findings: Findings) -> Iterator[str]:
     rows = []
+    seen = set()
     for r in findings.regressions:
-        rows.append(
-            [
-                as_code(r.agent),
-                r.whole.dimension,
-                as_code(r.change.proposition) or "all",
-                *_change(r.change),
-                "**worse**",
-            ]
-        )
+        if r.scope == "dimension" and r.change.proposition and (r.agent, r.whole.dimension) not in seen:
+            rows.append([as_code(r.agent), r.whole.dimension, "all", *_change(r.whole), "**worse**"])
+        seen.add((r.agent, r.whole.dimension))
+        claim = as_code(r.change.proposition) or "all"
+        rows.append([as_code(r.agent), r.whole.dimension, claim, *_change(r.change), "**worse**"])
+        for c in r.fell_most:
+            rows.append([as_code(r.agent), c.dimension, as_code(c.proposition), *_change(c), "fell most, not surely"])
     for f in findings.fading:
         low, high = f.interval
         turns = f"turns {f.first} → {f.last}"
@@ -143,7 +142,7 @@ def _open(findings: Findings) -> Iterator[str]:
                 as_code(found.agent),
                 found.change.dimension,
                 *_change(found.change),
-                ("**suspected regression**: " if found.suspected else "") + as_code(found.change.reason),
+                ("**suspected regression**: " if found.suspected else "") + as_code(found.why),
             ]
             for found in findings.undecided
         ]
@@ -200,13 +199,10 @@ def _notes(results: Sequence[AgentResult]) -> Iterator[str]:
         yield _details("Notes on the comparison", "\n".join([*lines[:MOST_ROWS], *_more(len(lines))]))
 
 
-def notes_of(results: Sequence[AgentResult]) -> dict[str, list[str]]:
-    """What a reader of the comparisons must know, with the agents it holds for."""
-    found: dict[str, list[str]] = {}
-    for result in results:
-        for note in result.comparison.notes if result.comparison else ():
-            found.setdefault(note, []).append(result.agent)
-    return found
+def _silent(results: Sequence[AgentResult], findings: Findings) -> Iterator[str]:
+    if found := without_score(results, findings):
+        lines = [f"* {as_code(', '.join(agents))}: {as_code(why, 400)}" for why, agents in found.items()]
+        yield _details("Without a score", "\n".join([*lines[:MOST_ROWS], *_more(len(lines))]))
 
 
 def _how(results: Sequence[AgentResult], limits: Limits) -> str:

@@ -18,7 +18,8 @@ from evaluation.comparison.values import Change
 from evaluation.harness.findings import Findings, Open, WorstMessage
 from evaluation.harness.gather import AgentResult
 from evaluation.harness.limits import Limits
-from evaluation.harness.markdown import SIGNS, headline, notes_of
+from evaluation.harness.markdown import SIGNS, headline
+from evaluation.harness.notes import notes_of, without_score
 from evaluation.harness.report import Report
 from evaluation.harness.report_json import coverage
 from evaluation.harness.texts import plain
@@ -52,10 +53,13 @@ def verdict_table(report: Report, out: Any) -> None:
         console.print(f"note: {escape(', '.join(agents))}: {escape(note)}")
     for why, group in groupby(sorted(findings.without_baseline, key=itemgetter(1)), key=itemgetter(1)):
         console.print(f"not compared: {escape(', '.join(agent for agent, _ in group))}: {escape(why)}")
+    silent = without_score(results, findings)
+    for why, agents in silent.items():
+        console.print(f"no score: {escape(', '.join(agents))}: {escape(plain(why))}")
     for found in findings.unjudged[:MOST_LINES]:
         who = " ".join(filter(None, (found.agent or "all agents", found.dimension)))
         console.print(f"[bold]not judged:[/] {escape(who)}: {escape(plain(found.why))}")
-    if findings.without_baseline or findings.unjudged:
+    if findings.without_baseline or findings.unjudged or silent:
         console.print()
     _counts(console, results)
     style = {0: "bold green", 1: "bold red"}.get(findings.exit_code, "bold yellow")
@@ -95,16 +99,21 @@ def _sign(change: Change) -> str:
 
 def _regressions(console: Console, findings: Findings) -> None:
     shown: WorstMessage | None = None
+    wholes = set()
     for found in findings.regressions[:MOST_LINES]:
-        change, whole = found.change, found.whole
-        name = change.proposition or "the whole window"
-        console.print(
-            f"[bold red]worse:[/] {escape(found.agent)} {whole.dimension}, {escape(name)}: {number(change.baseline)} → "
-            f"{number(change.current)}{_reach(change)}"
-        )
+        where = f"{escape(found.agent)} {found.whole.dimension}"
+        if found.scope == "dimension" and where not in wholes:
+            console.print(f"[bold red]worse:[/] {where}: {_fall(found.whole)}")
+        wholes.add(where)
+        if found.change.proposition:
+            console.print(f"[bold red]worse:[/] {where}, {escape(found.change.proposition)}: {_fall(found.change)}")
+        for each in found.fell_most:
+            console.print(f"  fell most, none of them surely: {escape(each.proposition)}: {_fall(each)}")
         if shown is None or found.worst is None or found.worst.text != shown.text:
             _message(console, found.worst)
         shown = found.worst
+    if len(findings.regressions) > MOST_LINES:
+        console.print(f"… and {len(findings.regressions) - MOST_LINES} more that got worse; --json holds all")
     for f in findings.fading[:MOST_LINES]:
         console.print(
             f"[bold red]fades:[/] {escape(f.agent)} {f.dimension}: turns {f.last} against {f.first}: {f.delta:+.1f} "
@@ -137,6 +146,10 @@ def _reach(change: Change) -> str:
     return f"{delta}; 95 %: {interval.low:+.1f} to {interval.high:+.1f})" if interval else f"{delta})" if delta else ""
 
 
+def _fall(change: Change) -> str:
+    return f"{number(change.baseline)} → {number(change.current)}{_reach(change)}"
+
+
 def _undecided(console: Console, found: Sequence[Open], limits: Limits) -> None:
     """Those that fell by enough one by one; the others together, by reason."""
     serious = [
@@ -146,8 +159,7 @@ def _undecided(console: Console, found: Sequence[Open], limits: Limits) -> None:
         change = each.change
         word = "suspected regression" if each.suspected else "cannot tell yet"
         console.print(
-            f"[bold yellow]{word}:[/] {escape(each.agent)} {change.dimension}: {number(change.baseline)} → "
-            f"{number(change.current)}{_reach(change)}: {escape(change.reason)}"
+            f"[bold yellow]{word}:[/] {escape(each.agent)} {change.dimension}: {_fall(change)}: {escape(each.why)}"
         )
     rest = sorted((o for o in found if o not in serious), key=_ground)
     for (dimension, reason), group in groupby(rest, key=_ground):
@@ -186,7 +198,7 @@ def complaint(report: Report, *, everything: bool) -> str:
     for b in findings.below:
         lines.append(f"{b.agent} {b.dimension}: {number(b.score)} is below {b.threshold:g}")
     for o in findings.undecided:
-        lines.append(f"{o.agent} {o.change.dimension}: cannot tell yet: {plain(o.change.reason)}")
+        lines.append(f"{o.agent} {o.change.dimension}: cannot tell yet: {plain(o.why)}")
     lines += [f"{agent}: not compared: {why}" for agent, why in findings.without_baseline]
     if not lines:
         return ""

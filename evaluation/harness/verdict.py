@@ -118,7 +118,11 @@ def why_no_score(result: AgentResult, dimension: str) -> str:
     """Why a dimension of an agent has no score, for people."""
     found = result.coverage.get(dimension, Coverage())
     if found.beyond_judge:
-        return "1 claim needs an LLM judge" if found.beyond_judge == 1 else f"{found.beyond_judge} claims need an LLM judge"
+        return (
+            "1 claim needs an LLM judge"
+            if found.beyond_judge == 1
+            else f"{found.beyond_judge} claims need an LLM judge"
+        )
     if found.not_evaluable:
         return f"{counted(found.not_evaluable, 'judgement')} not evaluable"
     return result.run.error or "nothing to judge"
@@ -171,7 +175,7 @@ def _undecided(result: AgentResult, limits: Limits) -> Iterator[Open]:
                 agent=result.agent,
                 change=change,
                 suspected=_suspected(change, limits),
-                hint=_hint(change, limits) if result.score(change.dimension) is not None else "",
+                hint=_hint(change, limits),
             )
 
 

@@ -8,8 +8,8 @@ import pytest
 from pytest_django import Settings
 
 from agents.models import Agent
-from evaluation.capture import capture
 from evaluation.asking import GIVE_UP_AFTER
+from evaluation.capture import capture
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers, entry, tail_of

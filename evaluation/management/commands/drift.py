@@ -10,7 +10,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from agents.usage import exit_3_on_wrong_usage
 from evaluation.capture import choose_agents
-from evaluation.drift.presentation import drift_json, drift_table
+from evaluation.drift.presentation import drift_json, drift_table, silent_note
 from evaluation.drift.series import series_of
 from evaluation.schedule_changes import find_schedule
 from evaluation.scorers import SCORERS
@@ -46,6 +46,8 @@ class Command(BaseCommand):
             self.stdout.write(json.dumps(drift_json(found), ensure_ascii=False, indent=2))
         elif found:
             drift_table(found, self.stdout)
+            if silent := silent_note(agents, found):
+                self.stdout.write(silent)
         else:
             self.stdout.write(
                 "Nothing measured over time yet. `manage.py schedule add nightly --every 1d --at 03:00` has it measured "

@@ -43,6 +43,10 @@ USAGE = (WrongUsage, UnusableFiles, NotComparable, UnreadableSides)
 CRASHED = 2  # a program that broke off has judged nothing; 1 would read as a regression
 
 
+class Verdict(CommandError):
+    """How a build was judged; Django prints the name of the class before the text."""
+
+
 class Command(BaseCommand):
     help = (
         "Measure agents, hold them against their baseline and thresholds, and end with a verdict for a build. Exit code: 0 pass, "
@@ -166,7 +170,7 @@ class Command(BaseCommand):
             verdict_table(report, self.stdout)
         said = complaint(report, everything=request.options["json"])
         if report.findings.exit_code:
-            raise CommandError(said, returncode=report.findings.exit_code)
+            raise Verdict(said, returncode=report.findings.exit_code)
         if said and request.options["json"]:
             self.stderr.write(said)
 

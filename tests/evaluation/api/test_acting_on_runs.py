@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pytest_django import Settings
 
 from agents.models import Agent
 from evaluation.models import EvaluationRun
 from tests.api_client import Program, program
 from tests.console import staff, superuser, viewer
-from tests.evaluation.api.asking import RUNS, refused
+from tests.evaluation.api.asking import BASELINES, RUNS, refused
 from tests.evaluation.judged import make_run, make_score
 from tests.factories import make_agent
 
@@ -75,3 +76,21 @@ def test_acting_needs_the_permission_to_change_evaluations(way: str) -> None:
     assert act(program(staff("evaluation.add_evaluationrun")), run, way).status_code == 403
     allowed = program(staff("evaluation.change_evaluationrun", username="operator"))
     assert act(allowed, run, way).status_code in (200, 202)
+
+
+def test_what_may_cost_money_is_bounded_per_user_and_minute(client: Program, settings: Settings, ada: Agent) -> None:
+    settings.API_PAID_PER_MINUTE = 2
+    run = make_run(ada, status="failed")
+    assert client.post(RUNS, {"agent": "ada"}).status_code == 202
+    assert act(client, run, "resume").status_code == 202
+
+    for response in (
+        client.post(RUNS, {"agent": "ada"}),
+        client.post(BASELINES, {"agent": "ada"}),
+        act(client, run, "resume"),
+    ):
+        assert refused(response, 429)["detail"][0].startswith("Request was throttled")
+        assert 0 < int(response["Retry-After"]) <= 60
+    assert act(client, run, "cancel").status_code == 200, "stopping costs nothing"
+    assert client.get(RUNS).status_code == 200
+    assert program(superuser("bob")).post(RUNS, {"agent": "ada"}).status_code == 202

@@ -168,6 +168,14 @@ def test_drift_shows_series_with_sparklines_falls_and_judges_apart(ada: Agent) -
     assert max(map(len, (line.rstrip() for line in shown.splitlines() if "fell" not in line))) <= 80
 
 
+def test_drift_says_who_has_no_series(ada: Agent) -> None:
+    measured_days(ada)
+    make_agent("kevin")
+
+    assert "no series: kevin: measured by no schedule yet" in run("drift")
+    assert "no series" not in run("drift", "--agent", "ada")
+
+
 def test_drift_json_has_points_and_falls(ada: Agent) -> None:
     measured_days(ada)
 

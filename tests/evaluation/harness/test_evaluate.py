@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import io
+
 import pytest
+from django.core.management import CommandError, call_command
 
 from agents.models import Agent
 from evaluation.models import Baseline, EvaluationRun
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.harness.building import baseline, planted, report, run
 from tests.evaluation.judging import answers, tail_of
+from tests.factories import make_agent, talk
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
@@ -190,3 +194,24 @@ def test_a_crash_is_no_regression(two: Agent, llm_server: LLMServer, monkeypatch
     code, _, said = run()
 
     assert (code, said) == (2, "broke off: RuntimeError: planted")
+
+
+def test_an_agent_without_a_score_is_given_a_reason(two: Agent, llm_server: LLMServer) -> None:
+    talk(make_agent("mute"), ["Hm."], tags={"build": "40"})
+    llm_server.respond = answers(lambda claim: 8)
+
+    code, out, _ = run("--where", "build=41")
+
+    assert code == 0
+    shown = " ".join(out.split())
+    assert "no score: mute: " in shown, shown[150:]
+    assert "in the window" in shown.partition("no score: mute: ")[2][:80], shown[150:]
+
+
+def test_a_verdict_is_not_called_a_command_error(two: Agent, llm_server: LLMServer) -> None:
+    llm_server.respond = answers(lambda claim: 1)
+
+    with pytest.raises(CommandError) as caught:
+        call_command("evaluate", "--threshold", "5", stdout=io.StringIO())
+
+    assert type(caught.value).__name__ == "Verdict", "what Django prints before the text"

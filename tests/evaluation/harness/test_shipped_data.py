@@ -30,7 +30,9 @@ def test_build_41_fails_for_those_who_lose_their_voice_and_for_nobody_else() -> 
     assert {entry["agent"] for entry in found["regressions"]} == LOSE_THEIR_VOICE
     assert {entry["agent"] for entry in found["below_threshold"]} == {"jim"}, "who repeats himself"
     for entry in found["regressions"]:
-        assert entry["proposition"].startswith(entry["agent"])
+        claim = entry["proposition"] or entry["fell_most"][0]["proposition"]
+        assert claim.startswith(entry["agent"])
+        assert entry["interval"][1] < 0, "what is called a regression is sure"
         assert entry["worst_message"]["text"]
         assert entry["worst_message"]["position"] is not None
     assert found["summary"]["heuristic"] is True

@@ -11,9 +11,11 @@ from agents.models import Agent
 from evaluation.capture import Captured
 from evaluation.comparison.values import Change, Comparison, Side
 from evaluation.harness.coverage import Coverage
-from evaluation.harness.findings import Fading, Unjudged
+from evaluation.harness.findings import Fading, Open, Unjudged
 from evaluation.harness.gather import AgentResult
 from evaluation.harness.limits import Limits
+from evaluation.harness.markdown import headline
+from evaluation.harness.notes import notes_of
 from evaluation.harness.verdict import decide
 from evaluation.models import EvaluationRun
 from evaluation.statistics.estimates import Interval
@@ -91,6 +93,82 @@ def test_fading_is_a_regression_and_what_was_not_played_is_not_judged() -> None:
 
     assert decide([result(STEADY)], Limits(), fading=[fading]).verdict == "regression"
     assert decide([result(STEADY)], Limits(), fading=[fading], missing=[missing]).exit_code == 2
+
+
+# -- which claims are named
+def with_claims(whole: Change, *claims: Change) -> AgentResult:
+    given = result(whole)
+    assert given.comparison is not None
+    rows = tuple(replace(c, dimension="ideas_quantity") for c in claims)
+    return replace(given, comparison=replace(given.comparison, propositions={"ideas_quantity": rows}))
+
+
+UNSURE = replace(FELL, proposition="loud", delta=-7.0, interval=None, verdict="cannot tell yet")
+
+
+def test_a_claim_that_surely_fell_is_named_and_not_one_that_only_fell_further() -> None:
+    sure = replace(FELL, proposition="brief")
+
+    (found,) = decide([with_claims(FELL, UNSURE, sure)], Limits()).regressions
+
+    assert (found.scope, found.change.proposition, found.fell_most) == ("dimension", "brief", ())
+
+
+def test_where_no_claim_surely_fell_the_dimension_is_the_regression_and_no_claim_is_called_worse() -> None:
+    less = replace(UNSURE, proposition="kind", delta=-3.5, interval=Interval(-7.5, 0.5))
+
+    findings = decide([with_claims(FELL, less, UNSURE)], Limits())
+
+    (found,) = findings.regressions
+    assert (found.change.proposition, found.change.delta) == ("", -2.0)
+    assert [c.proposition for c in found.fell_most] == ["loud", "kind"]
+    assert headline(findings) == "1 dimension surely worse."
+
+
+def test_the_sentence_counts_what_the_list_of_regressions_holds() -> None:
+    claims = [replace(FELL, proposition=name) for name in "abcd"]
+
+    findings = decide([with_claims(FELL, *claims)], Limits())
+
+    assert len(findings.regressions) == 4
+    assert headline(findings) == "1 dimension surely worse, 4 claims surely worse."
+
+
+def test_a_fall_without_an_interval_says_what_would_fail_a_build() -> None:
+    fell = replace(UNSURE, proposition="", reason="the whole window is judged at once")
+
+    (found,) = (_undecided_of(fell, Limits()),)
+    told = _undecided_of(fell, Limits(thresholds={"fluency": 5.0}))
+
+    assert found.why.endswith("a fall without an interval fails no build: --threshold fluency=N would")
+    assert told.hint == "", "there is one already"
+
+
+def _undecided_of(change: Change, limits: Limits) -> Open:
+    given = result(change)
+    assert given.comparison is not None
+    compared = replace(given.comparison, dimensions=(replace(change, dimension="fluency"),))
+    (found,) = decide([replace(given, comparison=compared)], limits).undecided
+    return found
+
+
+def test_a_score_over_other_claims_than_its_change_says_so() -> None:
+    given = result(replace(FELL, baseline=9.0, current=3.0))
+    assert given.comparison is not None
+    change = replace(given.comparison.dimensions[0], dimension="adherence")
+    side = replace(given.comparison.current, proposition_scores={"adherence": {"brief": 3.0, "new": 9.0}})
+    compared = replace(
+        given.comparison,
+        current=side,
+        dimensions=(change,),
+        propositions={"adherence": (replace(change, proposition="brief"),)},
+        only_current=("adherence/new",),
+    )
+    whole = replace(given.summary.dimensions["ideas_quantity"], dimension="adherence", score=6.0)
+    scored = replace(given.summary, dimensions={"adherence": whole})
+    given = replace(given, captured=Captured(scored, False, False), comparison=compared)
+
+    assert list(notes_of([given])) == ["adherence: the change is over 1 of 2 claims, 9.0 → 3.0; only now: new"]
 
 
 def test_no_agents_are_no_pass() -> None:
