@@ -104,7 +104,7 @@ def find_drops(
     evaluated every `every` and the evaluations of one series share no messages (`apart` sees to that). Times need not be regular:
     an evaluation left out is one chance less for a false alarm. Scores that hang together from one evaluation to the next for other
     reasons (a topic that lasts for days) raise the rate: day effects of 0.3 points with a lag-one correlation of 0.5 gave 7 alarms in
-    90 days of 40 series, uncorrelated ones 1. **Not found**: a drop within the first nine evaluations, and a slide so
+    90 days of 40 series, uncorrelated ones 1. **Not found**: a drop within the first eight evaluations, and a slide so
     slow that the mean follows it; for that there is the comparison with a baseline.
 
     Args:
