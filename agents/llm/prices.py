@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from django.apps import apps
 
 from agents.llm.endpoints import provider_of
 from agents.llm.requests import Usage
@@ -91,9 +92,9 @@ def has_seed_price(model: str) -> bool:
 
 
 def seed_prices(**kwargs: Any) -> None:
-    """After migrate: add the rows of ``prices.yaml`` that are missing. A row that somebody changed is left alone."""
+    """After migrate and flush: add the rows of ``prices.yaml`` that are missing. A row that somebody changed is left alone."""
     try:
-        model = kwargs["apps"].get_model("agents", "ModelPrice")
+        model = kwargs.get("apps", apps).get_model("agents", "ModelPrice")  # flush names none
     except LookupError:  # migrated back to before the table
         return
     model.objects.using(kwargs["using"]).bulk_create([model(**row) for row in seed_rows()], ignore_conflicts=True)

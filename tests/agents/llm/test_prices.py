@@ -123,6 +123,13 @@ def test_migrating_again_adds_missing_rows_and_changes_none() -> None:
     assert ModelPrice.objects.get(model="claude-haiku-5-5").input_usd == 9
 
 
+@pytest.mark.django_db(transaction=True)
+def test_an_emptied_database_has_its_prices_again() -> None:
+    call_command("flush", interactive=False, verbosity=0)
+
+    assert ModelPrice.objects.filter(model="claude-haiku-4-5").count() == 1
+
+
 def test_seeding_is_skipped_where_there_is_no_table() -> None:
     class NoModels:
         def get_model(self, app: str, name: str) -> Any:
