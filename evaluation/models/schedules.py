@@ -1,4 +1,4 @@
-"""Rolling evaluations and the alerts they raise. Read through `evaluation.models`."""
+"""Rolling evaluations and the alerts they raise."""
 
 from __future__ import annotations
 
@@ -45,6 +45,9 @@ class EvaluationSchedule(models.Model):
         default=0.8,
         validators=[MinValueValidator(0.1), MaxValueValidator(9)],
         help_text="alert when a score has fallen by at least this many points, 0.1 to 9",
+    )
+    batch = models.BooleanField(
+        default=False, help_text="ask the judge in batches: half the price, an answer within a day"
     )
     is_active = models.BooleanField(default=True)
     next_at = models.DateTimeField(db_index=True, help_text="when it is due; moved on in the statement that fires it")

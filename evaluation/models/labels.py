@@ -1,4 +1,4 @@
-"""What people say of the same things a judge scored (calibration). Read through `evaluation.models`."""
+"""What people say of the same things a judge scored (calibration)."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""What evaluations of channels add: their part in an agent's evaluation, and the ideas found (S-6.6). Read through `evaluation.models`."""
+"""What evaluations of channels add: their part in an agent's evaluation, and the ideas found (S-6.6)."""
 
 from __future__ import annotations
 
 from typing import ClassVar
 
 from django.db import models
-from django.db.models import Q
+from django.db.models import F, Q
 
 from agents.models import Channel, Claimable
 
@@ -73,6 +73,8 @@ class Idea(models.Model):
 
 class LineUpRun(Claimable):
     """A voice line-up of a channel, made by a worker: it takes seconds, which no page should wait for."""
+
+    WHOSE: ClassVar = F("channel_id") * -1
 
     channel = models.ForeignKey(Channel, on_delete=models.CASCADE, related_name="line_ups")
     window = models.CharField(max_length=32, default="all", help_text="all, last:N, or a duration such as 7d or 24h")

@@ -1,0 +1,33 @@
+"""What was measured: evaluation runs, their scores and the baselines that are current; one file per group."""
+
+from evaluation.models.baselines import Baseline
+from evaluation.models.channels import ChannelShare, Idea, IdeaPart, LineUpRun
+from evaluation.models.choices import CHANNEL_DIMENSIONS, COUNTED, Dimension, Method, is_heuristic, procedure_name
+from evaluation.models.drafts import PropositionDraft
+from evaluation.models.labels import DrawnScore, JudgeCalibration, LabelSet, ScoreLabel
+from evaluation.models.runs import EvaluationRun
+from evaluation.models.schedules import DriftAlert, EvaluationSchedule
+from evaluation.models.scores import EvaluationScore
+
+__all__ = [
+    "CHANNEL_DIMENSIONS",
+    "COUNTED",
+    "Baseline",
+    "ChannelShare",
+    "Dimension",
+    "DrawnScore",
+    "DriftAlert",
+    "EvaluationRun",
+    "EvaluationSchedule",
+    "EvaluationScore",
+    "Idea",
+    "IdeaPart",
+    "JudgeCalibration",
+    "LabelSet",
+    "LineUpRun",
+    "Method",
+    "PropositionDraft",
+    "ScoreLabel",
+    "is_heuristic",
+    "procedure_name",
+]

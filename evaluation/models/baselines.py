@@ -1,0 +1,43 @@
+"""The baselines that are current."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from django.db import models
+from django.db.models import Q
+
+from agents.models import Agent
+from evaluation.models.choices import Dimension, Method
+from evaluation.models.runs import EvaluationRun
+
+
+class Baseline(models.Model):
+    """The current baseline of an agent for one judge, procedure and dimension; replaced only by a capture that succeeded."""
+
+    agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="baselines")
+    judge = models.CharField(max_length=200)
+    procedure = models.CharField(
+        max_length=64, default=Method.PLUMBLINE.value, help_text="how it was judged, e.g. plumbline+hard"
+    )
+    dimension = models.CharField(max_length=32, choices=Dimension.choices)
+    evaluation_run = models.ForeignKey(EvaluationRun, on_delete=models.CASCADE, related_name="baselines")
+    score = models.FloatField(null=True, blank=True, help_text="0 to 9; empty for a dimension that is a count")
+    count = models.PositiveIntegerField(null=True, blank=True, help_text="distinct ideas, for ideas quantity")
+    persona_digest = models.CharField(max_length=64, blank=True, default="", help_text="persona it was captured under")
+    captured_at = models.DateTimeField()
+
+    class Meta:
+        db_table = "baselines"
+        ordering: ClassVar = ["agent", "judge", "dimension"]
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["agent", "judge", "procedure", "dimension"], name="baseline_one_current"),
+            models.CheckConstraint(
+                condition=Q(score__gte=0, score__lte=9, count__isnull=True)
+                | Q(score__isnull=True, count__isnull=False),
+                name="baseline_score_range",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.agent.slug} {self.dimension}: {self.count if self.score is None else round(self.score, 1)}"
