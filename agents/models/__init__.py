@@ -1,28 +1,45 @@
 """The tables of the ground floor, one file per group."""
 
+from agents.models.api import IdempotentRequest
+from agents.models.batches import LLMBatch, LLMBatchRequest
 from agents.models.claimable import Claimable, owner_is_dead, owner_name
 from agents.models.conversations import Channel, ChannelMember, Message, Reaction
 from agents.models.ledger import LLMCall, LLMPayload, ModelPrice
+from agents.models.ledger_hours import LedgerAgentTotal, LedgerSum, LedgerTotal
 from agents.models.personas import Agent, MemoryBlock, MemoryPassage, PersonaVersion, Trait
+from agents.models.rollups import Rollup, Span, StaleHour
 from agents.models.runs import Run, RunMessage, RunStep
+from agents.models.workers import Chore, LastServed, WorkerHeartbeat
 
 __all__ = [
     "Agent",
     "Channel",
     "ChannelMember",
+    "Chore",
     "Claimable",
+    "IdempotentRequest",
+    "LLMBatch",
+    "LLMBatchRequest",
     "LLMCall",
     "LLMPayload",
+    "LastServed",
+    "LedgerAgentTotal",
+    "LedgerSum",
+    "LedgerTotal",
     "MemoryBlock",
     "MemoryPassage",
     "Message",
     "ModelPrice",
     "PersonaVersion",
     "Reaction",
+    "Rollup",
     "Run",
     "RunMessage",
     "RunStep",
+    "Span",
+    "StaleHour",
     "Trait",
+    "WorkerHeartbeat",
     "owner_is_dead",
     "owner_name",
 ]

@@ -9,12 +9,18 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from django.db import IntegrityError, models, transaction
-from django.db.models import F, Q
-from django.db.models.functions import Coalesce
+from django.db.models import F, OuterRef, Q, QuerySet, Subquery, Value, Window
+from django.db.models.functions import Coalesce, RowNumber
 from django.utils import timezone
+
+from agents.models.workers import LastServed
+from agents.outages import outlasting
 
 if TYPE_CHECKING:
     from django.db.models.manager import Manager
+
+CANDIDATES = 20  # rows one look for work finds at most
+LOOKS = 3
 
 
 def owner_name() -> str:
@@ -58,6 +64,7 @@ class Claimable(models.Model):
         PAUSED_BUDGET = "paused_budget", "paused (budget)"
 
     FINAL: ClassVar[tuple[str, ...]] = (Status.COMPLETED, Status.FAILED, Status.ERRORED, Status.CANCELLED)
+    WHOSE: ClassVar[Any] = Value(0)  # an integer expression: for whom the work is done, so that each comes in turn
 
     status = models.CharField(
         max_length=16,
@@ -88,15 +95,51 @@ class Claimable(models.Model):
         return Q(status=cls.Status.PENDING) | (Q(status=cls.Status.RUNNING) & lost)
 
     @classmethod
+    def in_turn(cls, free: QuerySet[Any] | None = None, *, first: tuple[str, ...] = ()) -> list[Self]:
+        """Rows that may be claimed, in the order in which they should be: who was served longest ago comes first.
+
+        Each agent's oldest row comes before anybody's second, so that a thousand rows of one do not stand before another's only one.
+
+        Args:
+            free: What may be claimed; by default what `claimable` says.
+            first: What goes before this order, as `order_by` takes it.
+
+        Returns:
+            At most `CANDIDATES` rows: several workers that look at once find something each.
+        """
+        rows = cls._default_manager.filter(cls.claimable()) if free is None else free
+        served = LastServed.objects.filter(kind=cls._meta.db_table, whose=OuterRef("for_whom")).values("at")
+        place = Window(RowNumber(), partition_by=[F("for_whom")], order_by=[F("created_at").asc(), F("pk").asc()])
+        ranked = rows.annotate(for_whom=cls.WHOSE, place=place).filter(place__lte=CANDIDATES)
+        ordered = ranked.annotate(served=Subquery(served)).order_by(
+            *first, "place", F("served").asc(nulls_first=True), "created_at", "pk"
+        )
+        chosen = list(ordered.values_list("pk", flat=True)[:CANDIDATES])
+        found = cls._default_manager.in_bulk(chosen)
+        return [found[pk] for pk in chosen if pk in found]
+
+    @classmethod
     def claim_next(cls, *, owner: str, lease: timedelta) -> Self | None:
-        """Claim the oldest row that may be claimed; None when there is none."""
-        for pk in (
-            cls._default_manager.filter(cls.claimable()).order_by("created_at", "pk").values_list("pk", flat=True)[:20]
-        ):
-            row = cls._default_manager.get(pk=pk)
-            if row.claim(owner=owner, lease=lease):
-                return row
+        """Claim the row whose turn it is; None when there is none that can be claimed."""
+        for _ in range(LOOKS):  # others may have taken all that one look found
+            if not (rows := cls.in_turn()):
+                return None
+            for row in rows:
+                if row.claim(owner=owner, lease=lease):
+                    row.note_served()
+                    return row
         return None
+
+    def note_served(self) -> None:
+        """Remember that work for this agent has begun: the others come before its next."""
+        whose = type(self)._default_manager.filter(pk=self.pk).values_list(self.WHOSE, flat=True).first()
+        if whose is not None:
+            LastServed.objects.bulk_create(
+                [LastServed(kind=self._meta.db_table, whose=whose, at=timezone.now())],
+                update_conflicts=True,
+                unique_fields=["kind", "whose"],
+                update_fields=["at"],
+            )
 
     def claim(self, *, owner: str, lease: timedelta, resumable: tuple[str, ...] = ()) -> bool:
         """Try to become the owner of this row; also of one in a status listed in `resumable`.
@@ -129,26 +172,21 @@ class Claimable(models.Model):
 
     def extend_lease(self, *, owner: str, lease: timedelta) -> bool:
         """Heartbeat. False means that the claim was lost (or the work cancelled) and the caller must stop."""
-        return bool(
-            type(self)
-            ._default_manager.filter(pk=self.pk, status=self.Status.RUNNING, claimed_by=owner)
-            .update(lease_expires_at=timezone.now() + lease)
-        )
+        mine = type(self)._default_manager.filter(pk=self.pk, status=self.Status.RUNNING, claimed_by=owner)
+        return bool(outlasting(lambda: mine.update(lease_expires_at=timezone.now() + lease)))
 
     def finish(self, *, owner: str, status: str, error: str = "", **fields: Any) -> bool:
         """End the work in `status`, storing `fields`, if `owner` still holds it."""
-        done = (
-            type(self)
-            ._default_manager.filter(pk=self.pk, status=self.Status.RUNNING, claimed_by=owner)
-            .update(
-                status=status,
-                error=error,
-                claimed_by="",
-                lease_expires_at=None,
-                finished_at=timezone.now() if status in self.FINAL else None,
-                **fields,
-            )
-        )
+        mine = type(self)._default_manager.filter(pk=self.pk, status=self.Status.RUNNING, claimed_by=owner)
+        ended = {
+            "status": status,
+            "error": error,
+            "claimed_by": "",
+            "lease_expires_at": None,
+            "finished_at": timezone.now() if status in self.FINAL else None,
+            **fields,
+        }
+        done = outlasting(lambda: mine.update(**ended))
         if done:
             self.refresh_from_db()
         return bool(done)

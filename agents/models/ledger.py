@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import ClassVar
 
 from django.db import models
@@ -28,10 +29,12 @@ class LLMCall(models.Model):
     purpose = models.CharField(max_length=64, help_text="what it was for, e.g. evaluation, gate")
     mechanism = models.CharField(max_length=64, blank=True, default="", help_text="which mechanism asked")
     dimension = models.CharField(max_length=32, blank=True, default="")
-    agent = models.ForeignKey(Agent, null=True, blank=True, on_delete=models.SET_NULL, related_name="llm_calls")
+    agent = models.ForeignKey(
+        Agent, null=True, blank=True, on_delete=models.SET_NULL, related_name="llm_calls", db_index=False
+    )
     run = models.ForeignKey(Run, null=True, blank=True, on_delete=models.SET_NULL, related_name="llm_calls")
     work_id = models.CharField(
-        max_length=80, blank=True, default="", db_index=True, help_text="the work it served, e.g. evaluation_run:12"
+        max_length=80, blank=True, default="", help_text="the work it served, e.g. evaluation_run:12"
     )
     provider = models.CharField(max_length=16)
     endpoint = models.CharField(max_length=200, blank=True, default="", help_text="base URL without credentials")
@@ -49,14 +52,20 @@ class LLMCall(models.Model):
     )
     latency_ms = models.PositiveIntegerField(default=0)
     attempts = models.PositiveIntegerField(default=1, help_text="HTTP requests made, retries included")
+    batch = models.BooleanField(default=False, help_text="answered in a batch, at the batch price")
     request_id = models.CharField(max_length=120, blank=True, default="")
-    request_digest = models.CharField(max_length=64, blank=True, default="", db_index=True, help_text="key for replay")
+    request_digest = models.CharField(max_length=64, blank=True, default="", help_text="key for replay")
 
     class Meta:
         db_table = "llm_calls"
         ordering: ClassVar = ["-pk"]
         verbose_name = "LLM call"
-        indexes: ClassVar = [models.Index(fields=["agent", "created_at"], name="llm_call_agent_created")]
+        # Not by `db_index`: on PostgreSQL that makes a second index of a text, for LIKE, and these were more than the rows themselves.
+        indexes: ClassVar = [
+            models.Index(fields=["agent", "created_at"], name="llm_call_agent_created"),
+            models.Index(fields=["work_id"], name="llm_call_work"),
+            models.Index(fields=["request_digest"], name="llm_call_digest"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.purpose} call {self.pk} ({self.status})"
@@ -95,6 +104,12 @@ class ModelPrice(models.Model):
         null=True, blank=True, help_text="prompts above this many tokens cost `long_prompt_factor` times as much"
     )
     long_prompt_factor = models.DecimalField(max_digits=6, decimal_places=2, default=1)
+    batch_factor = models.DecimalField(
+        max_digits=4,
+        decimal_places=2,
+        default=Decimal("0.5"),
+        help_text="what a call in a batch costs, as a share of the above",
+    )
     source = models.CharField(max_length=200, blank=True, default="", help_text="where the figures were read, and when")
 
     class Meta:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from django.db import models
-from django.db.models import Q
+from django.db.models import F, Q
 
 from agents.models.claimable import Claimable
 from agents.models.conversations import Channel, Message
@@ -21,6 +21,8 @@ class Run(Claimable):
         MAX_STEPS = "max_steps", "step limit"
         NO_TOOL_CALL = "no_tool_call", "no tool call"
         CANCELLED = "cancelled", "cancelled"
+
+    WHOSE: ClassVar = F("agent_id")
 
     agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="runs")
     channel = models.ForeignKey(Channel, null=True, blank=True, on_delete=models.SET_NULL, related_name="runs")

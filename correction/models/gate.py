@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from django.conf import settings
 from django.db import models
-from django.db.models import Q
+from django.db.models import F, Q
 
 from agents.models import Agent, Channel, Claimable, LLMCall, Message, PersonaVersion, Run
 
@@ -48,7 +48,7 @@ class CorrectionLog(models.Model):
     attempt = models.PositiveSmallIntegerField(help_text="1 = the first draft")
     source = models.CharField(max_length=8, choices=Source.choices, default=Source.GATE)
     agent = models.ForeignKey(
-        Agent, null=True, blank=True, on_delete=models.SET_NULL, related_name="correction_logs",
+        Agent, null=True, blank=True, on_delete=models.SET_NULL, related_name="correction_logs", db_index=False,
         help_text="empty for an external check with a persona of its own",
     )  # fmt: skip
     channel = models.ForeignKey(
@@ -60,6 +60,13 @@ class CorrectionLog(models.Model):
         help_text="what was said in the end; the same for every attempt of a session",
     )  # fmt: skip
     committed = models.BooleanField(default=False, help_text="this attempt's text is the one that was said")
+    speaker = models.CharField(
+        max_length=120, blank=True, default="", db_default="", help_text="who spoke, where it is no agent of ours"
+    )
+    tags = models.JSONField(
+        default=dict, blank=True, db_default=models.Value({}, models.JSONField()),
+        help_text="what another program said of its draft: key -> value, both texts",
+    )  # fmt: skip
     draft_key = models.CharField(
         max_length=200, null=True, blank=True, unique=True,
         help_text="idempotency key of the send: the same draft is not judged twice",
@@ -85,6 +92,8 @@ class CorrectionLog(models.Model):
         indexes: ClassVar = [
             models.Index(fields=["agent", "created_at"], name="correction_agent_created"),
             models.Index(fields=["created_at"], name="correction_created"),
+            models.Index(fields=["outcome", "created_at"], name="correction_outcome_created"),
+            models.Index(fields=["source", "created_at"], name="correction_source_created"),
         ]
         constraints: ClassVar = [
             models.UniqueConstraint(fields=["session", "attempt"], name="correction_attempt_once"),
@@ -172,6 +181,8 @@ class GateDimensionResult(models.Model):
 
 class ObservedMessage(Claimable):
     """A message already said that is to be judged afterwards (observe mode). Work: claimed like all work."""
+
+    WHOSE: ClassVar = F("message__agent_id")
 
     message = models.OneToOneField(Message, on_delete=models.CASCADE, related_name="observation")
     session = models.UUIDField(unique=True)

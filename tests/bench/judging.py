@@ -1,0 +1,101 @@
+"""How fast judging is: messages against claims, one by one and grouped, and with faults among the answers."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+from typing import Any
+from unittest import mock
+
+LATENCY = 0.2  # seconds per call of the model server
+MESSAGES, CLAIMS = 20, 4
+REPEATS = 5
+
+
+def propositions() -> list[Any]:
+    from evaluation.propositions import Proposition
+
+    return [
+        Proposition(dimension="adherence", id=f"claim-{n}", claim="{{agent_name}} keeps to character")
+        for n in range(CLAIMS)
+    ]
+
+
+def questions(per_call: int) -> Iterator[Any]:
+    from agents.llm import Label
+    from agents.text.fences import new_nonce
+    from evaluation.judge import Question
+    from evaluation.prompts import Context
+    from evaluation.trajectory import Event, Window
+
+    events = tuple(
+        Event("action", "Ada", f"Message number {n} with a few more words in it, as people write.") for n in range(30)
+    )
+    window, nonce, claims = Window(events, 0, ()), new_nonce(), propositions()
+    for event in events[:MESSAGES]:
+        context = Context(agent_name="Ada", persona="You are Ada. " * 100, window=window, message=event)
+        for start in range(0, CLAIMS, per_call):
+            chosen = tuple(claims[start : start + per_call])
+            yield Question(
+                propositions=chosen, context=context, label=Label(purpose="bench", work_id="bench"), nonce=nonce
+            )
+
+
+def judge(per_call: int) -> tuple[float, float, list[Any]]:
+    """Wall seconds, CPU seconds and verdicts of judging all messages."""
+    from evaluation.judge import ask_all
+
+    wall, cpu = time.perf_counter(), time.process_time()
+    verdicts = [v for answer in ask_all(questions(per_call), deadline=3) for v in answer.verdicts]
+    return time.perf_counter() - wall, time.process_time() - cpu, verdicts
+
+
+def cpu_of(runs: list[tuple[float, float, list[Any]]]) -> float:
+    """The median CPU seconds."""
+    return sorted(cpu for _, cpu, _ in runs)[len(runs) // 2]
+
+
+def judging(url: str, server: Any) -> Iterator[tuple[str, str, str]]:
+    from django.test import override_settings
+
+    total = MESSAGES * CLAIMS
+    with override_settings(JUDGE_BASE_URL=url):
+        for per_call, floor in ((1, "<= 1.1 s"), (CLAIMS, "<= 0.5 s, 20 calls")):
+            runs, seen = [], {"calls": total // per_call, "peak_inflight": 0}
+            for _ in range(REPEATS):
+                if server:
+                    server.program({"latency": LATENCY})
+                runs.append(judge(per_call))
+                seen = server.stats() if server else seen
+            walls = sorted(wall for wall, _, _ in runs)
+            scored = min(sum(v.status == "scored" for v in verdicts) for _, _, verdicts in runs)
+            yield (
+                f"{MESSAGES} messages x {CLAIMS} claims, {per_call} per call",
+                f"{walls[REPEATS // 2]:.2f} s ({walls[0]:.2f} to {walls[-1]:.2f}), {seen['calls']} calls, "
+                f"at most {seen['peak_inflight']} in flight, {scored} of {total} scored",
+                floor,
+            )
+            yield "   CPU per judgement, ledger rows included", f"{cpu_of(runs) / total * 1000:.2f} ms", "-"
+            with mock.patch("agents.llm.ledger.record", return_value=None):
+                judge(per_call)
+                bare = [judge(per_call) for _ in range(REPEATS)]
+            yield "   CPU per judgement before the database", f"{cpu_of(bare) / total * 1000:.2f} ms", "<= 2 ms"
+        if server:
+            yield faults(server, total)
+
+
+def faults(server: Any, total: int) -> tuple[str, str, str]:
+    """10 % 429, 10 % malformed and 2 hung calls, mixed at random (seeded) among 80."""
+    trouble = [{"status": 429}] * 8 + [{"text": "seven, I would say"}] * 8 + [{"hang": True}] * 2
+    mixed = trouble + [{"latency": LATENCY}] * (total - len(trouble))
+    random.Random(7).shuffle(mixed)
+    server.program({"latency": LATENCY}, mixed)
+    wall, _, verdicts = judge(1)
+    scored = sum(v.status == "scored" for v in verdicts)
+    reasons = sorted({v.reason.split(":")[0] for v in verdicts if v.status == "unscored"})
+    return (
+        "80 calls with 8 x 429, 8 malformed, 2 hung (deadline 3 s)",
+        f"{scored} scored, {total - scored} unscored ({', '.join(reasons)}), {server.stats()['calls']} calls, {wall:.1f} s",
+        "all but the hung ones scored",
+    )

@@ -1,0 +1,83 @@
+"""A large installation's rows, made by PostgreSQL itself: half a year of 1,000 agents."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+AGENTS = 1_000
+ROLLED_UP = 10_000_000
+RAW = 1_000_000
+LOGS = 1_000_000
+ROLLED_DAYS, RAW_DAYS, LOG_DAYS = 180, 30, 90
+STATEMENTS = Path(__file__).with_suffix(".sql")
+Say = Callable[[str], None]
+
+
+def make_rows(say: Say) -> None:
+    """Fill an empty, migrated database, and sum up."""
+    from django.db import connection
+
+    from agents.models import Agent, Channel, LLMCall, Rollup, Span, owner_name
+    from agents.rollup import CALLS
+    from agents.rollups import roll_up
+    from correction.models import CorrectionLog, GateDimensionResult
+    from correction.rollup import GATE
+
+    statements = dict(part.split("\n", 1) for part in STATEMENTS.read_text(encoding="utf-8").split("-- name: ")[1:])
+    now = datetime.now(UTC)
+    hour = now.replace(minute=0, second=0, microsecond=0)
+    closed = hour - timedelta(hours=1)
+    hours = ROLLED_DAYS * 24
+    since = closed - timedelta(hours=hours)
+    Agent.objects.bulk_create(Agent(slug=f"agent-{n}", display_name=f"Agent {n}") for n in range(AGENTS))
+    Channel.objects.bulk_create(Channel(slug=f"channel-{n}", synthetic=n % 50 == 0) for n in range(AGENTS))
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "set session_replication_role = replica"
+        )  # no foreign keys are looked up: the rows are right as made
+
+        for model in (LLMCall, CorrectionLog, GateDimensionResult):
+            _defaults(cursor, model)
+
+        def run(what: str, **values: Any) -> None:
+            begun = time.perf_counter()
+            cursor.execute(statements[what], {"agents": AGENTS, **values})
+            say(f"{what}: {cursor.rowcount:,} rows in {time.perf_counter() - begun:.0f} s")
+
+        run("sums of hours", start=since, hourly=-(-ROLLED_UP // hours), rows=ROLLED_UP)
+        run("sums of hours, all agents")
+        begin = now - timedelta(days=RAW_DAYS)
+        run("calls", start=begin, days=RAW_DAYS, rows=RAW)
+        run("logs", start=now - timedelta(days=LOG_DAYS), days=LOG_DAYS, rows=LOGS)
+        run("verdicts")
+        cursor.execute("set session_replication_role = origin")
+        cursor.execute("analyze")
+    begun = time.perf_counter()
+    day = since.replace(hour=0)
+    while day + timedelta(days=1) <= closed:
+        CALLS.fill(Span.DAY, day)
+        day += timedelta(days=1)
+    for month in sorted({(since + timedelta(days=n)).replace(day=1, hour=0) for n in range(ROLLED_DAYS)}):
+        if (month + timedelta(days=32)).replace(day=1) <= closed:
+            CALLS.fill(Span.MONTH, month)
+    Rollup.objects.create(name="ledger", closed_before=closed)
+    say(f"days and months of the ledger: {time.perf_counter() - begun:.0f} s")
+    begun = time.perf_counter()
+    done = roll_up(GATE, owner=owner_name(), seconds=None)
+    say(f"the gate summed up by the service: {done:,} hours in {time.perf_counter() - begun:.0f} s")
+    with connection.cursor() as cursor:
+        cursor.execute("vacuum analyze")
+
+
+def _defaults(cursor: Any, model: Any) -> None:
+    """Let the database know the defaults of columns, so that the statements name only those they are about."""
+    from django.db import connection
+
+    for field in model._meta.concrete_fields:
+        if field.has_default() and not field.null:
+            value = field.get_db_prep_save(field.get_default(), connection)
+            cursor.execute(f'alter table {model._meta.db_table} alter column "{field.column}" set default %s', [value])
