@@ -1,40 +1,89 @@
-"""What workers claim: the callables that `WORK_QUEUES` names."""
+"""What workers claim: the callables that `WORK_QUEUES` names, what they are called, and how workers learn that something waits."""
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from types import FrameType
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Literal
 
+from django.apps import apps
 from django.conf import settings
+from django.db.models import Q
+from django.utils import timezone
 from django.utils.module_loading import import_string
 
+from agents.models import Claimable, owner_is_dead
+
 WorkQueue = Callable[..., bool]
+Group = Literal["interactive", "bulk"]
+GROUPS: tuple[Group, ...] = ("interactive", "bulk")  # also the names of the Celery queues
+
+logger = logging.getLogger(__name__)
 
 
-def work_queues() -> list[WorkQueue]:
-    """The queues, in turn. Each takes ``owner``, claims one piece of work, does it, and returns whether there was one."""
-    return [import_string(path) for path in settings.WORK_QUEUES]
+def name_of(path: str) -> str:
+    """What a queue is called for people: where it lives, e.g. ``evaluation runs`` for ``evaluation.runs.work_one``."""
+    parts = path.split(".")[:-1]
+    return " ".join((parts[0], parts[-1])).replace("_", " ")
 
 
-def wake_workers() -> None:
+def group_of(path: str) -> Group:
+    """Whether somebody waits for what is in this queue (`INTERACTIVE_QUEUES`), or it is bulk."""
+    return "interactive" if path in settings.INTERACTIVE_QUEUES else "bulk"
+
+
+def work_queues(*, groups: Iterable[str] = GROUPS, names: Iterable[str] = ()) -> Mapping[str, WorkQueue]:
+    """The queues by name, in their order. Each takes ``owner``, claims one piece of work, does it, and returns whether there was one.
+
+    Args:
+        groups: Only those of these groups.
+        names: Only these, by name or group; none = all.
+
+    Raises:
+        ValueError: A name is unknown; says which there are.
+    """
+    paths = [path for path in settings.WORK_QUEUES if group_of(path) in groups]
+    wanted = set(names)
+    if unknown := wanted - {name_of(path) for path in paths} - set(GROUPS):
+        allowed = ", ".join((*GROUPS, *map(name_of, paths)))
+        raise ValueError(f"queue {', '.join(sorted(unknown))!r} is unknown; allowed: {allowed}")
+    chosen = [path for path in paths if not wanted or {name_of(path), group_of(path)} & wanted]
+    return {name_of(path): import_string(path) for path in chosen}
+
+
+def wake_workers(group: Group = "bulk") -> None:
     """Tell Celery workers, if there are any, that something waits."""
     if settings.CELERY_BROKER_URL:
         from agents.tasks import nudge  # Celery takes half a second to import, which nobody without a broker should pay
 
-        nudge()
+        nudge(group)
 
 
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
+def wake_for_turns() -> None:
+    """The same for what somebody waits for."""
+    wake_workers("interactive")
 
 
-@contextmanager
-def stopping_on_sigterm() -> Iterator[None]:
-    """Inside, SIGTERM ends like Ctrl-C: out of the wait or the model call, and the work in hand is handed back on the way."""
-    previous = signal.signal(signal.SIGTERM, _interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, previous)
+def work_models() -> list[type[Claimable]]:
+    """Every table of work."""
+    return [model for model in apps.get_models() if issubclass(model, Claimable)]
+
+
+def release_lost_claims() -> int:
+    """Make work pending again whose owner is known to be dead, so that nobody waits for its lease; returns how much.
+
+    Only processes of this machine are known to be dead. Elsewhere the lease decides.
+    """
+    released = 0
+    for model in work_models():
+        running = model._default_manager.filter(status=model.Status.RUNNING, lease_expires_at__gte=timezone.now())
+        owners = set(running.values_list("claimed_by", flat=True))
+        dead = [owner for owner in owners if owner_is_dead(owner)]
+        if dead:
+            lost = Q(status=model.Status.RUNNING, claimed_by__in=dead)
+            released += model._default_manager.filter(lost).update(
+                status=model.Status.PENDING, claimed_by="", lease_expires_at=None
+            )
+    if released:
+        logger.warning("%d pieces of work were taken from workers that died", released)
+    return released

@@ -3,8 +3,12 @@
 import os
 
 from celery import Celery
+from kombu.transport.virtual import QoS
+
+# A message that was taken is not put back when its connection is lost: see `ack_emulation` in project/celery_settings.py.
+QoS.restore_at_shutdown = False
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "project.settings")
 app = Celery("plumbline")
-app.config_from_object("django.conf:settings", namespace="CELERY")
+app.config_from_object("project.celery_settings")
 app.autodiscover_tasks()

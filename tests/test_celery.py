@@ -14,6 +14,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 QUEUE = """
+from django.core.management import call_command
+call_command("seed")
 from agents.models import Agent
 from evaluation.control import queue_baseline
 queue_baseline(agents=Agent.objects.filter(slug="kevin"))
@@ -36,55 +38,38 @@ def status_of_newest_run(database: Path) -> str:
     return str(row[0]) if row else ""
 
 
+def queueing(database: Path, broker: str) -> dict[str, str]:
+    """The environment of a process that is told of a broker."""
+    told = {"DATABASE_URL": f"sqlite:///{database}", "CELERY_BROKER_URL": broker, "DEBUG": "1"}
+    return {**os.environ, **told, "JUDGE_MODEL": "offline:lexical-1", "PYTHONPATH": str(ROOT)}
+
+
+def queue(environment: dict[str, str]) -> str:
+    """Seed, and queue a baseline; returns what is complained of."""
+    command = [sys.executable, "manage.py", "shell", "-c", QUEUE]
+    done = subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True, text=True, timeout=120)
+    return done.stderr
+
+
 @pytest.mark.service
-def test_a_queued_baseline_is_done_by_a_celery_worker(tmp_path: Path, redis_url: str) -> None:
-    database = tmp_path / "celery.sqlite3"
-    environment = {**os.environ, "DATABASE_URL": f"sqlite:///{database}", "CELERY_BROKER_URL": redis_url, "DEBUG": "1"}
-    environment |= {"JUDGE_MODEL": "offline:lexical-1", "PYTHONPATH": str(ROOT)}
-
-    def manage(*arguments: str) -> None:
-        subprocess.run(
-            [sys.executable, "manage.py", *arguments],
-            cwd=ROOT,
-            env=environment,
-            check=True,
-            capture_output=True,
-            timeout=120,
-        )
-
-    manage("migrate")
-    manage("seed")
-    manage("shell", "-c", QUEUE)
-    assert status_of_newest_run(database) == "pending"
+def test_a_queued_baseline_is_done_by_a_celery_worker(database_file: Path, redis_url: str) -> None:
+    environment = queueing(database_file, redis_url)
+    queue(environment)
+    assert status_of_newest_run(database_file) == "pending"
     command = [sys.executable, "-m", "celery", "-A", "project", "worker", "--pool", "solo", "--loglevel", "warning"]
     worker = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     try:
         deadline = time.monotonic() + 60
-        while status_of_newest_run(database) != "completed" and time.monotonic() < deadline and worker.poll() is None:
+        while (
+            status_of_newest_run(database_file) != "completed" and time.monotonic() < deadline and worker.poll() is None
+        ):
             time.sleep(0.2)
-        assert status_of_newest_run(database) == "completed"
+        assert status_of_newest_run(database_file) == "completed"
     finally:
         worker.send_signal(signal.SIGTERM)
         worker.wait(timeout=30)
 
 
-def test_a_broker_that_is_down_does_not_keep_work_from_being_queued(tmp_path: Path) -> None:
-    database = tmp_path / "down.sqlite3"
-    environment = {
-        **os.environ,
-        "DATABASE_URL": f"sqlite:///{database}",
-        "CELERY_BROKER_URL": "redis://127.0.0.1:1/0",
-        "DEBUG": "1",
-    }
-    for arguments in (("migrate",), ("seed",), ("shell", "-c", QUEUE)):
-        done = subprocess.run(
-            [sys.executable, "manage.py", *arguments],
-            cwd=ROOT,
-            env=environment,
-            check=True,
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
-    assert "broker not reached" in done.stderr
-    assert status_of_newest_run(database) == "pending"
+def test_a_broker_that_is_down_does_not_keep_work_from_being_queued(database_file: Path) -> None:
+    assert "broker not reached" in queue(queueing(database_file, "redis://127.0.0.1:1/0"))
+    assert status_of_newest_run(database_file) == "pending"

@@ -2,71 +2,134 @@
 
 from __future__ import annotations
 
+import json
+import os
 import time
 from argparse import ArgumentParser
 from collections import Counter
-from collections.abc import Sequence
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand
-from django.db import OperationalError, close_old_connections
+from django.core.management.base import BaseCommand, CommandError
+from django.utils import timezone
 
 from agents.llm import warm_up
-from agents.models import owner_name
-from agents.work_queues import WorkQueue, stopping_on_sigterm, work_queues
-
-
-def _name(path: str) -> str:
-    """What a queue is called for people: where it lives, e.g. ``evaluation runs`` for ``evaluation.runs.work_one``."""
-    parts = path.split(".")[:-1]
-    return " ".join((parts[0], parts[-1])).replace("_", " ")
+from agents.models import WorkerHeartbeat, owner_name
+from agents.stopping import Grace, Stopped
+from agents.work_queues import work_queues
+from agents.worker import Piece, Worker
+from agents.worker_heartbeat import Heartbeat, alive_here
+from agents.worker_processes import several
 
 
 class Command(BaseCommand):
     help = (
         "Claim queued work (turns of agents, evaluations) and do it, until stopped. Start as many as you like: a row is claimed by one. "
-        "SIGTERM or Ctrl-C hands unfinished work back."
+        "After SIGTERM or Ctrl-C it finishes what it has in hand, or hands it back when the grace period is over (WORKER_GRACE); "
+        "the second does not wait."
     )
+
+    parent: int | None = None
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--once", action="store_true", help="stop as soon as nothing is waiting")
         parser.add_argument(
             "--poll", type=float, default=2.0, metavar="SECONDS", help="pause when nothing is waiting (default: 2)"
         )
+        parser.add_argument(
+            "--queues",
+            default="",
+            metavar="NAMES",
+            help=f"only these, separated by commas: interactive, bulk, {', '.join(work_queues())} (default: all)",
+        )
+        parser.add_argument(
+            "--concurrency", type=int, default=1, metavar="N", help="processes that work side by side (default: 1)"
+        )
+        parser.add_argument(
+            "--grace",
+            type=float,
+            default=settings.WORKER_GRACE,
+            metavar="SECONDS",
+            help="to finish what is in hand after SIGTERM (default: WORKER_GRACE)",
+        )
+        parser.add_argument("--json", action="store_true", help="a JSON object per line, for logs")
+        parser.add_argument(
+            "--check", action="store_true", help="exit with 0 if a worker of this machine is alive, else with 1"
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        owner, queues = owner_name(), work_queues()
-        if not options["once"]:
-            names = ", ".join(dict.fromkeys(map(_name, settings.WORK_QUEUES)))
-            self.stdout.write(f"Working as {owner} on {names}. Stop with Ctrl-C.")
-        self.done = Counter[str]()
+        if options["check"]:
+            if not alive_here():
+                raise CommandError("no worker of this machine was heard of lately", returncode=1)
+            self.stdout.write("A worker of this machine is alive.")
+            return
+        if options["concurrency"] < 1:
+            raise CommandError(f"--concurrency {options['concurrency']}: allowed 1 or more")
         try:
-            with stopping_on_sigterm():
+            queues = work_queues(names=filter(None, map(str.strip, options["queues"].split(","))))
+        except ValueError as error:
+            raise CommandError(f"--queues: {error}") from None
+        if options["concurrency"] > 1:
+            self.parent = os.getpid()  # children end with it, however it ends
+            several(options["concurrency"], lambda: self._work(queues, options), grace=options["grace"])
+        else:
+            self._work(queues, options)
+
+    def _work(self, queues: Any, options: dict[str, Any]) -> None:
+        owner, self.as_json = owner_name(), bool(options["json"])
+        names = ", ".join(queues)
+        heartbeat = Heartbeat(owner, WorkerHeartbeat.Kind.WORK, names)
+        worker = Worker(owner, queues, heartbeat)
+        if not options["once"]:
+            self._say(f"Working as {owner} on {names}. Stop with Ctrl-C.", event="started", owner=owner, queues=names)
+        grace = Grace(options["grace"], on_ask=lambda: self._say("Stopping after what is in hand.", event="stopping"))
+        try:
+            with grace.installed():
                 warm_up("judge")
                 warm_up("actor")
-                while True:
-                    if self._round(queues, owner):
-                        continue
-                    if options["once"]:
-                        break
-                    time.sleep(options["poll"])
-        except KeyboardInterrupt:
-            self.stdout.write("Stopped; unfinished work was handed back.")
-        did = ", ".join(f"{name}: {count}" for name, count in self.done.items())
-        self.stdout.write(f"Done: {did}." if did else "Nothing was waiting.")
+                self._go_on(worker, grace, once=options["once"], poll=options["poll"])
+        except KeyboardInterrupt as stopped:
+            waited = isinstance(stopped, Stopped) and grace.asked
+            self._say("Stopped; unfinished work was handed back.", event="stopped", asked=waited)
+        heartbeat.stop()
+        self._summary(worker.done)
 
-    def _round(self, queues: Sequence[WorkQueue], owner: str) -> bool:
-        """One look at every queue; whether any had work. A crash of one item is reported and stays with that item."""
-        close_old_connections()
-        busy = False
-        for path, queue in zip(settings.WORK_QUEUES, queues, strict=True):
-            try:
-                if queue(owner=owner):
-                    busy = True
-                    self.done[_name(path)] += 1
-            except OperationalError as error:
-                self.stderr.write(f"database: {error}; trying again")
-            except Exception as error:  # noqa: BLE001 (the item was marked errored; the worker lives on for the others)
-                self.stderr.write(f"{type(error).__name__}: {error}")
-        return busy
+    def _go_on(self, worker: Worker, grace: Grace, *, once: bool, poll: float) -> None:
+        while not grace.asked and self.parent in (None, os.getppid()):
+            with grace.busy():
+                piece = worker.piece()
+            if piece.queue:
+                self._report(piece)
+            elif piece.outage:
+                self._complain(piece, f"{piece.error}; trying again in {piece.pause:g} s")
+                time.sleep(piece.pause)
+            elif once:
+                return
+            else:
+                time.sleep(poll)
+
+    def _report(self, piece: Piece) -> None:
+        if piece.error:
+            self._complain(piece, f"{piece.queue}: {piece.error}")
+            return
+        self._say(f"{piece.queue}: done in {piece.seconds:.1f} s", event="done", **_as_json(piece))
+
+    def _complain(self, piece: Piece, words: str) -> None:
+        if self.as_json:
+            self._say(words, event="outage" if piece.outage else "crashed", **_as_json(piece), error=piece.error)
+        else:
+            self.stderr.write(words)
+
+    def _summary(self, done: Counter[str]) -> None:
+        did = ", ".join(f"{name}: {count}" for name, count in done.items())
+        self._say(f"Done: {did}." if did else "Nothing was waiting.", event="ended", done=dict(done))
+
+    def _say(self, words: str, **fields: Any) -> None:
+        if self.as_json:
+            words = json.dumps({"time": timezone.now().isoformat(timespec="milliseconds"), **fields})
+        self.stdout.write(words)
+        self.stdout.flush()
+
+
+def _as_json(piece: Piece) -> dict[str, Any]:
+    return {"queue": piece.queue, "seconds": round(piece.seconds, 3)}

@@ -1,0 +1,32 @@
+"""Celery's own settings, for those who have a broker; read by project/celery.py when Celery is first used."""
+
+from project.environment import number
+from project.workers import CELERY_BROKER_URL, WORKER_SLICE
+
+broker_url = CELERY_BROKER_URL
+task_queues: dict[str, dict[str, str]] = {"interactive": {}, "bulk": {}}
+task_default_queue = "bulk"
+task_ignore_result = True
+task_acks_late = True
+task_reject_on_worker_lost = True  # a message whose process was killed is delivered again; it finds what waits
+worker_prefetch_multiplier = 1
+worker_max_tasks_per_child = 2000
+worker_cancel_long_running_tasks_on_connection_loss = False  # the rows are the truth; a doubled message does no harm
+task_soft_time_limit = WORKER_SLICE  # then the work is handed back
+task_time_limit = WORKER_SLICE + 60  # then the process is killed; its claim ends with it
+broker_connection_retry_on_startup = True
+broker_connection_max_retries = None  # a worker waits for its broker for as long as it takes
+broker_transport_options = {
+    # Messages that are being worked on are not kept in Redis as well. Giving them back over a connection that is lost makes a worker
+    # end when Redis is restarted, and what they announced is a row: the sweep finds it.
+    "ack_emulation": False,
+    "visibility_timeout": WORKER_SLICE + 300,  # longer than any task, for a transport that keeps them all the same
+    "socket_connect_timeout": 2,
+    "socket_timeout": 20,
+    "socket_keepalive": True,
+    "health_check_interval": 10,
+}
+beat_schedule = {
+    # Picks up lost claims and lost messages; schedules and chores that are due are found by the looks it brings about.
+    "sweep": {"task": "agents.tasks.sweep", "schedule": number("WORKER_SWEEP", 30)},
+}

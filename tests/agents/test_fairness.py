@@ -1,0 +1,123 @@
+"""Whose work comes next: whoever was served longest ago, however much others have queued."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from itertools import chain
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from agents.models import Agent, Run, owner_name
+from evaluation.models import EvaluationRun
+from evaluation.planning import create_run, make_plan
+from evaluation.run_spec import RunSpec
+from tests.factories import make_agent, talk
+
+pytestmark = pytest.mark.django_db
+
+LEASE = timedelta(minutes=5)
+
+
+def queue_turns(agent: Agent, count: int) -> list[Run]:
+    return [Run.objects.create(agent=agent) for _ in range(count)]
+
+
+def take_in_turn(count: int) -> list[str]:
+    """Whose turns are taken, one after the other."""
+    taken = []
+    for _ in range(count):
+        run = Run.claim_next(owner="me", lease=LEASE)
+        assert run is not None
+        run.finish(owner="me", status="completed")
+        taken.append(run.agent.slug)
+    return taken
+
+
+def test_one_agents_backlog_does_not_stand_before_anothers_single_turn() -> None:
+    queue_turns(make_agent("busy"), 500)
+    assert take_in_turn(3) == ["busy"] * 3
+    queue_turns(make_agent("single"), 1)
+
+    assert take_in_turn(3) == ["single", "busy", "busy"]
+
+
+def test_agents_with_backlogs_take_turns() -> None:
+    for slug in ("ada", "bob", "cy"):
+        queue_turns(make_agent(slug), 4)
+
+    assert take_in_turn(12) == ["ada", "bob", "cy"] * 4
+
+
+def test_who_was_served_just_now_waits_behind_who_waits_longer() -> None:
+    ada, bob = make_agent("ada"), make_agent("bob")
+    queue_turns(ada, 1)
+    assert take_in_turn(1) == ["ada"]
+    queue_turns(ada, 1)  # queued first, but she was served
+    queue_turns(bob, 1)
+
+    assert take_in_turn(2) == ["bob", "ada"]
+
+
+def test_one_agents_own_work_is_done_in_its_order() -> None:
+    runs = queue_turns(make_agent("ada"), 5)
+
+    found = Run.in_turn()
+
+    assert found == runs
+
+
+def test_evaluations_of_agents_and_channels_come_in_turn(settings: object) -> None:
+    many, few = make_agent("many"), make_agent("few")
+    talk(many, ["one", "two"])
+    talk(few, ["three"])
+    for seed in range(30):
+        create_run(make_plan(RunSpec(agent=many, dimensions=("adherence",), seed=seed)))
+    create_run(make_plan(RunSpec(agent=few, dimensions=("adherence",))))
+
+    whose = [run.agent.slug for run in EvaluationRun.in_turn() if run.agent]
+
+    assert whose[:3] == ["many", "few", "many"]
+
+
+def test_a_look_costs_the_same_whatever_waits() -> None:
+    def queries(looks: int) -> int:
+        with CaptureQueriesContext(
+            connection,
+        ) as seen:
+            for _ in range(looks):
+                assert Run.in_turn()
+        return len(seen)
+
+    queue_turns(make_agent("ada"), 2)
+    few = queries(1)
+    for slug in ("bob", "cy"):
+        queue_turns(make_agent(slug), 50)
+
+    assert queries(1) == few == 2
+
+
+def test_lost_turns_come_before_all_others() -> None:
+    """They hold their agent until they end."""
+    from agents.turn.orchestrator import _claimable
+
+    queue_turns(make_agent("ada"), 2)
+    lost = queue_turns(make_agent("bob"), 1)[0]
+    assert lost.claim(owner=owner_name().replace(":", "-elsewhere:", 1), lease=LEASE)
+    lost.note_served()
+    Run.objects.filter(pk=lost.pk).update(lease_expires_at=timezone.now() - LEASE)
+
+    assert _claimable()[0] == lost
+
+
+def test_workers_that_look_at_once_each_find_something() -> None:
+    queue_turns(make_agent("ada"), 1)
+    queue_turns(make_agent("bob"), 1)
+    seen_by_both = Run.in_turn()
+
+    assert [row.claim(owner=str(n), lease=LEASE) for n, row in enumerate(chain(seen_by_both, seen_by_both))] == [
+        *(True, True),
+        *(False, False),
+    ]

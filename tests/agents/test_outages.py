@@ -1,0 +1,90 @@
+"""A database that is away for a moment costs nobody his work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from django.db import OperationalError
+
+from agents.models import ChannelMember, Run, owner_name
+from agents.outages import is_outage, outlasting, patient
+from agents.turn import orchestrator
+from agents.turn.starting import start_turn
+from tests.factories import make_agent, make_channel
+
+LOCKED = OperationalError("database is locked")
+
+
+def failing(times: int, error: Exception = LOCKED) -> tuple[Callable[[], str], list[int]]:
+    tries: list[int] = []
+
+    def action() -> str:
+        tries.append(1)
+        if len(tries) <= times:
+            raise error
+        return "done"
+
+    return action, tries
+
+
+@pytest.mark.django_db(transaction=True)
+def test_who_is_not_patient_tries_once_more() -> None:
+    action, tries = failing(1)
+    assert (outlasting(action), len(tries)) == ("done", 2)
+
+    action, tries = failing(2)
+    with pytest.raises(OperationalError, match="locked"):
+        outlasting(action)
+    assert len(tries) == 2
+
+
+@pytest.mark.django_db(transaction=True)
+def test_who_is_patient_waits_so_long_and_no_longer() -> None:
+    action, tries = failing(3)
+    with patient(5):
+        assert outlasting(action) == "done"
+
+    action, tries = failing(100)
+    with patient(0.5), pytest.raises(OperationalError):
+        outlasting(action)
+    assert 2 < len(tries) < 10
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_defect_is_no_outage() -> None:
+    action, tries = failing(1, OperationalError("no such table: nowhere"))
+
+    with patient(5), pytest.raises(OperationalError, match="no such table"):
+        outlasting(action)
+
+    assert len(tries) == 1
+    assert is_outage(LOCKED)
+    assert not is_outage(ValueError("database is locked"))
+
+
+@pytest.mark.django_db
+def test_inside_a_transaction_nothing_is_tried_again() -> None:
+    action, tries = failing(1)
+
+    with patient(5), pytest.raises(OperationalError):
+        outlasting(action)
+
+    assert len(tries) == 1
+
+
+@pytest.mark.django_db
+def test_a_turn_that_met_an_outage_waits_for_another_try(monkeypatch: pytest.MonkeyPatch) -> None:
+    agent, channel = make_agent("ada"), make_channel("office")
+    ChannelMember.objects.create(channel=channel, agent=agent)
+    run = start_turn(agent=agent, channel=channel)
+
+    def away(session: object) -> None:
+        raise LOCKED
+
+    monkeypatch.setattr(orchestrator, "_go_on", away)
+    with pytest.raises(OperationalError):
+        orchestrator.work_one(owner=owner_name())
+
+    run.refresh_from_db()
+    assert (run.status, run.claimed_by) == (Run.Status.PENDING, "")

@@ -1,0 +1,142 @@
+"""A Celery worker with a real Redis: stopped gently, at its time limit, and given the same message twice."""
+
+from __future__ import annotations
+
+import signal
+import sqlite3
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from redis import Redis as Client
+
+from tests.evaluation.judging import answers
+from tests.llm_server import LLMServer
+from tests.machinery import Plumbline, Redis, running, wait_until
+from tests.test_work_processes import QUEUE
+
+pytestmark = pytest.mark.service
+
+
+@pytest.fixture
+def redis(tmp_path: Path) -> Iterator[Redis]:
+    server = Redis(tmp_path)
+    with running(server):
+        yield server
+
+
+@pytest.fixture
+def judge() -> Iterator[LLMServer]:
+    with LLMServer() as server:
+        server.respond = answers(lambda claim: 7)
+        yield server
+
+
+@pytest.fixture
+def plumbline(tmp_path: Path, database_file: Path, judge: LLMServer, redis: Redis) -> Iterator[Plumbline]:
+    environment = {
+        "DATABASE_URL": f"sqlite:///{database_file}",
+        "CELERY_BROKER_URL": redis.url,
+        "CELERY_SKIP_CHECKS": "1",
+        "JUDGE_BASE_URL": judge.url,
+        "JUDGE_MODEL": "test-model",
+        "PROPOSITION_DIRS": "",
+        "SENTRY_DSN": "",
+        "WORKER_GRACE": "0.2",
+    }
+    installation = Plumbline(tmp_path, environment)
+    installation.start_and_wait("queue", "-c", "import django\ndjango.setup()\n" + QUEUE)
+    yield installation
+    installation.stop()
+
+
+@pytest.fixture
+def statuses(database_file: Path) -> Callable[[], list[str]]:
+    def look() -> list[str]:
+        with sqlite3.connect(database_file, timeout=20) as connection:
+            return [row[0] for row in connection.execute("select status from evaluation_runs order by id")]
+
+    return look
+
+
+def test_a_worker_told_to_stop_hands_back_what_it_cannot_finish(
+    plumbline: Plumbline, judge: LLMServer, statuses: Callable[[], list[str]]
+) -> None:
+    judge.respond = None
+    judge.always(hang=True)
+    worker = plumbline.celery("worker", "worker", "--concurrency", "1")
+    assert judge.wait_until(lambda: judge.inflight > 0, timeout=120)
+
+    worker.send_signal(signal.SIGTERM)
+
+    assert worker.wait(60) == 0
+    assert judge.wait_until(lambda: judge.client_gone == judge.calls and judge.inflight == 0)
+    assert statuses() == ["pending", "pending"]
+
+
+def test_the_time_limit_cancels_the_calls_and_gives_the_next_its_turn(
+    plumbline: Plumbline, judge: LLMServer, statuses: Callable[[], list[str]], database_file: Path
+) -> None:
+    judge.respond = lambda body: {"hang": True} if judge.calls <= 1 else answers(lambda claim: 7)(body)
+    plumbline.environment["WORKER_SLICE"] = "4"
+    plumbline.celery("worker", "worker", "--concurrency", "1")
+
+    wait_until(lambda: statuses() == ["completed", "completed"], timeout=120, what="both are done")
+
+    with sqlite3.connect(database_file, timeout=20) as connection:
+        given_up = connection.execute("select error from llm_calls where status = 'unavailable'").fetchall()
+        order = connection.execute("select id from evaluation_runs order by finished_at").fetchall()
+    assert len(given_up) == 1
+    assert "given up" in given_up[0][0]
+    assert order == [(2,), (1,)], "the other agent's evaluation was done before the interrupted one went on"
+
+
+def test_messages_that_come_twice_or_for_nothing_do_no_harm(
+    plumbline: Plumbline, judge: LLMServer, statuses: Callable[[], list[str]], database_file: Path
+) -> None:
+    send = 'import django\ndjango.setup()\nfrom agents.tasks import nudge\nassert nudge("bulk", 1000)'
+    plumbline.start_and_wait("send", "-c", send)
+    plumbline.celery("worker", "worker", "--concurrency", "2")
+
+    wait_until(lambda: statuses() == ["completed", "completed"], timeout=120, what="both are done")
+
+    with sqlite3.connect(database_file, timeout=20) as connection:
+        (calls,) = connection.execute("select count(*) from llm_calls").fetchone()
+        (needed,) = connection.execute("select count(distinct call_id) from evaluation_scores").fetchone()
+    assert calls == needed == judge.calls
+
+
+def test_a_thousand_rows_do_not_flood_the_broker(plumbline: Plumbline, redis: Redis) -> None:
+    send = "\n".join(
+        (
+            "import django",
+            "django.setup()",
+            "from agents.tasks import MOST_MESSAGES, _messages_waiting, nudge",
+            "for _ in range(1000): assert nudge('bulk')",
+            "assert _messages_waiting('bulk') == MOST_MESSAGES, _messages_waiting('bulk')",
+            "assert _messages_waiting('interactive') == 0",
+        )
+    )
+    plumbline.start_and_wait("send", "-c", send)
+
+
+def test_a_worker_outlives_a_broker_that_is_restarted_again_and_again(plumbline: Plumbline, redis: Redis) -> None:
+    plumbline.environment["WORKER_SWEEP"] = "0.5"
+    worker = plumbline.celery("worker", "worker", "--concurrency", "1")
+    plumbline.celery("beat", "beat", "--schedule", str(plumbline.folder / "schedule"))
+
+    for _ in range(6):
+        wait_until(lambda: messages_taken(redis) > 3, timeout=120, what="the worker takes messages")
+        redis.stop()
+        redis.start()
+    wait_until(lambda: messages_taken(redis) > 3, timeout=120, what="the worker takes messages")
+
+    assert worker.poll() is None
+
+
+def messages_taken(redis: Redis) -> int:
+    """Since the server was started: how often a waiting worker got what it waited for."""
+    with Client(port=redis.port) as client:
+        commands: dict[str, dict[str, int]] = client.info("commandstats")
+        sent, left = commands.get("cmdstat_lpush", {}).get("calls", 0), client.llen("bulk") + client.llen("interactive")
+    return sent - int(left)

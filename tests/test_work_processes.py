@@ -1,0 +1,175 @@
+"""`manage.py work` as people run it: real processes, told to stop, killed, several at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.evaluation.judging import answers
+from tests.llm_server import LLMServer
+from tests.machinery import Plumbline, kill_at_once, wait_until
+
+# Two agents with three lines each; one evaluation per agent.
+QUEUE = """
+from evaluation.planning import create_run, make_plan
+from evaluation.run_spec import RunSpec
+from tests.factories import make_agent, make_channel, talk
+for slug in ("ada", "bob"):
+    agent = make_agent(slug)
+    talk(agent, ["one", "two", "three"], channel=make_channel(f"room-of-{slug}"))
+    create_run(make_plan(RunSpec(agent=agent, dimensions=("adherence",))))
+"""
+
+
+@pytest.fixture
+def judge() -> Iterator[LLMServer]:
+    with LLMServer() as server:
+        server.respond = answers(lambda claim: 7)
+        yield server
+
+
+@pytest.fixture
+def plumbline(tmp_path: Path, database_file: Path, judge: LLMServer) -> Iterator[Plumbline]:
+    environment = {
+        "DATABASE_URL": f"sqlite:///{database_file}",
+        "CELERY_BROKER_URL": "",
+        "JUDGE_BASE_URL": judge.url,
+        "JUDGE_MODEL": "test-model",
+        "PROPOSITION_DIRS": "",
+        "SENTRY_DSN": "",
+    }
+    installation = Plumbline(tmp_path, environment)
+    installation.start_and_wait("queue", "-c", "import django\ndjango.setup()\n" + QUEUE)
+    yield installation
+    installation.stop()
+
+
+@pytest.fixture
+def statuses(database_file: Path) -> Callable[[], list[str]]:
+    def look() -> list[str]:
+        with sqlite3.connect(database_file, timeout=20) as connection:
+            return [row[0] for row in connection.execute("select status from evaluation_runs order by id")]
+
+    return look
+
+
+def lines(plumbline: Plumbline, name: str) -> list[dict[str, object]]:
+    return [json.loads(line) for line in plumbline.log_of(name).splitlines() if line.startswith("{")]
+
+
+def work(plumbline: Plumbline, name: str, *arguments: str):  # type: ignore[no-untyped-def]
+    return plumbline.start(name, "manage.py", "work", "--json", "--poll", "0.1", "--skip-checks", *arguments)
+
+
+def test_told_to_stop_it_finishes_what_it_has_in_hand_and_takes_nothing_more(
+    plumbline: Plumbline, judge: LLMServer, statuses: Callable[[], list[str]]
+) -> None:
+    judge.respond = None
+    judge.always(hold=True, json={"p1": 7})
+    worker = work(plumbline, "worker", "--grace", "120")
+    assert judge.wait_until(lambda: judge.inflight > 0, timeout=120)
+    judge.respond = answers(lambda claim: 7)
+
+    worker.send_signal(signal.SIGTERM)
+    wait_until(lambda: "stopping" in plumbline.log_of("worker"), timeout=60, what="it says that it stops")
+    judge.release()
+
+    assert worker.wait(120) == 0
+    assert statuses() == ["completed", "pending"]
+    assert [line["event"] for line in lines(plumbline, "worker")] == ["started", "stopping", "done", "ended"]
+
+
+def test_what_is_not_finished_in_the_grace_period_is_handed_back_and_its_calls_are_cancelled(
+    plumbline: Plumbline, judge: LLMServer, statuses: Callable[[], list[str]], database_file: Path
+) -> None:
+    judge.respond = None
+    judge.always(hang=True)
+    worker = work(plumbline, "worker", "--grace", "0.2")
+    assert judge.wait_until(lambda: judge.inflight > 0, timeout=120)
+
+    worker.send_signal(signal.SIGTERM)
+
+    assert worker.wait(60) == 0
+    assert judge.wait_until(lambda: judge.client_gone == judge.calls and judge.inflight == 0)
+    assert statuses() == ["pending", "pending"]
+    with sqlite3.connect(database_file, timeout=20) as connection:
+        rows = connection.execute("select status, error, cost_usd from llm_calls").fetchall()
+    assert len(rows) >= judge.calls > 0
+    assert {(status, "given up" in error, cost) for status, error, cost in rows} == {("unavailable", True, None)}
+
+
+def test_several_processes_share_the_work_and_one_that_dies_is_replaced(
+    plumbline: Plumbline, judge: LLMServer, statuses: Callable[[], list[str]]
+) -> None:
+    judge.respond = None
+    judge.always(hang=True)
+    workers = work(plumbline, "workers", "--concurrency", "2", "--grace", "0.2")
+    wait_until(lambda: statuses() == ["running", "running"], timeout=120, what="each process has an evaluation")
+    judge.always()
+    judge.respond = answers(lambda claim: 7)
+    children = {str(line["owner"]).split(":")[1] for line in lines(plumbline, "workers") if line["event"] == "started"}
+    assert len(children) == 2
+
+    for child in children:
+        os.kill(int(child), signal.SIGKILL)
+    wait_until(lambda: statuses() == ["completed"] * 2, timeout=120, what="new processes go on with it")
+    workers.send_signal(signal.SIGTERM)
+
+    assert workers.wait(60) == 0
+
+
+def test_liveness_is_what_the_heartbeat_says(plumbline: Plumbline) -> None:
+    with pytest.raises(AssertionError, match="no worker of this machine was heard of lately"):
+        plumbline.manage("work", "--check", "--skip-checks")
+
+    worker = work(plumbline, "worker", "--queues", "evaluation stored")
+    wait_until(lambda: "started" in plumbline.log_of("worker"), timeout=120, what="it started")
+    wait_until(lambda: _is_alive(plumbline), timeout=60, what="its heartbeat is there")
+    worker.send_signal(signal.SIGTERM)
+    assert worker.wait(60) == 0
+
+    assert not _is_alive(plumbline)
+
+
+def _is_alive(plumbline: Plumbline) -> bool:
+    try:
+        return "is alive" in plumbline.manage("work", "--check", "--skip-checks")
+    except AssertionError:
+        return False
+
+
+def test_only_the_queues_that_are_named_are_worked_on(plumbline: Plumbline, statuses: Callable[[], list[str]]) -> None:
+    out = plumbline.manage("work", "--once", "--queues", "interactive,evaluation schedules", "--skip-checks")
+    assert out.strip() == "Nothing was waiting."
+
+    out = plumbline.manage("work", "--once", "--queues", "evaluation runs", "--skip-checks")
+
+    assert out.count("evaluation runs: done in ") == 2
+    assert statuses() == ["completed"] * 2
+    with pytest.raises(
+        AssertionError, match="queue 'turns' is unknown; allowed: interactive, bulk, agents orchestrator"
+    ):
+        plumbline.manage("work", "--once", "--queues", "turns", "--skip-checks")
+
+
+def test_what_a_killed_worker_held_is_done_without_waiting_for_its_lease(
+    plumbline: Plumbline, judge: LLMServer, statuses: Callable[[], list[str]]
+) -> None:
+    judge.respond = None
+    judge.always(hang=True)
+    worker = work(plumbline, "worker")
+    assert judge.wait_until(lambda: judge.inflight > 0, timeout=120)
+    kill_at_once(worker)
+    assert "running" in statuses()
+    judge.always()
+    judge.respond = answers(lambda claim: 7)
+
+    plumbline.manage("work", "--once", "--skip-checks")
+
+    assert statuses() == ["completed"] * 2
