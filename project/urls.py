@@ -5,6 +5,12 @@ from django.views.generic import RedirectView
 urlpatterns = [
     path("", RedirectView.as_view(pattern_name="admin:index"), name="home"),
     path("admin/", admin.site.urls),
+    path("api/", include("agents.api.urls")),
     path("api/evaluations/", include("evaluation.api.urls")),
     path("api/evaluations/", include("correction.api.urls")),
+    path("api/quality-checks/", include("correction.api.quality_urls")),
 ]
+
+handler400 = "agents.api.problems.bad_request"
+handler404 = "agents.api.problems.not_found"
+handler500 = "agents.api.problems.server_error"

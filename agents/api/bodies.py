@@ -23,13 +23,23 @@ class StrictBody(serializers.Serializer[Any]):
     def to_internal_value(self, data: Any) -> Any:
         names = ", ".join(self.fields)
         errors = {name: [f"there is no field {name!r}; allowed: {names}"] for name in data if name not in self.fields}
-        errors |= {name: [f"{name} {text}"] for name, value in data.items() if (text := _unstorable(value))}
+        errors |= {
+            name: [f"{name} {text}"] for name, value in data.items() if (text := self.unstorable_in(name, value))
+        }
         if errors:
             raise ValidationError(errors)
         return super().to_internal_value(data)
 
+    def unstorable_in(self, name: str, value: Any) -> str:
+        """Why no database can hold this field; empty when one can."""
+        return unstorable(value)
 
-def _unstorable(value: Any) -> str:
+
+class NoBody(StrictBody):
+    """An empty body: there is nothing to choose."""
+
+
+def unstorable(value: Any) -> str:
     """Why no database can hold a text in the value; empty when one can."""
     if isinstance(value, str):
         if "\x00" in value:
@@ -40,7 +50,7 @@ def _unstorable(value: Any) -> str:
         parts = [*value, *value.values()]
     elif isinstance(value, list):
         parts = value
-    return next(filter(None, map(_unstorable, parts)), "")
+    return next(filter(None, map(unstorable, parts)), "")
 
 
 def _encodable(text: str) -> bool:
@@ -127,14 +137,14 @@ class SomeOf(_Allowing, serializers.ListField):
 
     def __init__(self, choices: Sequence[str], **kwargs: Any) -> None:
         super().__init__(child=serializers.ChoiceField(choices=list(choices)), **kwargs)
-        self.choices = tuple(choices)
+        self.names = tuple(choices)
         self.allowed = f"a list of {', '.join(choices)}"
 
     def to_internal_value(self, data: Any) -> list[str]:
         if not isinstance(data, list) or not data or not all(isinstance(name, str) for name in data):
             self.refuse(data)
         for name in data:
-            if name not in self.choices:
+            if name not in self.names:
                 self.refuse(name)
         return data
 

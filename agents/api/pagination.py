@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from django.utils.dateparse import parse_datetime
+from rest_framework import serializers
 from rest_framework.exceptions import NotFound
 from rest_framework.pagination import Cursor, CursorPagination, PageNumberPagination
 from rest_framework.request import Request
 
 LARGEST_PAGE = 500
+_URL = {"type": ["string", "null"], "format": "uri"}
+_SIZE = {"name": "page_size", "in": "query", "schema": {"type": "integer", "minimum": 1, "maximum": LARGEST_PAGE}}
 
 
 class Pages(PageNumberPagination):
@@ -15,17 +21,67 @@ class Pages(PageNumberPagination):
     page_size_query_param = "page_size"
     max_page_size = LARGEST_PAGE
 
+    def get_paginated_response_schema(self, schema: dict[str, Any]) -> dict[str, Any]:
+        return _answer({"count": {"type": "integer"}, "next": _URL, "previous": _URL, "results": schema})
+
+    def get_schema_operation_parameters(self, view: Any) -> list[dict[str, Any]]:
+        page = {"name": "page", "in": "query", "schema": {"type": "integer", "minimum": 1}}
+        return [{**page, "description": "which page; the first is 1"}, {**_SIZE, "description": "rows in a page"}]
+
 
 class Log(CursorPagination):
     """``?cursor=…&page_size=50``, newest first. No count: counting a million rows costs more than a page of them."""
 
-    ordering = "-pk"
+    ordering: str | tuple[str, ...] = "-pk"
     page_size = 50
     page_size_query_param = "page_size"
     max_page_size = LARGEST_PAGE
 
     def decode_cursor(self, request: Request) -> Cursor | None:
         cursor: Cursor | None = super().decode_cursor(request)
-        if cursor is not None and cursor.position is not None and not str(cursor.position).isdecimal():
-            raise NotFound(self.invalid_cursor_message)  # a position is a primary key here
+        if cursor is not None and cursor.position is not None and not self.is_position(str(cursor.position)):
+            raise NotFound(self.invalid_cursor_message)
         return cursor
+
+    def is_position(self, text: str) -> bool:
+        """Whether a cursor can have this in it: a primary key."""
+        return text.isdecimal()
+
+
+class LogByTime(Log):
+    """The same for logs that are asked for by time, whose indexes begin with what else is asked and end with ``created_at``.
+
+    In the order of primary keys a page of last March would have to be looked for from today on backwards.
+    """
+
+    ordering = ("-created_at", "-pk")
+
+    def is_position(self, text: str) -> bool:
+        """Whether a cursor can have this in it: a time."""
+        try:
+            return parse_datetime(text) is not None
+        except ValueError:
+            return False
+
+    def get_paginated_response_schema(self, schema: dict[str, Any]) -> dict[str, Any]:
+        return _answer({"next": _URL, "previous": _URL, "results": schema})
+
+    def get_schema_operation_parameters(self, view: Any) -> list[dict[str, Any]]:
+        cursor = {"name": "cursor", "in": "query", "schema": {"type": "string"}}
+        where = "as the `next` and `previous` of an answer have it"
+        return [{**cursor, "description": where}, {**_SIZE, "description": "rows in a page"}]
+
+
+def paged(row: type[serializers.BaseSerializer[Any]]) -> type[serializers.Serializer[Any]]:
+    """A numbered page of such rows, for the schema of a view that is no ListAPIView."""
+    fields = {
+        "count": serializers.IntegerField(),
+        "next": serializers.URLField(allow_null=True),
+        "previous": serializers.URLField(allow_null=True),
+        "results": row(many=True),
+    }
+    return type(f"Paged{row.__name__}", (serializers.Serializer,), fields)
+
+
+def _answer(properties: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "required": list(properties), "properties": properties}

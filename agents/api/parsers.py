@@ -2,24 +2,41 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from rest_framework.exceptions import ParseError
-from rest_framework.parsers import JSONParser
+from django.conf import settings
+from rest_framework.exceptions import APIException, ParseError
+from rest_framework.parsers import BaseParser, JSONParser
+from rest_framework.renderers import JSONRenderer
 
 DEEPEST = 50  # levels; what is stored is read and written again where less of the stack is left
 TOO_DEEP = f"the JSON is nested too deeply; allowed: at most {DEEPEST} levels"
 
 
-class BoundedJSONParser(JSONParser):
-    """JSON of a depth that somebody may mean: more is the sender's error, not the server's. Django bounds the size."""
+class BodyTooLarge(APIException):
+    """A body above what the route takes."""
 
-    def parse(
-        self, stream: Any, media_type: str | None = None, parser_context: Mapping[str, Any] | None = None
-    ) -> dict[str, Any]:
+    status_code = 413
+
+
+class BoundedJSONParser(BaseParser):
+    """JSON of a size and depth that somebody may mean: more is the sender's error, not the server's.
+
+    The size is the view's ``most_bytes``, `DATA_UPLOAD_MAX_MEMORY_SIZE` unless it says.
+    """
+
+    media_type = JSONParser.media_type
+    renderer_class = JSONRenderer  # what the browsable form of the API shows a body in
+
+    def parse(self, stream: Any, media_type: str | None = None, parser_context: Mapping[str, Any] | None = None) -> Any:
+        most = getattr((parser_context or {}).get("view"), "most_bytes", settings.DATA_UPLOAD_MAX_MEMORY_SIZE)
+        body = stream.read(most + 1)
+        if len(body) > most:
+            raise BodyTooLarge(f"the body is too large; allowed: at most {most:,} bytes")
         try:
-            found = super().parse(stream, media_type, parser_context)
+            found = JSONParser().parse(io.BytesIO(body), media_type, parser_context)
         except RecursionError:
             raise ParseError(TOO_DEEP) from None
         level = [found]

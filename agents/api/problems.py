@@ -7,18 +7,32 @@ from typing import Any
 
 from django.conf import settings
 from django.core.exceptions import RequestDataTooBig
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.views import defaults
 from rest_framework.exceptions import APIException
+from rest_framework.renderers import JSONRenderer
 from rest_framework.response import Response
 from rest_framework.views import exception_handler
 
+from agents.api.parsers import BodyTooLarge
+
 CONTENT_TYPE = "application/problem+json"
 LONGEST_NAME = 100
+_FOR_PEOPLE = ("api", "html")
 
 
-class BodyTooLarge(APIException):
-    """A body above `DATA_UPLOAD_MAX_MEMORY_SIZE`."""
+class Conflict(APIException):
+    """Understood, but as things stand it cannot be done; the detail says what is there. Nothing was changed."""
 
-    status_code = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+    status_code = HTTPStatus.CONFLICT
+    default_code = "conflict"
+
+
+class Unavailable(APIException):
+    """What the request needs does not work just now; nothing was done."""
+
+    status_code = HTTPStatus.SERVICE_UNAVAILABLE
+    default_code = "unavailable"
 
 
 def as_problem(error: Exception, context: dict[str, Any]) -> Response | None:
@@ -35,10 +49,38 @@ def as_problem(error: Exception, context: dict[str, Any]) -> Response | None:
         errors = _by_field(response.data)
         problem |= {"detail": "; ".join(text for texts in errors.values() for text in texts), "errors": errors}
     response.data = problem
-    renderer = getattr(context.get("request"), "accepted_renderer", None)
-    if renderer is None or renderer.format == "json":
+    request = context.get("request")
+    if getattr(getattr(request, "accepted_renderer", None), "format", "") not in _FOR_PEOPLE:
+        if request is not None:  # a route that answers in something else (a file, a stream) speaks JSON of its errors
+            request.accepted_renderer, request.accepted_media_type = JSONRenderer(), JSONRenderer.media_type
         response.content_type = CONTENT_TYPE
     return response
+
+
+def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """Django's handler of 400: what it refuses before a view is found."""
+    return _of_api(request, HTTPStatus.BAD_REQUEST, "the request is malformed") or defaults.bad_request(
+        request, exception
+    )
+
+
+def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """Django's handler of 404, also for a path of the API that is no route."""
+    text = f"there is no route {request.path[:LONGEST_NAME]}; /api/ lists those there are"
+    return _of_api(request, HTTPStatus.NOT_FOUND, text) or defaults.page_not_found(request, exception)
+
+
+def server_error(request: HttpRequest) -> HttpResponse:
+    """Django's handler of 500; what went wrong stands in the log."""
+    text = "something went wrong here; the server's log says what"
+    return _of_api(request, HTTPStatus.INTERNAL_SERVER_ERROR, text) or defaults.server_error(request)
+
+
+def _of_api(request: HttpRequest, status: HTTPStatus, detail: str) -> HttpResponse | None:
+    if not request.path.startswith("/api/"):
+        return None
+    problem = {"title": status.phrase, "status": int(status), "detail": detail}
+    return JsonResponse(problem, status=status, content_type=CONTENT_TYPE)
 
 
 def _by_field(data: Any) -> dict[str, list[str]]:

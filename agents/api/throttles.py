@@ -1,6 +1,8 @@
-"""How often one user may ask for what costs money."""
+"""How often one user may ask for what costs money, or the server's time."""
 
 from __future__ import annotations
+
+from typing import ClassVar
 
 from django.conf import settings
 from rest_framework.request import Request
@@ -8,16 +10,41 @@ from rest_framework.throttling import UserRateThrottle
 from rest_framework.views import APIView
 
 
-class PaidRequests(UserRateThrottle):
-    """At most `API_PAID_PER_MINUTE` POSTs a minute and user, over all routes that have this; reading is free.
+class Posts(UserRateThrottle):
+    """At most so many POSTs a minute and user, over all routes of the same scope; reading is free.
 
     Counted in Django's default cache: by each web process on its own, unless the processes share one.
     """
 
-    scope = "paid"
+    setting: ClassVar[str]
 
     def get_rate(self) -> str:
-        return f"{settings.API_PAID_PER_MINUTE}/minute"
+        return f"{getattr(settings, self.setting)}/minute"
 
     def allow_request(self, request: Request, view: APIView) -> bool:
-        return request.method != "POST" or super().allow_request(request, view)
+        return not self.applies_to(request.method) or super().allow_request(request, view)
+
+    @staticmethod
+    def applies_to(method: str | None) -> bool:
+        return method == "POST"
+
+
+class PaidRequests(Posts):
+    """What may cost money and is asked for by people: evaluations, captures, turns."""
+
+    scope = "paid"
+    setting = "API_PAID_PER_MINUTE"
+
+
+class Sends(Posts):
+    """Drafts through the gate: agents at work ask often, and each may cost several judgements."""
+
+    scope = "send"
+    setting = "API_SENDS_PER_MINUTE"
+
+
+class Ingests(Posts):
+    """Batches of messages: free, but each may hold many rows."""
+
+    scope = "ingest"
+    setting = "API_INGESTS_PER_MINUTE"

@@ -1,4 +1,4 @@
-"""Reading and changing configurations (AC-7.3.4)."""
+"""Reading and changing configurations (AC-7.3.4). ETags keep two editors from overwriting each other."""
 
 from __future__ import annotations
 
@@ -11,24 +11,34 @@ from rest_framework.reverse import reverse
 from rest_framework.views import APIView
 
 from agents.api import parameters
+from agents.api.conditional import Changed, ConditionalWrites, etag_of
 from agents.api.pagination import Pages
+from agents.api.schema import PAGES, documented
 from agents.finding import no_agent
 from agents.models import Agent
+from correction.api.answers import CHANGES, AgentConfig, ConfigPage, DefaultConfig, WholeAgentConfig
 from correction.config import ResolvedConfig, resolve_all, resolve_config, resolve_defaults
 from correction.config_fields import CONFIG_FIELDS, ConfigError
 from correction.configure import configure, notes_on, plain_values
 from correction.models import AgentEvaluationConfig
 
+EXAMPLE = {"gate_adherence_enabled": True, "gate_adherence_threshold": 5.0, "reason": "a trial"}
+MOST_BYTES = 64 * 1024  # of a body: every field once, and a reason
 
-class Config(APIView):
+
+class Config(ConditionalWrites, APIView):
     """The configuration in effect for every agent, and the defaults.
 
     GET lists agents by slug; `config` holds the values in effect, `provenance` where each comes from: `agent`, `defaults` or
     `built-in`. PUT changes the defaults: the fields given, the others stay; `null` resets a field; `reason` goes into the history.
+    With `If-Match`, the ETag of what you read, it is a 412 when somebody else changed the defaults since.
     """
 
     queryset = AgentEvaluationConfig.objects.all()
+    most_bytes = MOST_BYTES
+    example = EXAMPLE
 
+    @documented(ConfigPage, parameters=PAGES)
     def get(self, request: Request) -> Response:
         parameters.only(request)
         agents = Agent.objects.select_related("evaluation_config").order_by("slug")
@@ -36,30 +46,42 @@ class Config(APIView):
         page = self.paginator.paginate_queryset(agents, request, view=self) or []
         shown = [_shown(request, agent, config) for agent, config in resolve_all(page)]
         response = self.paginator.get_paginated_response(shown)
-        response.data["defaults"] = _shown(request, None, resolve_defaults())
-        return response
+        defaults = _shown(request, None, resolve_defaults())
+        response.data["defaults"] = defaults
+        return self.tagged(request, response.data, etag_of(defaults, around=response.data))
 
+    @documented(DefaultConfig, body=CHANGES)
     def put(self, request: Request) -> Response:
-        return Response(_shown(request, None, _changed(request, None)))
+        parameters.only(request)
+        shown = _changed(request, None, self.expected(request))
+        return self.tagged(request, shown, etag_of(shown))
 
 
-class ConfigOfAgent(APIView):
+class ConfigOfAgent(ConditionalWrites, APIView):
     """The configuration in effect for one agent.
 
     PATCH changes the fields given, the others stay; `null` makes a field inherit again; `reason` goes into the history. An unknown
-    field or a value out of range is a 400 that says what is allowed; nothing is changed then.
+    field or a value out of range is a 400 that says what is allowed; nothing is changed then. With `If-Match`, the ETag of what you
+    read, it is a 412 when anything in effect for the agent changed since, its defaults included.
     """
 
     queryset = AgentEvaluationConfig.objects.all()
+    most_bytes = MOST_BYTES
+    example = EXAMPLE
 
+    @documented(WholeAgentConfig)
     def get(self, request: Request, agent: str) -> Response:
         parameters.only(request)
         found = _agent(agent)
-        return Response(_shown(request, found, resolve_config(found)) | {"fields": FIELDS})
+        shown = _shown(request, found, resolve_config(found))
+        return self.tagged(request, shown | {"fields": FIELDS}, etag_of(shown))
 
+    @documented(AgentConfig, body=CHANGES)
     def patch(self, request: Request, agent: str) -> Response:
+        parameters.only(request)
         found = _agent(agent)
-        return Response(_shown(request, found, _changed(request, found)))
+        shown = _changed(request, found, self.expected(request))
+        return self.tagged(request, shown, etag_of(shown))
 
 
 FIELDS = {
@@ -75,7 +97,7 @@ def _agent(slug: str) -> Agent:
     return agent
 
 
-def _changed(request: Request, agent: Agent | None) -> ResolvedConfig:
+def _changed(request: Request, agent: Agent | None, expected: tuple[str, ...] | None) -> dict[str, Any]:
     changes = request.data
     if not isinstance(changes, dict):
         raise ValidationError('send a JSON object of fields, e.g. {"gate_adherence_enabled": true}')
@@ -83,10 +105,17 @@ def _changed(request: Request, agent: Agent | None) -> ResolvedConfig:
     reason = changes.pop("reason", "")
     if not isinstance(reason, str):
         raise ValidationError({"reason": ["reason: a text"]})
+
+    def is_as_read(config: ResolvedConfig) -> None:
+        etag = etag_of(_shown(request, agent, config))
+        if expected is not None and etag not in expected:
+            raise Changed(etag)
+
     try:
-        return configure(agent=agent, changes=changes, user=request.user, reason=reason)  # type: ignore[arg-type]  # nobody anonymous comes here
+        config = configure(agent=agent, changes=changes, user=request.user, reason=reason, check=is_as_read)  # type: ignore[arg-type]  # nobody anonymous comes here
     except ConfigError as error:
         raise ValidationError({name: [text] for name, text in error.errors.items()}) from None
+    return _shown(request, agent, config)
 
 
 def _shown(request: Request, agent: Agent | None, config: ResolvedConfig) -> dict[str, Any]:

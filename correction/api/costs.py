@@ -8,8 +8,10 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from agents.api import parameters
+from agents.api.schema import AGENT, documented, query
 from agents.models import LLMCall
-from correction.api.times import NAMES, stretch
+from correction.api.answers import CostAnswer
+from correction.api.times import NAMES, STRETCH, stretch
 from correction.costs import get_cost_summary, get_total_cost_summary, groupings
 from correction.costs_json import costs_as_json
 
@@ -23,6 +25,10 @@ class Costs(APIView):
 
     queryset = LLMCall.objects.all()
 
+    @documented(
+        CostAnswer,
+        parameters=(AGENT, *STRETCH, query("by", "groupings, with commas between; default mechanism,dimension")),
+    )
     def get(self, request: Request) -> Response:
         parameters.only(request, "agent", *NAMES, "by")
         agent, window = parameters.agent(request), stretch(request)

@@ -10,8 +10,10 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from agents.api import parameters
+from agents.api.schema import AGENT, documented, query
 from agents.models import Agent
-from correction.api.times import NAMES, stretch
+from correction.api.answers import GateAnswer, PrecisionAnswer
+from correction.api.times import NAMES, STRETCH, stretch
 from correction.config import GATE_DIMENSIONS
 from correction.marks import precision
 from correction.models import CorrectionLog, GateDimensionResult
@@ -36,6 +38,7 @@ class GateStatistics(APIView):
 
     queryset = CorrectionLog.objects.all()
 
+    @documented(GateAnswer, parameters=(AGENT, *STRETCH))
     def get(self, request: Request) -> Response:
         parameters.only(request, "agent", *NAMES)
         agent, window = parameters.agent(request), stretch(request)
@@ -59,6 +62,7 @@ class GatePrecision(APIView):
 
     queryset = GateDimensionResult.objects.all()
 
+    @documented(PrecisionAnswer, parameters=(AGENT, query("dimension", enum=GATE_DIMENSIONS), *STRETCH))
     def get(self, request: Request) -> Response:
         parameters.only(request, "agent", "dimension", *NAMES)
         agent, window = parameters.agent(request), stretch(request, default="all")

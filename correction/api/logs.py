@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
+from uuid import UUID
 
 from django.db.models import Exists, OuterRef, Prefetch, QuerySet
+from drf_spectacular.utils import extend_schema_view
 from rest_framework import serializers
 from rest_framework.exceptions import NotFound, ValidationError
 from rest_framework.generics import ListAPIView, RetrieveAPIView
@@ -13,8 +15,11 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from agents.api import parameters
-from agents.api.pagination import Log
+from agents.api.idempotency import IdempotentPosts
+from agents.api.pagination import LogByTime
 from agents.api.permissions import ActionPermissions
+from agents.api.schema import AGENT, SINCE, UNTIL, documented, query
+from correction.api.answers import MarkRequest
 from correction.config import GATE_DIMENSIONS
 from correction.marks import mark_result
 from correction.models import CorrectionLog, GateDimensionResult, Outcome
@@ -23,7 +28,7 @@ _BRIEF = ("dimension", "status", "score", "threshold", "passed", "mark")
 _TEXTS = ("original_text", "judged_text", "payload", "feedback")
 _OF_LOG = (
     *("id", "url", "session", "attempt", "source", "agent", "channel", "run", "message", "committed", "outcome"),
-    *("judge", "score_sum", "duration_ms", "created_at", "dimensions"),
+    *("judge", "score_sum", "duration_ms", "created_at", "speaker", "tags", "dimensions"),
 )
 
 
@@ -33,11 +38,12 @@ class BriefResult(serializers.ModelSerializer[GateDimensionResult]):
     class Meta:
         model = GateDimensionResult
         fields = _BRIEF
+        ref_name = "BriefGateResult"
 
 
 class Result(serializers.ModelSerializer[GateDimensionResult]):
     threshold = serializers.FloatField()
-    marked_by = serializers.SlugRelatedField[Any](slug_field="username", read_only=True)
+    marked_by = serializers.SlugRelatedField[Any](slug_field="username", read_only=True, allow_null=True)
 
     class Meta:
         model = GateDimensionResult
@@ -46,19 +52,22 @@ class Result(serializers.ModelSerializer[GateDimensionResult]):
             *("reasoning", "recommendations", "reason", "judge", "proposition_id", "parts", "call", "duration_ms"),
             *("marked_by", "marked_at"),
         )
+        ref_name = "GateResult"
 
 
 class BriefLog(serializers.ModelSerializer[CorrectionLog]):
     """Without texts, which may be long."""
 
     url = serializers.HyperlinkedIdentityField(view_name="correction:log")
-    agent = serializers.SlugRelatedField[Any](slug_field="slug", read_only=True)
-    channel = serializers.SlugRelatedField[Any](slug_field="slug", read_only=True)
+    agent = serializers.SlugRelatedField[Any](slug_field="slug", read_only=True, allow_null=True)
+    channel = serializers.SlugRelatedField[Any](slug_field="slug", read_only=True, allow_null=True)
+    tags = serializers.DictField(child=serializers.CharField(allow_blank=True), read_only=True)
     dimensions = BriefResult(source="dimension_results", many=True)
 
     class Meta:
         model = CorrectionLog
-        fields = _OF_LOG
+        fields: tuple[str, ...] = _OF_LOG
+        ref_name = "CorrectionLogRow"
 
 
 class WholeLog(BriefLog):
@@ -67,8 +76,17 @@ class WholeLog(BriefLog):
     class Meta:
         model = CorrectionLog
         fields = (*_OF_LOG, *_TEXTS, "persona_version", "draft_key")
+        ref_name = "WholeCorrectionLog"
 
 
+_FILTERS = (
+    *(AGENT, SINCE, UNTIL, query("outcome", enum=Outcome.values), query("source", enum=CorrectionLog.Source.values)),
+    query("dimension", "was looked at", enum=GATE_DIMENSIONS),
+    query("session", "the attempts at one message", type=UUID),
+)
+
+
+@extend_schema_view(get=documented({200: BriefLog(many=True)}, parameters=_FILTERS))
 class CorrectionLogs(ListAPIView[CorrectionLog]):
     """Attempts at messages as the gate saw them, newest first, without texts; each attempt's own page has them.
 
@@ -77,7 +95,7 @@ class CorrectionLogs(ListAPIView[CorrectionLog]):
 
     queryset = CorrectionLog.objects.all()
     serializer_class = BriefLog
-    pagination_class = Log
+    pagination_class = LogByTime
 
     def get_queryset(self) -> QuerySet[CorrectionLog]:
         brief = GateDimensionResult.objects.only("log_id", *_BRIEF).order_by("dimension")
@@ -107,6 +125,7 @@ class CorrectionLogs(ListAPIView[CorrectionLog]):
         return queryset
 
 
+@extend_schema_view(get=documented(WholeLog))
 class CorrectionLogDetail(RetrieveAPIView[CorrectionLog]):
     """One attempt with its texts and, per dimension, score, threshold, reasoning and what it was made of."""
 
@@ -116,12 +135,14 @@ class CorrectionLogDetail(RetrieveAPIView[CorrectionLog]):
     serializer_class = WholeLog
 
 
-class MarkResult(APIView):
+class MarkResult(IdempotentPosts, APIView):
     """POST `{"mark": "right"}`, `"false_alarm"` or `""` (takes it back): what a person says of a failed check."""
 
+    example: ClassVar = {"mark": "right"}
     queryset = GateDimensionResult.objects.all()
     permission_classes = (ActionPermissions,)
 
+    @documented(Result, body=MarkRequest)
     def post(self, request: Request, pk: int, dimension: str) -> Response:
         # By a subquery, for which a number too large for the column is one that is not there.
         log = CorrectionLog.objects.filter(pk=pk)

@@ -6,10 +6,12 @@ from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 
 from agents.api import parameters
-from correction.costs import window_of_time
+from agents.api.schema import SINCE, UNTIL, query
+from correction.costs import ALLOWED_WINDOWS, window_of_time
 from evaluation.windows import MessageWindow
 
 NAMES = ("window", "since", "until")
+STRETCH = (query("window", f"{ALLOWED_WINDOWS}; or since and until instead"), SINCE, UNTIL)
 
 
 def stretch(request: Request, default: str = "7d") -> MessageWindow:

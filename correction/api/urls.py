@@ -3,6 +3,7 @@ from django.urls import path
 from correction.api.config import Config, ConfigOfAgent
 from correction.api.costs import Costs
 from correction.api.gate import GatePrecision, GateStatistics
+from correction.api.interventions import InterventionDetail, InterventionLogDetail, InterventionLogs, Interventions
 from correction.api.logs import CorrectionLogDetail, CorrectionLogs, MarkResult
 
 app_name = "correction"
@@ -15,4 +16,8 @@ urlpatterns = [
     path("correction-logs/", CorrectionLogs.as_view(), name="logs"),
     path("correction-logs/<int:pk>/", CorrectionLogDetail.as_view(), name="log"),
     path("correction-logs/<int:pk>/results/<str:dimension>/mark/", MarkResult.as_view(), name="mark"),
+    path("intervention-logs/", InterventionLogs.as_view(), name="intervention-logs"),
+    path("intervention-logs/<int:pk>/", InterventionLogDetail.as_view(), name="intervention-log"),
+    path("interventions/", Interventions.as_view(), name="interventions"),
+    path("interventions/<slug:slug>/", InterventionDetail.as_view(), name="intervention"),
 ]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from django.db.models import QuerySet
+from drf_spectacular.utils import extend_schema_view
 from rest_framework import serializers
 from rest_framework.exceptions import NotFound, ValidationError
 from rest_framework.generics import ListAPIView
@@ -13,12 +14,16 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from agents.api import parameters
+from agents.api.idempotency import IdempotentPosts
 from agents.api.permissions import ModelPermissions
+from agents.api.problems import Conflict
+from agents.api.schema import AGENT, documented, query
 from agents.api.throttles import PaidRequests
 from agents.finding import no_agent
 from agents.models import Agent
-from evaluation.api.filters import PROCEDURES, number
-from evaluation.api.refusals import Conflict, reading_propositions
+from evaluation.api.answers import AcceptedRun, BaselinesAnswer, ComparisonAnswer
+from evaluation.api.filters import DIMENSION, JUDGE, PROCEDURE, PROCEDURES, number
+from evaluation.api.refusals import reading_propositions
 from evaluation.api.run_request import CaptureRequest, spec_of
 from evaluation.api.runs import accepted
 from evaluation.api.serializers import BaselineRow, shown_run
@@ -41,7 +46,10 @@ class CapturePermissions(ModelPermissions):
     perms_map = {**ModelPermissions.perms_map, "POST": ["evaluation.add_evaluationrun"]}  # noqa: RUF012 (as its base has it)
 
 
-class Baselines(ListAPIView[Baseline]):
+@extend_schema_view(
+    get=documented({200: BaselineRow(many=True)}, parameters=(AGENT, JUDGE, PROCEDURE, DIMENSION)),
+)
+class Baselines(IdempotentPosts, ListAPIView[Baseline]):
     """The current baselines, by agent; POST asks for the capture of one.
 
     GET filters: agent (slug), judge, procedure, dimension. `is_stale` says that the persona changed since. POST names an `agent` and
@@ -49,6 +57,7 @@ class Baselines(ListAPIView[Baseline]):
     until the new one succeeded.
     """
 
+    example: ClassVar = {"agent": "michael", "dimensions": ["adherence"]}
     queryset = _BASELINES.order_by("agent__slug", "judge", "procedure", "dimension")
     permission_classes = (CapturePermissions,)
     throttle_classes = (PaidRequests,)
@@ -72,10 +81,13 @@ class Baselines(ListAPIView[Baseline]):
     def get_serializer_context(self) -> dict[str, Any]:
         return {**super().get_serializer_context(), "agreements": all_agreements()}
 
+    @documented({202: AcceptedRun}, body=CaptureRequest)
     def post(self, request: Request) -> Response:
         parameters.only(request)
         with reading_propositions():
-            run, taken_up = queue_run(spec_of(CaptureRequest(data=request.data), is_baseline=True))
+            body = CaptureRequest(data=request.data)
+            spec = spec_of(body, is_baseline=True)
+            run, taken_up = queue_run(spec, play=body.validated_data.get("play", True))
         return accepted(request, run, taken_up=taken_up)
 
 
@@ -84,6 +96,7 @@ class BaselinesOfAgent(APIView):
 
     queryset = Baseline.objects.all()
 
+    @documented(BaselinesAnswer)
     def get(self, request: Request, agent: str) -> Response:
         parameters.only(request)
         found = _agent(agent)
@@ -102,6 +115,14 @@ class CompareWithBaseline(APIView):
 
     queryset = Baseline.objects.all()
 
+    @documented(
+        ComparisonAnswer,
+        parameters=(
+            query("run", "the id of an evaluation of this agent", type={"type": "integer", "minimum": 1}),
+            query("margin", "points", type={"type": "number", "exclusiveMinimum": 0, "maximum": MOST_MARGIN}),
+        ),
+        problems=(409,),
+    )
     def get(self, request: Request, agent: str) -> Response:
         parameters.only(request, "run", "margin")
         pk, margin = number(request, "run", allowed="the id of an evaluation of this agent"), _margin(request)

@@ -11,6 +11,7 @@ from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 
 from agents.api import parameters
+from agents.api.schema import AGENT, SINCE, UNTIL, query
 from agents.models import Channel
 from evaluation.api.run_request import no_channel
 from evaluation.models import Dimension, EvaluationRun, Method, procedure_name
@@ -22,6 +23,16 @@ PROCEDURES = {  # every name a procedure can have, and the fields it stands for
     for flags in (dict(zip(_FLAGS, values, strict=True)) for values in product((False, True), repeat=len(_FLAGS)))
 }
 OF_RUNS = ("agent", "channel", "dimension", "status", "judge", "procedure", "is_baseline", "since", "until", "ordering")
+CHANNEL = query("channel", "the slug of a channel", type={"type": "string", "pattern": "^[-a-zA-Z0-9_]+$"})
+DIMENSION = query("dimension", enum=Dimension.values)
+JUDGE = query("judge", "the name of the judge, such as offline:lexical-1")
+PROCEDURE = query("procedure", "how it was judged", enum=PROCEDURES)
+RUN_FILTERS = (
+    *(AGENT, CHANNEL, DIMENSION, JUDGE, PROCEDURE, SINCE, UNTIL),
+    query("status", enum=EvaluationRun.Status.values),
+    query("is_baseline", enum=("true", "false")),
+    query("ordering", "oldest or newest first", enum=("id", "-id")),
+)
 YES_NO = {"true": True, "false": False}
 
 

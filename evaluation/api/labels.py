@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from django.contrib.auth.models import User
 from django.db.models import Exists, OuterRef, Q, QuerySet
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import extend_schema_field, extend_schema_view
 from rest_framework import serializers
 from rest_framework.exceptions import ValidationError
 from rest_framework.generics import ListAPIView
@@ -15,9 +17,11 @@ from rest_framework.reverse import reverse
 
 from agents.api import parameters
 from agents.api.bodies import StrictBody, Text, Whole
+from agents.api.idempotency import IdempotentPosts
 from agents.api.pagination import Log
-from evaluation.api.filters import number
-from evaluation.api.refusals import Conflict
+from agents.api.problems import Conflict
+from agents.api.schema import documented, query
+from evaluation.api.filters import DIMENSION, number
 from evaluation.calibration.labels import MOST_NOTE, save_label, why_not_labelled
 from evaluation.models import Dimension, EvaluationScore, ScoreLabel, is_heuristic
 
@@ -45,8 +49,8 @@ class LabelRow(serializers.ModelSerializer[ScoreLabel]):
     proposition_id = serializers.CharField(source="evaluation_score.proposition_id", read_only=True)
     judge = serializers.CharField(source="evaluation_score.judge", read_only=True)
     heuristic = serializers.SerializerMethodField()
-    judge_raw_score = serializers.IntegerField(source="evaluation_score.raw_score", read_only=True)
-    judge_score = serializers.IntegerField(source="evaluation_score.score", read_only=True)
+    judge_raw_score = serializers.IntegerField(source="evaluation_score.raw_score", read_only=True, allow_null=True)
+    judge_score = serializers.IntegerField(source="evaluation_score.score", read_only=True, allow_null=True)
 
     class Meta:
         model = ScoreLabel
@@ -58,12 +62,23 @@ class LabelRow(serializers.ModelSerializer[ScoreLabel]):
     def get_heuristic(self, label: ScoreLabel) -> bool:
         return is_heuristic(label.evaluation_score.judge)
 
+    @extend_schema_field(OpenApiTypes.URI)
     def get_run_url(self, label: ScoreLabel) -> str:
         run = label.evaluation_score.evaluation_run_id
         return str(reverse("evaluation:run", [run], request=self.context["request"]))
 
 
-class Labels(ListAPIView[ScoreLabel]):
+_ID = {"type": "integer", "minimum": 1}
+_FILTERS = (
+    query("score", "the id of a judgement", type=_ID),
+    query("run", "the id of an evaluation", type=_ID),
+    query("annotator", "a user's name"),
+    DIMENSION,
+)
+
+
+@extend_schema_view(get=documented({200: LabelRow(many=True)}, parameters=_FILTERS))
+class Labels(IdempotentPosts, ListAPIView[ScoreLabel]):
     """Labels, newest first, beside the judge's scores; POST gives one's own.
 
     Filters: score and run (ids), annotator, dimension. Whoever may give labels sees those of others only for judgements that they
@@ -73,6 +88,7 @@ class Labels(ListAPIView[ScoreLabel]):
     a count, a rule). To see what is to be labelled without the judge's answer, read an evaluation's `scores/?blind=true`.
     """
 
+    example: ClassVar = {"score": 1, "value": 7, "note": "as dry as ever"}
     queryset = ScoreLabel.objects.all()
     pagination_class = Log
 
@@ -101,6 +117,7 @@ class Labels(ListAPIView[ScoreLabel]):
             queryset = queryset.filter(evaluation_score__dimension=dimension)
         return queryset
 
+    @documented({200: LabelRow, 201: LabelRow}, body=LabelRequest, problems=(409,))
     def post(self, request: Request) -> Response:
         parameters.only(request)
         body = self.get_serializer(data=request.data)

@@ -11,14 +11,17 @@ from rest_framework.views import APIView
 
 from agents.api import parameters
 from agents.api.pagination import Pages
+from agents.api.schema import AGENT, PAGES, documented, query
 from agents.models import Agent
-from evaluation.api.filters import YES_NO
+from evaluation.api.answers import PropositionPage
+from evaluation.api.filters import DIMENSION, YES_NO
 from evaluation.api.refusals import reading_propositions
 from evaluation.models import Dimension, EvaluationScore
 from evaluation.proposition_files import DEFAULT, LoadedFile, load_all, propositions_for
 from evaluation.propositions import Proposition
 
 LEVELS = ("evaluation", "action")
+_FILTERS = (query("level", enum=LEVELS), query("active", "false = drafts only", enum=YES_NO))
 
 
 class Propositions(APIView):
@@ -31,6 +34,7 @@ class Propositions(APIView):
 
     queryset = EvaluationScore.objects.all()  # who may see what was judged may see what is asked
 
+    @documented(PropositionPage, parameters=(AGENT, DIMENSION, *_FILTERS, *PAGES), problems=(409,))
     def get(self, request: Request) -> Response:
         parameters.only(request, "agent", "dimension", "level", "active")
         agent = parameters.agent(request)

@@ -1,20 +1,12 @@
-"""Requests that are understood and cannot be done as things stand: 409."""
+"""Proposition files that cannot be used: 409."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from rest_framework.exceptions import APIException
-
+from agents.api.problems import Conflict
 from evaluation.proposition_files import PropositionError
-
-
-class Conflict(APIException):
-    """What is there does not allow it; the detail says what is there."""
-
-    status_code = 409
-    default_code = "conflict"
 
 
 @contextmanager

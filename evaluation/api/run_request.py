@@ -18,6 +18,7 @@ from agents.models.conversations import TAG_KEY
 from evaluation import windows
 from evaluation.models import CHANNEL_DIMENSIONS, Dimension, Method
 from evaluation.proposition_files import default_dimensions
+from evaluation.rehearsal import ENOUGH
 from evaluation.run_spec import MOST_REPEATS, RunSpec
 from evaluation.turns import ALLOWED_BINS, Bin, parse_bins
 
@@ -59,13 +60,22 @@ class CaptureRequest(StrictBody):
     method = OneOf(Method.values, required=False)
     turn_bins = Text(required=False, most=100, allowed=ALLOWED_BINS, help_text=f"sampled evenly from {ALLOWED_BINS}")
     judge = Text(required=False, allowed="a model", help_text="default: the configured judge")
+    batch = Flag(
+        required=False,
+        help_text="hand the questions in as a batch: half the price, an answer within a day; default false",
+    )
     additional_context = ContextField(required=False, help_text="shown to the judge as data")
+    play = Flag(
+        required=False,
+        help_text=f"false: an agent with fewer than {ENOUGH} messages is not played first, these alone are measured; default true",
+    )
 
 
 class RunRequest(CaptureRequest):
     """An evaluation of exactly one of agent and channel."""
 
     channel = Text(required=False, most=120, allowed="the slug of a channel", help_text="slug of what is measured")
+    play = None  # type: ignore[assignment]  # only a baseline is of played speech
 
 
 def spec_of(body: StrictBody, *, is_baseline: bool = False) -> RunSpec:
@@ -76,7 +86,7 @@ def spec_of(body: StrictBody, *, is_baseline: bool = False) -> RunSpec:
         PropositionError: Proposition files cannot be used.
     """
     body.is_valid(raise_exception=True)
-    asked = dict(body.validated_data)
+    asked = {name: value for name, value in body.validated_data.items() if name != "play"}
     target = _target(asked.pop("agent", ""), asked.pop("channel", ""), channels="channel" in body.fields)
     for name, parse in _PARSED.items():
         if name in asked:

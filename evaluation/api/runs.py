@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 
 from django.db.models import QuerySet
+from drf_spectacular.utils import PolymorphicProxySerializer, extend_schema_view
 from rest_framework import serializers
 from rest_framework.exceptions import NotFound, ValidationError
 from rest_framework.generics import ListAPIView
@@ -16,11 +17,16 @@ from rest_framework.reverse import reverse
 from rest_framework.views import APIView
 
 from agents.api import parameters
+from agents.api.bodies import NoBody
+from agents.api.idempotency import IdempotentPosts
 from agents.api.pagination import Log
 from agents.api.permissions import ActionPermissions
+from agents.api.problems import Conflict
+from agents.api.schema import documented, query
 from agents.api.throttles import PaidRequests
-from evaluation.api.filters import YES_NO, filtered_runs
-from evaluation.api.refusals import Conflict, reading_propositions
+from evaluation.api.answers import AcceptedRun, WholeRun
+from evaluation.api.filters import DIMENSION, RUN_FILTERS, YES_NO, filtered_runs
+from evaluation.api.refusals import reading_propositions
 from evaluation.api.run_request import RunRequest, spec_of
 from evaluation.api.serializers import BlindScoreRow, RunRow, ScoreRow, links_of, shown_run
 from evaluation.control import NotPossible, cancel_run, queue_run, resume_run
@@ -30,6 +36,7 @@ from evaluation.result_json import numbers_json
 from evaluation.summary import summarize
 
 MOST_EMBEDDED = 1_000
+_HOW_MANY = {"type": "integer", "minimum": 0, "maximum": MOST_EMBEDDED}
 ORDERS = {"-id": "-pk", "id": "pk"}
 
 
@@ -46,7 +53,8 @@ class ScorePages(Log):
     ordering = "pk"
 
 
-class Runs(ListAPIView[EvaluationRun]):
+@extend_schema_view(get=documented({200: RunRow(many=True)}, parameters=RUN_FILTERS))
+class Runs(IdempotentPosts, ListAPIView[EvaluationRun]):
     """Evaluations, newest first; POST asks for one.
 
     GET filters: agent and channel (slugs), dimension, status, judge, procedure, is_baseline, since, until (ISO times, of when it was
@@ -54,6 +62,8 @@ class Runs(ListAPIView[EvaluationRun]):
     a worker judges. What was asked for within 24 hours and has not ended is not asked for twice: then `taken_up` is true.
     """
 
+    name = "Evaluations"
+    example: ClassVar = {"agent": "michael", "dimensions": ["adherence"], "window": "all"}
     queryset = EvaluationRun.objects.select_related("agent", "channel")
     throttle_classes = (PaidRequests,)
     pagination_class = RunPages
@@ -73,6 +83,7 @@ class Runs(ListAPIView[EvaluationRun]):
     def get_serializer_context(self) -> dict[str, Any]:
         return {**super().get_serializer_context(), "progress": self.progress}
 
+    @documented({202: AcceptedRun}, body=RunRequest)
     def post(self, request: Request) -> Response:
         parameters.only(request)
         with reading_propositions():
@@ -87,8 +98,10 @@ class Run(APIView):
     unless `?scores=N` says fewer (0 while you only wait for it); `scores_url` has them all, in pages.
     """
 
+    name = "Evaluation"
     queryset = EvaluationRun.objects.all()
 
+    @documented(WholeRun, parameters=(query("scores", "how many of its judgements", type=_HOW_MANY),))
     def get(self, request: Request, pk: int) -> Response:
         parameters.only(request, "scores")
         most = _how_many(request)
@@ -107,6 +120,16 @@ class Run(APIView):
         )
 
 
+_SCORE_FILTERS = (
+    DIMENSION,
+    query("status", enum=EvaluationScore.Status.values),
+    query("proposition", "its id"),
+    query("blind", "for people who label: without what the judge said", enum=YES_NO),
+)
+_SCORES = PolymorphicProxySerializer("ScoreToRead", [ScoreRow, BlindScoreRow], resource_type_field_name=None, many=True)
+
+
+@extend_schema_view(get=documented({200: _SCORES}, parameters=_SCORE_FILTERS))
 class RunScores(ListAPIView[EvaluationScore]):
     """The judgements of one evaluation, in the order in which they were planned.
 
@@ -137,12 +160,13 @@ class RunScores(ListAPIView[EvaluationScore]):
         return YES_NO.get(parameters.choice(self.request, "blind", YES_NO), False)
 
 
-class RunAction(APIView):
+class RunAction(IdempotentPosts, APIView):
     """What is done with one evaluation; POST without a body."""
 
     queryset = EvaluationRun.objects.all()
     permission_classes = (ActionPermissions,)
 
+    @documented({200: RunRow, 202: AcceptedRun}, body=NoBody, problems=(409,))
     def post(self, request: Request, pk: int) -> Response:
         parameters.only(request)
         if request.data:

@@ -5,13 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from django.db.models import QuerySet
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import extend_schema_field, extend_schema_view
 from rest_framework import serializers
 from rest_framework.generics import ListAPIView
 from rest_framework.reverse import reverse
 
 from agents.api import parameters
 from agents.api.pagination import Log
-from evaluation.api.filters import YES_NO, in_time
+from agents.api.schema import AGENT, SINCE, UNTIL, documented, query
+from evaluation.api.filters import DIMENSION, YES_NO, in_time
 from evaluation.models import Dimension, DriftAlert, EvaluationSchedule, is_heuristic
 
 
@@ -19,13 +22,15 @@ class ScheduleRow(serializers.ModelSerializer[EvaluationSchedule]):
     """A measurement that is made again and again. No agents = every active one; no dimensions = all with propositions."""
 
     agents = serializers.SlugRelatedField[Any](slug_field="slug", many=True, read_only=True)
+    dimensions = serializers.ListField(child=serializers.ChoiceField(Dimension.choices), read_only=True)
+    where = serializers.DictField(child=serializers.CharField(), read_only=True)
     heuristic = serializers.SerializerMethodField()
 
     class Meta:
         model = EvaluationSchedule
         fields = (
             *("id", "name", "agents", "dimensions", "window", "where", "samples", "judge", "heuristic"),
-            *("every_minutes", "drift_limit", "is_active", "next_at", "last_fired_at", "created_at"),
+            *("every_minutes", "drift_limit", "batch", "is_active", "next_at", "last_fired_at", "created_at"),
         )
 
     def get_heuristic(self, schedule: EvaluationSchedule) -> bool | None:
@@ -36,8 +41,8 @@ class AlertRow(serializers.ModelSerializer[DriftAlert]):
     """A lasting fall in a series of scores, with the evaluation in which it was noticed."""
 
     agent = serializers.SlugRelatedField[Any](slug_field="slug", read_only=True)
-    schedule = serializers.SlugRelatedField[Any](slug_field="name", read_only=True)
-    acknowledged_by = serializers.SlugRelatedField[Any](slug_field="username", read_only=True)
+    schedule = serializers.SlugRelatedField[Any](slug_field="name", read_only=True, allow_null=True)
+    acknowledged_by = serializers.SlugRelatedField[Any](slug_field="username", read_only=True, allow_null=True)
     heuristic = serializers.SerializerMethodField()
     run_url = serializers.SerializerMethodField()
 
@@ -51,10 +56,12 @@ class AlertRow(serializers.ModelSerializer[DriftAlert]):
     def get_heuristic(self, alert: DriftAlert) -> bool:
         return is_heuristic(alert.judge)
 
+    @extend_schema_field(OpenApiTypes.URI)
     def get_run_url(self, alert: DriftAlert) -> str:
         return str(reverse("evaluation:run", [alert.evaluation_run_id], request=self.context["request"]))
 
 
+@extend_schema_view(get=documented({200: ScheduleRow(many=True)}, parameters=(query("is_active", enum=YES_NO),)))
 class Schedules(ListAPIView[EvaluationSchedule]):
     """Rolling evaluations by name. Filter: is_active."""
 
@@ -67,6 +74,10 @@ class Schedules(ListAPIView[EvaluationSchedule]):
         return queryset.filter(is_active=YES_NO[active]) if active else queryset
 
 
+_FILTERS = (AGENT, DIMENSION, SINCE, UNTIL, query("acknowledged", enum=YES_NO))
+
+
+@extend_schema_view(get=documented({200: AlertRow(many=True)}, parameters=_FILTERS))
 class Alerts(ListAPIView[DriftAlert]):
     """Falls that lasted, newest first. Filters: agent (slug), dimension, acknowledged, since, until (ISO times, of the alert)."""
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.reverse import reverse
@@ -11,13 +13,24 @@ from rest_framework.reverse import reverse
 from evaluation.baselines import is_stale
 from evaluation.calibration.as_json import calibration_json
 from evaluation.calibration.stored import Key
-from evaluation.models import Baseline, EvaluationRun, EvaluationScore, is_heuristic
+from evaluation.models import Baseline, Dimension, EvaluationRun, EvaluationScore, is_heuristic
 from evaluation.progress import Progress, progress_of
 
 _OF_RUN = (
     *("id", "url", "agent", "channel", "status", "error", "dimensions", "is_baseline", "judge", "heuristic"),
-    *("procedure", "repeats", "window", "window_start", "window_end", "where", "samples", "sample_size", "seed"),
-    *("per_call", "history", "history_where", "played", "overall_score", "token_usage", "progress"),
+    *(
+        "procedure",
+        "repeats",
+        "batch",
+        "window",
+        "window_start",
+        "window_end",
+        "where",
+        "samples",
+        "sample_size",
+        "seed",
+    ),
+    *("per_call", "history", "history_where", "played", "overall_score", "token_usage", "progress", "waits_for"),
     *("created_at", "started_at", "finished_at"),
 )
 _ASKED = (
@@ -36,23 +49,59 @@ _OF_BASELINE = (
 )
 
 
+@extend_schema_field({"type": ["array", "null"], "items": {"type": "number"}, "minItems": 2, "maxItems": 2})
+class IntervalField(serializers.ListField):
+    """95 % interval: low, high."""
+
+
+class ProgressShown(serializers.Serializer[Any]):
+    """Judgements settled, and all; those of its channels included."""
+
+    settled = serializers.IntegerField()
+    total = serializers.IntegerField()
+
+
+class CalibrationShown(serializers.Serializer[Any]):
+    """How well a judge agrees with people in one dimension."""
+
+    kappa = serializers.FloatField(allow_null=True, help_text="quadratic-weighted")
+    interval = IntervalField(allow_null=True)
+    labels = serializers.IntegerField()
+    items = serializers.IntegerField()
+    annotators = serializers.IntegerField()
+    enough = serializers.BooleanField()
+    stale = serializers.BooleanField()
+
+
 class RunRow(serializers.ModelSerializer[EvaluationRun]):
     """An evaluation as lists show it. Needs ``progress`` in its context, by primary key."""
 
     url = serializers.HyperlinkedIdentityField(view_name="evaluation:run")
-    agent = serializers.SlugRelatedField[Any](slug_field="slug", read_only=True)
-    channel = serializers.SlugRelatedField[Any](slug_field="slug", read_only=True)
+    agent = serializers.SlugRelatedField[Any](slug_field="slug", read_only=True, allow_null=True)
+    channel = serializers.SlugRelatedField[Any](slug_field="slug", read_only=True, allow_null=True)
+    dimensions = serializers.ListField(child=serializers.ChoiceField(Dimension.choices), read_only=True)
+    where = serializers.DictField(child=serializers.CharField(), read_only=True)
+    history_where = serializers.DictField(child=serializers.CharField(), read_only=True)
     heuristic = serializers.BooleanField(source="is_heuristic", read_only=True)
     procedure = serializers.CharField(read_only=True)
     progress = serializers.SerializerMethodField()
+    waits_for = serializers.SerializerMethodField(
+        help_text="the batches it waits for, and how far they are; mostly empty"
+    )
 
     class Meta:
         model = EvaluationRun
-        fields = _OF_RUN
+        fields: tuple[str, ...] = _OF_RUN
+        ref_name = "EvaluationRow"
 
+    @extend_schema_field(ProgressShown)
     def get_progress(self, run: EvaluationRun) -> dict[str, int]:
         found: Progress = self.context["progress"][run.pk]
         return {"settled": found.settled, "total": found.total}
+
+    def get_waits_for(self, run: EvaluationRun) -> str:
+        found: Progress = self.context["progress"][run.pk]
+        return found.waits_for
 
 
 def shown_run(request: Request, run: EvaluationRun) -> dict[str, Any]:
@@ -73,8 +122,9 @@ def links_of(request: Request, run: EvaluationRun) -> dict[str, str]:
 class ScoreRow(serializers.ModelSerializer[EvaluationScore]):
     """One judgement: a proposition on a message, or on all that was said when `message` is null."""
 
-    position = serializers.IntegerField(source="message.position", read_only=True, default=None)
-    channel = serializers.CharField(source="message.channel.slug", read_only=True, default=None)
+    position = serializers.IntegerField(source="message.position", read_only=True, allow_null=True, default=None)
+    channel = serializers.CharField(source="message.channel.slug", read_only=True, allow_null=True, default=None)
+    flaws = serializers.ListField(child=serializers.CharField(), read_only=True)
     heuristic = serializers.SerializerMethodField()
 
     class Meta:
@@ -111,6 +161,7 @@ class BaselineRow(serializers.ModelSerializer[Baseline]):
     def get_heuristic(self, baseline: Baseline) -> bool:
         return is_heuristic(baseline.judge)
 
+    @extend_schema_field(CalibrationShown(allow_null=True))
     def get_calibration(self, baseline: Baseline) -> dict[str, Any] | None:
         key = Key(baseline.judge, baseline.procedure, baseline.dimension)
         return calibration_json(self.context["agreements"].get(key))
@@ -118,12 +169,15 @@ class BaselineRow(serializers.ModelSerializer[Baseline]):
     def get_is_stale(self, baseline: Baseline) -> bool:
         return is_stale(baseline)
 
+    @extend_schema_field(OpenApiTypes.URI)
     def get_run_url(self, baseline: Baseline) -> str:
         return self._link("evaluation:run", baseline.evaluation_run_id)
 
+    @extend_schema_field(OpenApiTypes.URI)
     def get_url(self, baseline: Baseline) -> str:
         return self._link("evaluation:baselines-of-agent", baseline.agent.slug)
 
+    @extend_schema_field(OpenApiTypes.URI)
     def get_compare_url(self, baseline: Baseline) -> str:
         return self._link("evaluation:baseline-compare", baseline.agent.slug)
 

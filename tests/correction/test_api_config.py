@@ -177,7 +177,7 @@ def test_characters_no_text_can_hold_are_a_400_like_other_nonsense(client: Progr
     assert len(answer.json()["errors"]) == 1
 
 
-@pytest.mark.parametrize("body", ["[" * 100_000, '{"a":' * 100_000, f'{{"reason": {"[" * 51}{"]" * 51}}}'])
+@pytest.mark.parametrize("body", ["[" * 50_000, '{"a":' * 10_000, f'{{"reason": {"[" * 51}{"]" * 51}}}'])
 def test_json_nested_without_end_is_a_400(client: Program, body: str) -> None:
     answer = client.generic("PATCH", MICHAEL, body, content_type="application/json")
 
@@ -191,11 +191,11 @@ def test_a_body_too_large_to_mean_anything_is_a_413_and_is_not_read(client: Prog
     answer = client.generic("PATCH", MICHAEL, body, content_type="application/json")
 
     assert (answer.status_code, answer["content-type"]) == (413, "application/problem+json")
-    assert answer.json()["detail"] == "the body is too large; allowed: at most 2,621,440 bytes"
+    assert answer.json()["detail"] == "the body is too large; allowed: at most 65,536 bytes"
 
 
 def test_a_flood_of_unknown_fields_is_answered_briefly(client: Program) -> None:
-    answer = client.patch(MICHAEL, {f"gate_{n}": n for n in range(20_000)})
+    answer = client.patch(MICHAEL, {f"gate_{n}": n for n in range(3_000)})
 
     assert answer.status_code == 400
     assert len(answer.content) < 100_000

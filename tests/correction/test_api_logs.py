@@ -243,4 +243,4 @@ def test_statistics_cost_few_queries_however_many_rows(client: Program, ada: Age
     with CaptureQueriesContext(connection) as seen:
         client.get("/api/evaluations/gate-statistics/?agent=ada")
 
-    assert len(seen) == 5  # token with user, agent, three aggregates
+    assert len(seen) == 4  # token with user, agent, two aggregates

@@ -103,7 +103,7 @@ def test_an_operator_reads_agent_conversation_run_and_scores(
 def test_filters_narrow_a_list(visit: Callable[..., Visitor], office: Agent, operator: User) -> None:
     visitor = visit()
     page = visitor.page
-    visitor.sign_in(operator)
+    visitor.enter(operator)
     visitor.open("/admin/evaluation/evaluationscore/")
     expect(page.locator("#result_list tbody")).to_have_count(16)
 
@@ -118,7 +118,7 @@ def test_editing_a_persona_makes_a_version_that_can_be_read(
 ) -> None:
     visitor = visit(width=width)
     page = visitor.page
-    visitor.sign_in(operator)
+    visitor.enter(operator)
     visitor.open(page_of(office))
     page.get_by_label("System prompt").fill("You are Ada, who jokes.")
     page.locator("[name=traits-0-strength]").fill("0")
@@ -136,7 +136,7 @@ def test_editing_a_persona_makes_a_version_that_can_be_read(
 def test_a_baseline_is_captured_in_three_clicks(visit: Callable[..., Visitor], office: Agent, operator: User) -> None:
     visitor = visit()
     page = visitor.page
-    visitor.sign_in(operator)
+    visitor.enter(operator)
     visitor.open(list_of(Agent))
     page.locator("#result_list tbody", has_text="Ada").locator("input.action-select").check()
     page.locator("select[name=action]").select_option(label="Capture baseline")

@@ -80,7 +80,7 @@ def test_a_threshold_is_tried_in_the_cell_and_saved(
 ) -> None:
     visitor = visit(width=width)
     page = visitor.page
-    visitor.sign_in(operator)
+    visitor.enter(operator)
     visitor.open(MATRIX)
     page.get_by_role("link", name="adherence of Ada: settings").click()
     dialog = page.get_by_role("dialog")
@@ -102,7 +102,7 @@ def test_a_threshold_is_tried_in_the_cell_and_saved(
 def test_the_dialog_is_worked_with_the_keyboard(visit: Callable[..., Visitor], ada: Agent, operator: User) -> None:
     visitor = visit()
     page = visitor.page
-    visitor.sign_in(operator)
+    visitor.enter(operator)
     visitor.open(MATRIX)
     page.get_by_role("switch", name="fluency of Ada").focus()
     page.keyboard.press("Space")
@@ -117,7 +117,7 @@ def test_the_dialog_is_worked_with_the_keyboard(visit: Callable[..., Visitor], a
 def test_a_threshold_is_tried_with_the_button_too(visit: Callable[..., Visitor], ada: Agent, operator: User) -> None:
     visitor = visit()
     page = visitor.page
-    visitor.sign_in(operator)
+    visitor.enter(operator)
     visitor.open(f"{MATRIX}target/{ada.pk}/")
     page.get_by_label("adherence threshold").fill("7")
     page.get_by_role("button", name="Try, without saving").click()
@@ -134,7 +134,7 @@ def test_a_false_alarm_is_marked_and_unmarked(
     failed = CorrectionLog.objects.get(outcome="corrected")
     visitor = visit(width=width, scheme=scheme)
     page = visitor.page
-    visitor.sign_in(operator)
+    visitor.enter(operator)
     visitor.open(list_of(CorrectionLog))
     expect(page.locator(".pl-failed")).to_have_count(2)
     assert fits(visitor)
@@ -155,7 +155,7 @@ def test_the_other_pages_can_be_read(visit: Callable[..., Visitor], ada: Agent, 
     run = Run.objects.create(agent=ada, channel=make_channel("den"), prompt=HOSTILE, trace=[{"stage": "gate", "ms": 1}])
     visitor = visit(width=width)
     page = visitor.page
-    visitor.sign_in(operator)
+    visitor.enter(operator)
     visitor.open(page_of(ada))
     expect(page.locator(".pl-panel", has_text="Corrections").first).to_contain_text("anti-convergence")
     page.locator(".pl-panel").get_by_role("link", name="Change").click()
@@ -178,7 +178,7 @@ def test_the_other_pages_can_be_read(visit: Callable[..., Visitor], ada: Agent, 
 def test_a_mechanism_is_switched_for_two_agents(visit: Callable[..., Visitor], ada: Agent, operator: User) -> None:
     visitor = visit()
     page = visitor.page
-    visitor.sign_in(operator)
+    visitor.enter(operator)
     visitor.open(list_of(Agent))
     for box in page.locator("#result_list input.action-select").all():
         box.check()
@@ -194,7 +194,7 @@ def test_a_mechanism_is_switched_for_two_agents(visit: Callable[..., Visitor], a
 def test_the_log_is_narrowed_to_a_range_of_days(visit: Callable[..., Visitor], ada: Agent, operator: User) -> None:
     visitor = visit(width=390)
     page = visitor.page
-    visitor.sign_in(operator)
+    visitor.enter(operator)
     visitor.open(list_of(CorrectionLog))
     page.locator("a", has_text="Filters").first.click()
     page.locator("#id_created_at_to").fill("2020-01-01")

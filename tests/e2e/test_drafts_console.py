@@ -46,7 +46,7 @@ def test_a_draft_is_accepted_and_taken_back(
         "ada", system_prompt="You are Ada, clerk of the harbour. You never use emoji.\n\nSales talk makes you wince."
     )
     visitor = visit(width=width, scheme=scheme)
-    visitor.sign_in(operator)
+    visitor.enter(operator)
     page = visitor.page
 
     visitor.open("/admin/evaluation/propositiondraft/")

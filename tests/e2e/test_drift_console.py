@@ -26,7 +26,7 @@ def test_an_operator_follows_an_alert_to_the_agent(
     schedule, agent = fallen()
     visitor = visit(width=width, scheme=scheme)
     page = visitor.page
-    visitor.sign_in(operator)
+    visitor.enter(operator)
 
     visitor.open(list_of(EvaluationSchedule))
     expect(page.locator("#result_list")).to_contain_text("alerts at 0.8 points")
@@ -49,7 +49,7 @@ def test_an_operator_follows_an_alert_to_the_agent(
 def test_a_schedule_is_made_in_the_browser(visit: Callable[..., Visitor], operator: User) -> None:
     visitor = visit()
     page = visitor.page
-    visitor.sign_in(operator)
+    visitor.enter(operator)
     visitor.open(reverse("admin:evaluation_evaluationschedule_add"))
     page.locator("[name=name]").fill("nightly")
     page.locator("[name=every]").fill("soon")

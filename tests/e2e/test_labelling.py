@@ -44,7 +44,7 @@ def test_three_judgements_are_labelled_with_the_keyboard(
 ) -> None:
     visitor = visit(width=width, scheme=scheme)
     page, order = visitor.page, drawn(label_set)
-    visitor.sign_in(operator)
+    visitor.enter(operator)
     visitor.open(page_of(label_set, "label"))
     expect(page.get_by_text("0 of 3")).to_be_visible()
     expect(page.locator(".pl-claim")).to_have_text("Ada is dry")
@@ -76,7 +76,7 @@ def test_three_judgements_are_labelled_with_the_keyboard(
 def test_the_last_one_is_undone_with_a_key(visit: Callable[..., Visitor], label_set: LabelSet, operator: User) -> None:
     visitor = visit()
     page, (first, *_) = visitor.page, drawn(label_set)
-    visitor.sign_in(operator)
+    visitor.enter(operator)
     visitor.open(page_of(label_set, "label"))
     page.keyboard.press("2")
     expect(page.locator(".pl-revealed")).to_be_visible()
@@ -114,7 +114,7 @@ def test_what_came_of_it_can_be_read(visit: Callable[..., Visitor], operator: Us
     refresh(KEY)
     visitor = visit(width=width, scheme=scheme)
     page = visitor.page
-    visitor.sign_in(operator)
+    visitor.enter(operator)
     visitor.open(page_of(label_set))
     page.get_by_role("button", name="Show the figures all the same").click()
     expect(page.locator(".pl-confusion tbody tr")).to_have_count(10)

@@ -35,7 +35,7 @@ def test_an_operator_has_the_voices_of_a_channel_measured(
 ) -> None:
     visitor = visit(width=width, scheme=scheme)
     page = visitor.page
-    visitor.sign_in(operator)
+    visitor.enter(operator)
     visitor.open(page_of(trio))
     card = page.locator("#line-up")
     expect(card).to_contain_text("Not measured yet")

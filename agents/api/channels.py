@@ -1,0 +1,183 @@
+"""Channels: listed, made, changed, and what was said in each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from django.contrib.auth import get_user_model
+from django.db import IntegrityError, transaction
+from django.db.models import Prefetch, Q, QuerySet
+from drf_spectacular.utils import extend_schema_view
+from rest_framework import serializers
+from rest_framework.exceptions import ValidationError
+from rest_framework.generics import GenericAPIView, ListAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from agents.api import filters, parameters
+from agents.api.bodies import OneOf, StrictBody, Text
+from agents.api.fields import Note, Slug, Tags, Texts
+from agents.api.idempotency import IdempotentPosts
+from agents.api.lookups import the_channel
+from agents.api.schema import AGENT, documented, query
+from agents.api.serializers import ChannelRow
+from agents.finding import no_agent
+from agents.models import Agent, Channel, ChannelMember
+
+ORDERS = {"name": ("kind", "name", "pk"), "slug": ("slug",), "-created_at": ("-created_at", "-pk")}
+CHANNEL_FILTERS = (
+    *(filters.SEARCH, query("kind", enum=Channel.Kind.values), AGENT, filters.TAG),
+    query("ordering", "default name", enum=ORDERS),
+)
+TOPIC_CHARACTERS = 10_000
+
+
+class ChannelChanges(StrictBody):
+    """What is said is changed, the rest stays; `agents` and `users` name all members of their kind."""
+
+    name = Text(required=False, most=200)
+    kind = OneOf(Channel.Kind.values, required=False, help_text="in a dm every message is for all of its agents")
+    topic = Note(required=False, most=TOPIC_CHARACTERS)
+    tags = Tags(required=False)
+    agents = Texts(required=False, each=64, distinct=True, help_text="slugs of all agents in it")
+    users = Texts(required=False, each=150, distinct=True, help_text="names of all users in it")
+
+
+class NewChannel(ChannelChanges):
+    """A channel; public unless `kind` says otherwise."""
+
+    slug = Slug(most=120, help_text="its id in commands, files and the API; cannot be changed")
+    name = Text(most=200)
+
+
+def channels_with_members() -> QuerySet[Channel]:
+    members = ChannelMember.objects.select_related("agent", "user").only("channel_id", "agent__slug", "user__username")
+    return Channel.objects.prefetch_related(Prefetch("memberships", members))
+
+
+@extend_schema_view(get=documented({200: ChannelRow(many=True)}, parameters=CHANNEL_FILTERS))
+class Channels(IdempotentPosts, ListAPIView[Channel]):
+    """Channels with their members, by kind and name; POST makes one.
+
+    GET filters: `search` (in slug, name and topic), `kind`, `agent` (is a member), `tag` (`KEY=VALUE`); `ordering`. POST needs `slug`
+    and `name`; 201 with the channel.
+    """
+
+    queryset = Channel.objects.all()
+
+    def get_serializer_class(self) -> type[serializers.BaseSerializer[Any]]:
+        return NewChannel if self.request.method == "POST" else ChannelRow
+
+    def filter_queryset(self, queryset: QuerySet[Channel, Any]) -> QuerySet[Channel, Any]:
+        request, found = self.request, channels_with_members()
+        parameters.only(request, "search", "kind", "agent", "tag", "ordering")
+        if words := parameters.text(request, "search"):
+            found = found.filter(Q(slug__icontains=words) | Q(name__icontains=words) | Q(topic__icontains=words))
+        if kind := parameters.choice(request, "kind", Channel.Kind.values):
+            found = found.filter(kind=kind)
+        if agent := parameters.agent(request):
+            found = found.filter(memberships__agent=agent)
+        if tag := filters.tag(request):
+            found = filters.having_tag(found, *tag)
+        return found.order_by(*ORDERS[parameters.choice(request, "ordering", ORDERS) or "name"])
+
+    @documented({201: ChannelRow}, body=NewChannel)
+    def post(self, request: Request) -> Response:
+        parameters.only(request)
+        body = NewChannel(data=request.data)
+        body.is_valid(raise_exception=True)
+        slug = _make(body.validated_data)
+        shown = ChannelRow(the_channel(slug, channels_with_members()), context=self.get_serializer_context()).data
+        return Response(shown, status=201, headers={"Location": str(shown["url"])})
+
+
+class OneChannel(GenericAPIView[Channel]):
+    """One channel with its members. PATCH changes the fields given; `agents` and `users` replace all members of their kind."""
+
+    queryset = Channel.objects.all()
+
+    def get_serializer_class(self) -> type[serializers.BaseSerializer[Any]]:
+        return ChannelChanges if self.request.method == "PATCH" else ChannelRow
+
+    @documented(ChannelRow)
+    def get(self, request: Request, slug: str) -> Response:
+        parameters.only(request)
+        found = the_channel(slug, channels_with_members())
+        return Response(dict(ChannelRow(found, context=self.get_serializer_context()).data))
+
+    @documented(ChannelRow, body=ChannelChanges)
+    def patch(self, request: Request, slug: str) -> Response:
+        parameters.only(request)
+        channel = the_channel(slug)
+        body = ChannelChanges(data=request.data)
+        body.is_valid(raise_exception=True)
+        if not body.validated_data:
+            raise ValidationError([f"nothing to change; allowed: {', '.join(body.fields)}"])
+        _change(channel, body.validated_data)
+        answer: Response = self.get(request, slug)
+        return answer
+
+
+def _make(given: dict[str, Any]) -> str:
+    fields = dict(given)
+    members = _members(fields)
+    slug: str = fields["slug"]
+    if Channel.objects.filter(slug=slug).exists():
+        _taken(slug)
+    try:
+        with transaction.atomic():
+            _set_members(Channel.objects.create(**fields), members)
+    except IntegrityError:  # somebody else was faster
+        if not Channel.objects.filter(slug=slug).exists():
+            raise
+        _taken(slug)
+    return slug
+
+
+def _change(channel: Channel, given: dict[str, Any]) -> None:
+    """Only the columns that are given: the counter of positions belongs to those who speak."""
+    fields = dict(given)
+    members = _members(fields)
+    with transaction.atomic():
+        Channel.objects.select_for_update().get(pk=channel.pk)  # two that set the members wait for each other
+        if fields:
+            Channel.objects.filter(pk=channel.pk).update(**fields)
+        _set_members(channel, members)
+
+
+def _members(fields: dict[str, Any]) -> dict[str, set[int]]:
+    """Takes the members out of the fields: of each kind that is given, all primary keys.
+
+    Raises:
+        ValidationError: A name is nobody's.
+    """
+    found: dict[str, set[int]] = {}
+    if (slugs := fields.pop("agents", None)) is not None:
+        known = dict(Agent.objects.filter(slug__in=slugs).values_list("slug", "pk"))
+        _all_known("agents", slugs, known, no_agent)
+        found["agent_id"] = set(known.values())
+    if (names := fields.pop("users", None)) is not None:
+        known = dict(get_user_model()._default_manager.filter(username__in=names).values_list("username", "pk"))
+        _all_known("users", names, known, lambda name: f"there is no user {name[:80]!r}; allowed: names of users")
+        found["user_id"] = set(known.values())
+    return found
+
+
+def _all_known(field: str, names: Iterable[str], known: dict[str, int], sentence: Any) -> None:
+    for name in names:
+        if name not in known:
+            raise ValidationError({field: [f"{field}: {sentence(name)}"]})
+
+
+def _set_members(channel: Channel, members: dict[str, set[int]]) -> None:
+    for column, wanted in members.items():
+        mine = ChannelMember.objects.filter(channel=channel, **{f"{column}__isnull": False})
+        present = set(mine.values_list(column, flat=True))
+        mine.filter(**{f"{column}__in": present - wanted}).delete()
+        new = [ChannelMember(channel=channel, **{column: pk}) for pk in sorted(wanted - present)]
+        ChannelMember.objects.bulk_create(new, ignore_conflicts=True)
+
+
+def _taken(slug: str) -> None:
+    raise ValidationError({"slug": [f"slug {slug!r}: there is a channel of that name already; allowed: another one"]})

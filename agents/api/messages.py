@@ -1,0 +1,157 @@
+"""Messages: what was said, and a person's message that comes in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db.models import QuerySet
+from drf_spectacular.utils import extend_schema_view
+from rest_framework import serializers
+from rest_framework.generics import GenericAPIView, ListAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from agents.api import filters, keys, parameters
+from agents.api.bodies import StrictBody, Text, Whole
+from agents.api.fields import Note, Said, Tags
+from agents.api.idempotency import IdempotentPosts
+from agents.api.lookups import named_channel, named_message, the_channel, the_row
+from agents.api.message_rows import MessageRow, WholeMessage, shown_messages
+from agents.api.pagination import Log
+from agents.api.problems import Conflict
+from agents.api.schema import AGENT, SINCE, UNTIL, documented, query
+from agents.api.throttles import PaidRequests
+from agents.models import Message
+from agents.turn.admission import SendRefused
+from agents.turn.receive import receive_message
+
+LARGEST_ID = 2**63 - 1
+OF_MESSAGES = ("agent", "user", "outsider", "since", "until", "tag", "search", "synthetic")
+MESSAGE_FILTERS = (
+    *(AGENT, query("user", "the name of a user"), query("outsider", "the name of one who is neither agent nor user")),
+    *(SINCE, UNTIL, filters.TAG, filters.SEARCH, query("synthetic", "played, not real", enum=filters.YES_NO)),
+)
+POSITIONS = {"-position": "-position", "position": "position"}
+
+
+class NewMessage(StrictBody):
+    """What a person said: the caller, or the outsider that is named."""
+
+    channel = Text(most=120, allowed="the slug of a channel", help_text="slug")
+    text = Said()
+    outsider = Note(required=False, help_text="name of a speaker who is no user here; else it is you who speaks")
+    parent = Whole(  # type: ignore[assignment]  # a declared field is taken off the class
+        required=False, least=1, most=LARGEST_ID, help_text="id of the message whose thread it is said in"
+    )
+    tags = Tags(required=False)
+
+
+class Received(MessageRow):
+    """A message with the turns that it called forth."""
+
+    turns = serializers.ListField(
+        child=serializers.URLField(), help_text="the runs that answer it; a worker takes them"
+    )
+
+
+def filtered_messages(request: Request, rows: QuerySet[Message], *more: str) -> QuerySet[Message]:
+    """Messages as the parameters of a request narrow them."""
+    parameters.only(request, *OF_MESSAGES, *more)
+    if agent := parameters.agent(request):
+        rows = rows.filter(agent=agent)
+    if user := filters.user(request):
+        rows = rows.filter(user_id=user.pk)
+    if outsider := parameters.text(request, "outsider"):
+        rows = rows.filter(outsider=outsider)
+    if tag := filters.tag(request):
+        rows = filters.having_tag(rows, *tag)
+    if words := parameters.text(request, "search"):
+        rows = rows.filter(text__icontains=words)
+    if (synthetic := filters.flag(request, "synthetic")) is not None:
+        rows = rows.filter(synthetic=synthetic)
+    return filters.in_time(request, rows, "sent_at")
+
+
+@extend_schema_view(get=documented({200: MessageRow(many=True)}, parameters=(filters.CHANNEL, *MESSAGE_FILTERS)))
+class Messages(IdempotentPosts, ListAPIView[Message]):
+    """What was said, newest first; POST hands in what a person said.
+
+    GET filters: `channel`, `agent`, `user`, `outsider`, `since` and `until` (of when it was said), `tag` (`KEY=VALUE`), `search` (in the
+    text), `synthetic`. POST saves the message, lets the stages hear of it, and queues the turns of the agents it is addressed to: in a
+    direct message all of them, elsewhere those it names by `@slug` or name. 201 with the message and its `turns`.
+    """
+
+    queryset = Message.objects.all()
+    pagination_class = Log
+    throttle_classes = (PaidRequests,)
+
+    def get_serializer_class(self) -> type[serializers.BaseSerializer[Any]]:
+        return NewMessage if self.request.method == "POST" else MessageRow
+
+    def filter_queryset(self, queryset: QuerySet[Message, Any]) -> QuerySet[Message, Any]:
+        found = filtered_messages(self.request, shown_messages(), "channel")
+        channel = filters.channel(self.request)
+        return found if channel is None else found.filter(channel=channel)
+
+    @documented({201: Received}, body=NewMessage)
+    def post(self, request: Request) -> Response:
+        parameters.only(request)
+        body = NewMessage(data=request.data)
+        body.is_valid(raise_exception=True)
+        given = body.validated_data
+        channel, outsider = named_channel(given["channel"]), given.get("outsider", "")
+        try:
+            message = receive_message(
+                channel=channel,
+                user=None if outsider else request.user,  # type: ignore[arg-type]  # nobody anonymous comes here
+                outsider=outsider,
+                text=given["text"],
+                parent=named_message(given.get("parent"), "parent", channel),
+                idempotency_key=keys.of(request),
+                tags=given.get("tags"),
+            )
+        except SendRefused as error:
+            raise Conflict(str(error)) from None
+        shown = WholeMessage(message, context=self.get_serializer_context()).data
+        del shown["reactions"]
+        return Response(shown, status=201, headers={"Location": str(shown["url"])})
+
+
+class OneMessage(GenericAPIView[Message]):
+    """One message with the reactions to it and the turns it called forth."""
+
+    queryset = Message.objects.all()
+    serializer_class = WholeMessage
+
+    @documented(WholeMessage)
+    def get(self, request: Request, pk: int) -> Response:
+        parameters.only(request)
+        return Response(self.get_serializer(the_row(shown_messages(), pk, "message")).data)
+
+
+class PositionPages(Log):
+    """Newest first, or oldest first with ``ordering=position``."""
+
+    def get_ordering(self, request: Request, queryset: Any, view: Any) -> tuple[str, ...]:
+        return (POSITIONS[parameters.choice(request, "ordering", POSITIONS) or "-position"],)
+
+
+@extend_schema_view(
+    get=documented(
+        {200: MessageRow(many=True)},
+        parameters=(*MESSAGE_FILTERS, query("ordering", "default -position: newest first", enum=POSITIONS)),
+    )
+)
+class ChannelMessages(ListAPIView[Message]):
+    """What was said in one channel, newest first; from the beginning with `ordering=position`.
+
+    Filters: `agent`, `user`, `outsider`, `since` and `until`, `tag` (`KEY=VALUE`), `search` (in the text), `synthetic`.
+    """
+
+    queryset = Message.objects.all()
+    serializer_class = MessageRow
+    pagination_class = PositionPages
+
+    def filter_queryset(self, queryset: QuerySet[Message, Any]) -> QuerySet[Message, Any]:
+        channel = the_channel(self.kwargs["slug"])
+        return filtered_messages(self.request, shown_messages(), "ordering").filter(channel=channel)

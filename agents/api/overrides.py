@@ -1,0 +1,117 @@
+"""Settings for one turn or one send. What they mean is the stages' matter; who may give them is decided here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from typing import Any
+
+from django.conf import settings
+from django.core.exceptions import ValidationError as InvalidTags
+from django.utils.module_loading import import_string
+from rest_framework import serializers
+from rest_framework.exceptions import PermissionDenied, ValidationError
+from rest_framework.request import Request
+
+from agents.api.bodies import _Allowing
+from agents.api.fields import Anything
+from agents.llm.endpoints import problem_of, provider_of
+from agents.models import Agent, Channel
+from agents.models.conversations import validate_tags
+from agents.turn.pipeline import name_of, pipeline
+
+NEEDED = "agents.change_agent"
+LEAST, MOST = 0.1, 60.0  # seconds
+
+
+class Deadline(_Allowing, serializers.FloatField):
+    """Seconds that the stages may judge, of each dimension and of all."""
+
+    allowed = f"a number of seconds from {LEAST:g} to {MOST:g}"
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(min_value=LEAST, max_value=MOST, help_text="seconds the stages may judge", **kwargs)
+
+    def to_internal_value(self, data: Any) -> float:
+        if isinstance(data, bool) or not isinstance(data, int | float) or not LEAST <= data <= MOST:
+            self.refuse(data)
+        return float(data)
+
+
+class Overrides(Anything):
+    """`stages` (names), `model`, `tags`, and any field of an agent's configuration; for users who may change agents."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        text = (
+            "settings for this one: stages, model, tags, fields of the configuration; for users who may change agents"
+        )
+        super().__init__(help_text=text, **kwargs)
+
+
+def of_request(
+    request: Request, given: Mapping[str, Any], *, agent: Agent, channel: Channel, session: str = ""
+) -> dict[str, Any]:
+    """The overrides of a body's ``overrides`` and ``deadline``, as `Run.overrides` has them.
+
+    Raises:
+        PermissionDenied: The user may not change agents: overrides could switch off what watches over them.
+        ValidationError: An override is none, or has a value it cannot have; or the session cannot be continued.
+    """
+    found: dict[str, Any] = dict(given.get("overrides") or {})
+    if found and not request.user.has_perm(NEEDED):
+        raise PermissionDenied(f"overrides: only for users with the permission {NEEDED}")
+    others = {name: value for name, value in found.items() if name not in _OWN}
+    problems = [text for name, value in found.items() if name in _OWN and (text := _OWN[name](value))]
+    errors = {"overrides": problems} if problems else {}
+    if others or session:
+        for name, text in _check()(agent=agent, channel=channel, overrides=others, session=session):
+            errors.setdefault(name, []).append(text)
+    if errors:
+        raise ValidationError(errors)
+    if "deadline" in given:
+        found = {**dict.fromkeys(settings.TURN_DEADLINES, round(given["deadline"], 1)), **found}
+    return found
+
+
+def _check() -> Callable[..., Iterable[tuple[str, str]]]:
+    """What the floors above say of overrides and sessions: the field and the sentence of each problem."""
+    return _imported(settings.TURN_REQUEST_CHECK)
+
+
+@lru_cache(maxsize=4)
+def _imported(path: str) -> Callable[..., Iterable[tuple[str, str]]]:
+    check: Callable[..., Iterable[tuple[str, str]]] = import_string(path)
+    return check
+
+
+def _stages(value: Any) -> str:
+    known = [name_of(stage) for stage in pipeline().stages]
+    if isinstance(value, list) and all(isinstance(name, str) and name in known for name in value):
+        return ""
+    return f"stages {_short(value)}: allowed: a list of {', '.join(known)}"
+
+
+def _model(value: Any) -> str:
+    if isinstance(value, str) and value.strip() and provider_of(value) != "replay" and not problem_of("actor", value):
+        return ""
+    return f"model {_short(value)}: allowed: the name of a model that can be called"
+
+
+def _tags(value: Any) -> str:
+    try:
+        validate_tags(value)
+    except InvalidTags as error:
+        return "tags: " + " ".join(error.messages)
+    return ""
+
+
+def _scene(value: Any) -> str:
+    good = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31
+    return "" if good else f"scene {_short(value)}: allowed: a whole number of 0 or more"
+
+
+def _short(value: Any) -> str:
+    return repr(value)[:80]
+
+
+_OWN: Mapping[str, Callable[[Any], str]] = {"stages": _stages, "model": _model, "tags": _tags, "scene": _scene}

@@ -1,0 +1,201 @@
+"""What the OpenAPI schema says of a route: its success by `documented`, its refusals from what the view is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from drf_spectacular.openapi import AutoSchema
+from drf_spectacular.plumbing import ResolvedComponent
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from rest_framework import serializers
+
+from agents.api.conditional import ConditionalWrites
+from agents.api.idempotency import HEADER, REPLAYED, IdempotentPosts
+from agents.api.pagination import LARGEST_PAGE
+from agents.api.problems import CONTENT_TYPE
+
+PROBLEMS = {
+    400: "a parameter, header or field is not allowed; `errors` names each and says what is",
+    401: "no token and no session, or a wrong one",
+    403: "the user may not do this",
+    404: "there is no such thing",
+    406: "the route cannot answer in what `Accept` asks for",
+    409: "as things stand it cannot be done; the detail says why",
+    412: "somebody changed it meanwhile; the answer's `ETag` is the current one",
+    413: "the body is too large",
+    415: "the body is not of a type that the route reads",
+    422: f"this `{HEADER}` was used for another request",
+    429: "asked too often; `Retry-After` says for how many seconds to wait",
+    503: "what it needs does not work just now; nothing was done",
+}
+_ALWAYS = (400, 401, 403, 406)
+_WITH_BODY = (413, 415)
+_KEY = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[\\x21-\\x7e]+$"}
+_TAG = {"type": "string", "minLength": 1}
+_HEADERS_OF_PROBLEMS: dict[int, list[tuple[str, str, dict[str, Any]]]] = {
+    412: [("ETag", "of what there is now", _TAG)],
+    429: [("Retry-After", "seconds", {"type": "integer"})],
+}
+
+
+class Problem(serializers.Serializer[Any]):
+    """An error (RFC 9457)."""
+
+    title = serializers.CharField(help_text="the status in words")
+    status = serializers.IntegerField()
+    detail = serializers.CharField(help_text="a sentence that says what is wrong and what is allowed")
+    errors = serializers.DictField(  # type: ignore[assignment]  # a name of the answer
+        child=serializers.ListField(child=serializers.CharField()),
+        required=False,
+        help_text="per field, parameter or header what is wrong and what is allowed",
+    )
+
+
+def documented(
+    answers: Mapping[int, Any] | Any,
+    *,
+    body: Any = None,
+    parameters: Sequence[OpenApiParameter] = (),
+    problems: Iterable[int] = (),
+    **more: Any,
+) -> Callable[[Any], Any]:
+    """Say what a method of a view takes and answers; for inherited methods, through ``extend_schema_view(get=documented(…))``.
+
+    Args:
+        answers: Status, or status and media type, to serializer (an `OpenApiResponse` or schema as well; None = no body); a serializer
+            alone is that of 200.
+        body: The serializer of the body; None when there is none.
+        parameters: Of the query (`query`); pagination's, and headers of idempotency and ETags, come of themselves.
+        problems: Statuses that this view adds to what every view of its kind can answer, such as 404 or 409.
+        more: Whatever else `extend_schema` takes.
+    """
+    by_status = isinstance(answers, Mapping) and all(isinstance(key, int | tuple) for key in answers)
+    found: Mapping[Any, Any] = answers if by_status else {200: answers}
+    shown = {key: _said(key[0] if isinstance(key, tuple) else key, answer) for key, answer in found.items()}
+    refusals = {(status, CONTENT_TYPE): OpenApiResponse(Problem, description=PROBLEMS[status]) for status in problems}
+    return extend_schema(request=body, responses={**shown, **refusals}, parameters=list(parameters), **more)
+
+
+def query(
+    name: str, description: str = "", *, type: Any = str, enum: Iterable[str] | None = None, **more: Any
+) -> OpenApiParameter:
+    """A parameter of the query: `type` is a Python type, an `OpenApiTypes` or a JSON schema."""
+    return OpenApiParameter(name, type, description=description, enum=list(enum) if enum else None, **more)
+
+
+PAGES = (
+    query("page", "which page; the first is 1", type={"type": "integer", "minimum": 1}),
+    query("page_size", "rows in a page", type={"type": "integer", "minimum": 1, "maximum": LARGEST_PAGE}),
+)
+AGENT = query("agent", "the slug of an agent", type={"type": "string", "pattern": "^[-a-zA-Z0-9_]+$"})
+SINCE = query("since", "from then on: a date or time, UTC where it says no zone", type=OpenApiTypes.DATETIME)
+UNTIL = query("until", "before then", type=OpenApiTypes.DATETIME)
+
+
+def _said(status: int | tuple[int, str], answer: Any) -> Any:
+    words = {200: "done", 201: "made", 202: "a worker does it; `Location` says where to look", 204: "done"}
+    if answer is None or isinstance(answer, OpenApiResponse):
+        return answer
+    return OpenApiResponse(answer, description=words.get(status if isinstance(status, int) else status[0], ""))
+
+
+class Schema(AutoSchema):
+    """Adds what follows from a view's kind: problems, the headers of idempotency and of ETags."""
+
+    def get_operation_id(self) -> str:
+        """The method and the path, variables included: unique of itself."""
+        parts = [part.strip("{}").replace("-", "_") for part in self.path.split("/") if part]
+        return "_".join([self.method.lower(), *(parts[1:] or ["root"])])
+
+    def get_operation(self, *args: Any, **kwargs: Any) -> Any:
+        operation = super().get_operation(*args, **kwargs)
+        if operation is None:
+            return None
+        responses = operation["responses"]
+        said = [int(status) for status, answer in responses.items() if CONTENT_TYPE in answer.get("content", ())]
+        for status in {*said, *self._problems(operation)}:
+            responses[str(status)] = self._problem(status)
+        self._headers(operation)
+        operation["responses"] = dict(sorted(responses.items()))
+        return operation
+
+    def _problems(self, operation: dict[str, Any]) -> list[int]:
+        found = [*_ALWAYS]
+        names = {parameter["name"] for parameter in operation.get("parameters", ())}
+        if "{" in self.path or names & {"page", "cursor"}:
+            found.append(404)
+        if self.method not in ("GET", "DELETE"):
+            found += _WITH_BODY
+        if self.method == "POST" and isinstance(self.view, IdempotentPosts):
+            found += [409, 422]
+        if self.method in ("PUT", "PATCH") and isinstance(self.view, ConditionalWrites):
+            found.append(412)
+        if any(_applies(throttle, self.method) for throttle in self.view.get_throttles()):
+            found.append(429)
+        return found
+
+    def _problem(self, status: int) -> dict[str, Any]:
+        problem = self.resolve_serializer(Problem, "response").ref
+        answer = {"description": PROBLEMS[status], "content": {CONTENT_TYPE: {"schema": problem}}}
+        for name, description, schema in _HEADERS_OF_PROBLEMS.get(status, ()):
+            _answers([answer], name, description, schema)
+        name = f"Problem{status}"
+        component = ResolvedComponent(name=name, type=ResolvedComponent.RESPONSE, schema=answer, object=name)  # type: ignore[no-untyped-call]
+        self.registry.register_on_missing(component)
+        return dict(component.ref)
+
+    def _headers(self, operation: dict[str, Any]) -> None:
+        responses, parameters = operation["responses"], operation.setdefault("parameters", [])
+        good = [response for status, response in responses.items() if status < "300"]
+        if self.method == "POST" and isinstance(self.view, IdempotentPosts):
+            parameters.append(
+                _header(HEADER, "of your choosing, a new one per request: sent again, it acts once", _KEY)
+            )
+            _answers(good, REPLAYED, "`true`: the answer of an earlier request with this key", {"enum": ["true"]})
+        for status in ("201", "202"):
+            if status in responses:
+                _answers([responses[status]], "Location", "where it is to be seen", {"format": "uri"})
+        if isinstance(self.view, ConditionalWrites):
+            _answers(good, "ETag", "of what there is now", _TAG)
+            if self.method == "GET":
+                parameters.append(_header("If-None-Match", "an ETag: 304 while it is still current", _TAG))
+                responses["304"] = {"description": "as the ETag of `If-None-Match` has it"}
+            else:
+                parameters.append(_header("If-Match", "the ETag that was read: 412 when it changed since", _TAG))
+        if not parameters:
+            del operation["parameters"]
+
+
+def _applies(throttle: Any, method: str) -> bool:
+    return not hasattr(throttle, "applies_to") or bool(throttle.applies_to(method))
+
+
+def _header(name: str, description: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"in": "header", "name": name, "description": description, "schema": schema}
+
+
+def _answers(responses: Iterable[dict[str, Any]], name: str, description: str, schema: dict[str, Any]) -> None:
+    for response in responses:
+        response.setdefault("headers", {})[name] = {"description": description, "schema": {"type": "string", **schema}}
+
+
+def tidied(result: Any, **kwargs: Any) -> Any:
+    """After the schema is made: without bounds that only say how large a database's integers are, which differ between databases;
+    ``anyOf`` for ``oneOf``, for what one of several shapes describes may fit another as well.
+    """
+    if isinstance(result, list):
+        return [tidied(part) for part in result]
+    if not isinstance(result, dict):
+        return result
+    kept = {key: tidied(value) for key, value in result.items() if not _is_left_out(key, value)}
+    return {"anyOf" if key == "oneOf" else key: value for key, value in kept.items()}
+
+
+def _is_left_out(key: str, value: Any) -> bool:
+    bound = key in ("minimum", "maximum") and value in _BOUNDS
+    return bound or key == "x-spec-enum-id" or (key, value) == ("format", "int64")
+
+
+_BOUNDS = {bound for bits in (15, 31, 63) for bound in (2**bits - 1, -(2**bits))}

@@ -1,0 +1,139 @@
+"""Messages that were spoken elsewhere, taken in as they come: stored once, nobody answers them, only observing may be set off."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.conf import settings
+from django.contrib.auth import get_user_model
+from django.utils.module_loading import import_string
+
+from agents.models import Agent, Channel, Message
+from agents.transcripts.channels import Target
+from agents.transcripts.prepare import Prepared
+from agents.transcripts.speakers import Author
+from agents.transcripts.store import link_orphans, write_batch
+
+MOST_MESSAGES = 1_000  # per call: one transaction, in which SQLite lets nobody else write
+Observer = Callable[[Sequence[Message]], int]
+"""Told of new messages inside the transaction that stores them; returns how many it took up."""
+
+
+class IngestRefused(ValueError):
+    """Messages that cannot be taken; nothing was stored. `errors` says per place, e.g. ``messages[3].agent``, what is wrong."""
+
+    def __init__(self, errors: dict[str, str]) -> None:
+        self.errors = errors
+        super().__init__("; ".join(errors.values()))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spoken:
+    """One message as its source has it. Exactly one of `agent` (slug), `user` (name) and `outsider` is set.
+
+    Attributes:
+        channel: Slug; made, as a public channel, where there is none.
+        external_id: Its id in its channel: the same id again is the same message.
+        parent: `external_id` of the message whose thread it is in.
+    """
+
+    channel: str
+    external_id: str
+    text: str
+    agent: str = ""
+    user: str = ""
+    outsider: str = ""
+    sent_at: datetime | None = None
+    parent: str = ""
+    tags: dict[str, str]
+    payload: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ingested:
+    """What became of a batch. ``received = imported + duplicates``.
+
+    Attributes:
+        other_author: Duplicates that are stored under another author, as they came first.
+        observed: Of the imported, how many wait to be judged.
+        replies_without_parent: Imported ones whose parent is not there (yet: sent again after it, they are linked).
+    """
+
+    received: int
+    imported: int
+    duplicates: int
+    other_author: int
+    observed: int
+    replies_without_parent: int
+
+
+def ingest_messages(spoken: Sequence[Spoken]) -> Ingested:
+    """Store messages that were said elsewhere, in the order given; those stored already stay as they are.
+
+    One transaction: all of them or none. No stage hears of them, no agent answers; what `INGEST_OBSERVERS` names is told.
+
+    Args:
+        spoken: At most `MOST_MESSAGES`.
+
+    Raises:
+        IngestRefused: Too many, or one names an agent or user that does not exist or a channel that is only played.
+    """
+    if len(spoken) > MOST_MESSAGES:
+        text = f"messages: {len(spoken):,} of them; allowed: at most {MOST_MESSAGES:,} in one request"
+        raise IngestRefused({"messages": text})
+    prepared = _prepared(spoken)
+    observers: list[Observer] = [import_string(path) for path in settings.INGEST_OBSERVERS]
+    observed = 0
+
+    def tell(new: Sequence[Message]) -> None:
+        nonlocal observed
+        observed = sum(observer(new) for observer in observers)
+
+    result = write_batch(prepared, on_new=tell)
+    return Ingested(
+        received=len(spoken),
+        imported=result.imported,
+        duplicates=result.duplicates,
+        other_author=result.other_author,
+        observed=observed,
+        replies_without_parent=link_orphans(result.orphans) if result.orphans else 0,
+    )
+
+
+def _prepared(spoken: Sequence[Spoken]) -> list[Prepared]:
+    agents = dict(Agent.objects.filter(slug__in={one.agent for one in spoken} - {""}).values_list("slug", "pk"))
+    names = {one.user for one in spoken} - {""}
+    users = dict(get_user_model().objects.filter(username__in=names).values_list("username", "pk")) if names else {}
+    targets = {slug: Target(slug=slug, name=slug) for slug in {one.channel for one in spoken}}
+    played = set(Channel.objects.filter(slug__in=targets, synthetic=True).values_list("slug", flat=True))
+    errors: dict[str, str] = {}
+    found = []
+    for number, one in enumerate(spoken):
+        if one.agent and one.agent not in agents:
+            errors[f"messages[{number}].agent"] = f"there is no agent {one.agent!r}; make it first, or send `outsider`"
+        if one.user and one.user not in users:
+            errors[f"messages[{number}].user"] = f"there is no user {one.user!r}; send `outsider` for who is none"
+        if one.channel in played:
+            text = f"channel {one.channel!r} is only played: what was really said is never mixed with it"
+            errors[f"messages[{number}].channel"] = text
+        author = Author(agents.get(one.agent), one.agent or None, users.get(one.user), one.outsider)
+        found.append(
+            Prepared(
+                target=targets[one.channel],
+                key=one.external_id,
+                author=author,
+                text=one.text,
+                sent_at=one.sent_at,
+                parent_key=one.parent,
+                tags=one.tags,
+                payload=one.payload,
+                synthetic=False,
+                idempotency_key="",
+            )
+        )
+    if errors:
+        raise IngestRefused(errors)
+    return found

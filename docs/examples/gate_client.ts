@@ -1,0 +1,65 @@
+// Your agent's messages through Plumbline's gate: check, write again, send; then hand in what was said.
+//
+// PLUMBLINE_URL=http://localhost:8000 PLUMBLINE_TOKEN=… node docs/examples/gate_client.ts
+// Yours to replace: PERSONA, `write` (your model) and `send` (your channel). Needs Node 22.18 or later and nothing else.
+
+import { randomUUID } from "node:crypto";
+
+const { PLUMBLINE_URL: URL = "http://localhost:8000", PLUMBLINE_TOKEN: TOKEN = "", PLUMBLINE_SECONDS = "10" } = process.env;
+const PATIENCE = Number(PLUMBLINE_SECONDS) * 1000; // for checking one message, all its attempts together
+const PERSONA = { name: "Ada", system_prompt: "You are Ada, a dry and careful clerk. You never cheer." };
+const DRAFTS = ["Hooray, I found your file!!!", "Your file is in the second cabinet."];
+
+type Event = { name: string; text: string; kind: "action" | "stimulus" };
+type Check = "passed" | "rejected" | "unchecked";
+type Answer = {
+  verdict: "passed" | "rejected"; fully_judged: boolean; session: string; feedback: string;
+  attempt: number; attempts_left: number; best_attempt: number | null;
+};
+
+/** The answer, within so many milliseconds in all, its body included. */
+async function post<T>(path: string, body: object, milliseconds: number): Promise<T> {
+  const headers = { Authorization: `Token ${TOKEN}`, "Content-Type": "application/json", "Idempotency-Key": randomUUID() };
+  const signal = AbortSignal.timeout(Math.floor(milliseconds));
+  const answer = await fetch(URL + path, { method: "POST", headers, body: JSON.stringify(body), signal });
+  if (!answer.ok) throw new Error(`${answer.status} ${await answer.text()}`);
+  return (await answer.json()) as T;
+}
+
+/** What to say, and passed, rejected (no attempt passed: the best one), or unchecked (Plumbline is slow, down or unsure). */
+async function checked(write: (feedback: string) => Promise<string>, trajectory: Event[]): Promise<[string, Check]> {
+  const until = performance.now() + PATIENCE, drafts: Record<number, string> = {};
+  for (let session: string | undefined, feedback = ""; ; ) {
+    const draft = await write(feedback), left = Math.max(100, until - performance.now());
+    try {
+      const deadline_seconds = Math.min(60, Math.max(0.1, Math.round(left / 100 - 5) / 10));
+      const body = { persona: PERSONA, trajectory, dimensions: ["adherence"], draft, session, deadline_seconds };
+      const answer = await post<Answer>("/api/quality-checks/", body, left);
+      drafts[answer.attempt] = draft;
+      if (answer.verdict === "passed") return [draft, answer.fully_judged ? "passed" : "unchecked"];
+      if (!answer.attempts_left) return [drafts[answer.best_attempt ?? answer.attempt], "rejected"];
+      ({ session, feedback } = answer);
+    } catch (problem) { // a message must not wait for its judge
+      console.error("sent unchecked:", problem);
+      return [draft, "unchecked"];
+    }
+  }
+}
+
+/** Whether Plumbline has them now (at most 1,000). If not, send them again with the next ones: repeats are no-ops. */
+async function handIn(messages: object[]): Promise<boolean> {
+  try {
+    await post("/api/messages/ingest/", { channel: "shop-floor", messages }, 5000);
+    return true;
+  } catch (problem) {
+    console.error("not handed in:", problem);
+    return false;
+  }
+}
+
+const drafts = [...DRAFTS];
+const write = async (_feedback: string) => drafts.shift() ?? DRAFTS[DRAFTS.length - 1];
+const [text, check] = await checked(write, [{ name: "Bob", text: "Where is my file?", kind: "stimulus" }]);
+const sent_at = new Date().toISOString(); // send(text) stands here
+const said = { external_id: randomUUID(), outsider: "Ada", text, sent_at, tags: { check } };
+console.log(JSON.stringify({ text, check, handed_in: await handIn([said]) }));

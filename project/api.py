@@ -1,0 +1,46 @@
+"""Settings of the API: who may call it, how it answers, and what a user may spend in a minute."""
+
+from project.environment import number
+
+# POSTs a minute of one user
+API_PAID_PER_MINUTE = int(number("API_PAID_PER_MINUTE", 60))  # evaluations, captures, turns: what may cost money
+API_SENDS_PER_MINUTE = int(number("API_SENDS_PER_MINUTE", 600))  # drafts through the gate
+API_INGESTS_PER_MINUTE = int(number("API_INGESTS_PER_MINUTE", 600))  # batches of up to 1,000 messages
+# Event streams (agents/events): each occupies a thread of the web server
+EVENT_STREAMS = int(
+    number("EVENT_STREAMS", number("WEB_THREADS", 16) // 2)
+)  # open at a time in one process; 0 = none, pages poll
+EVENT_STREAM_SECONDS = number("EVENT_STREAM_SECONDS", 300)  # after which one ends, and its client comes back
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "rest_framework.authentication.TokenAuthentication",  # first: it makes an anonymous request a 401, not a 403
+        "rest_framework.authentication.SessionAuthentication",
+    ],
+    "DEFAULT_PERMISSION_CLASSES": ["agents.api.permissions.ModelPermissions"],
+    "DEFAULT_RENDERER_CLASSES": [
+        "rest_framework.renderers.JSONRenderer",
+        "agents.api.browsing.BrowsablePages",
+    ],
+    "DEFAULT_PARSER_CLASSES": ["agents.api.parsers.BoundedJSONParser"],
+    "DEFAULT_PAGINATION_CLASS": "agents.api.pagination.Pages",
+    "PAGE_SIZE": 100,
+    "DEFAULT_SCHEMA_CLASS": "agents.api.schema.Schema",
+    "VIEW_NAME_FUNCTION": "agents.api.browsing.name",
+    "VIEW_DESCRIPTION_FUNCTION": "agents.api.browsing.description",
+    "EXCEPTION_HANDLER": "agents.api.problems.as_problem",
+    "TEST_REQUEST_DEFAULT_FORMAT": "json",
+}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "Plumbline",
+    "DESCRIPTION": "Measures how far an agent has drifted from its persona, corrects messages before they are said, and steers.",
+    "VERSION": "1",
+    "OAS_VERSION": "3.1.0",
+    "SCHEMA_PATH_PREFIX": "/api",
+    "SERVE_INCLUDE_SCHEMA": True,
+    # Not the hook that names enums: the names would change with every new field.
+    "POSTPROCESSING_HOOKS": ["agents.api.schema.tidied"],
+    "SWAGGER_UI_DIST": "SIDECAR",
+    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
+    "SWAGGER_UI_SETTINGS": {"deepLinking": True, "tryItOutEnabled": True, "docExpansion": "none", "validatorUrl": None},
+    "ENABLE_DJANGO_DEPLOY_CHECK": False,  # a test holds the schema to having no warnings
+}

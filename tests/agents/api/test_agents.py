@@ -1,0 +1,273 @@
+"""Agents over the API: listed, created, changed with a version of their persona, and what their model would be sent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pytest_django import Settings
+
+from agents.models import Agent, Channel, PersonaVersion, Trait
+from agents.persona import TraitValue, save_persona
+from agents.turn.values import Turn
+from tests.agents.api.asking import listed, paged, queries
+from tests.api_client import Program, program
+from tests.console import staff, viewer
+from tests.evaluation.judged import make_baseline, make_run
+from tests.factories import make_agent, make_channel, say
+
+pytestmark = pytest.mark.django_db
+
+AGENTS = "/api/agents/"
+
+
+class Unprepared:
+    """A stage without which no turn may begin, and which fails."""
+
+    name = "unprepared"
+    required = True
+
+    def prepare(self, turn: Turn) -> None:
+        raise RuntimeError("nothing is prepared")
+
+
+NEW = {"slug": "cy", "display_name": "Cy", "system_prompt": "You are Cy."}
+
+
+def test_the_list_shows_who_there_is_without_their_personas(client: Program, ada: Agent, bob: Agent) -> None:
+    first, second = client.get(AGENTS).json()["results"]
+
+    assert (first["slug"], first["display_name"], first["title"], first["version"]) == ("ada", "Ada Byron", "clerk", 1)
+    assert second["slug"] == "bob"
+    assert "system_prompt" not in first
+    assert client.get(first["url"]).json()["system_prompt"] == ada.system_prompt
+    for link in ("prompt_url", "turns_url", "versions_url"):
+        assert client.get(first[link]).status_code == 200
+
+
+def test_the_list_is_filtered_and_ordered(client: Program, ada: Agent, bob: Agent, office: Channel) -> None:
+    make_agent("cy", is_active=False, display_name="Aaron")
+
+    assert listed(client, f"{AGENTS}?search=BYRON", "slug") == ["ada"]
+    assert listed(client, f"{AGENTS}?is_active=false", "slug") == ["cy"]
+    assert listed(client, f"{AGENTS}?channel=office", "slug") == ["ada", "bob"]
+    assert listed(client, AGENTS, "slug") == ["cy", "ada", "bob"]
+    assert listed(client, f"{AGENTS}?ordering=slug", "slug") == ["ada", "bob", "cy"]
+    assert listed(client, f"{AGENTS}?ordering=-created_at", "slug") == ["cy", "bob", "ada"]
+    assert paged(client, f"{AGENTS}?page_size=2", "slug") == ["cy", "ada", "bob"]
+
+
+def test_the_list_costs_the_same_queries_for_one_row_and_for_thirty(client: Program, ada: Agent) -> None:
+    few = queries(client, AGENTS)
+    for n in range(29):
+        make_agent(f"a{n}")
+
+    assert queries(client, AGENTS) == few == 3  # token with user, count, agents with versions
+
+
+def test_an_agent_is_created_with_its_first_version(client: Program) -> None:
+    traits = [{"name": "dry", "strength": 0.9}, {"name": "puns", "description": "any", "strength": 0, "sentiment": -1}]
+
+    answer = client.post(AGENTS, {**NEW, "traits": traits, "sample_lines": ["Well.", "So."], "note": "as agreed"})
+
+    assert answer.status_code == 201
+    assert answer.json() == client.get(answer["Location"]).json()
+    agent = Agent.objects.get(slug="cy")
+    assert agent.sample_lines == ["Well.", "So."]
+    assert answer.json()["traits"] == [
+        {"name": "dry", "description": "", "strength": 0.9, "sentiment": 0.0},
+        {"name": "puns", "description": "any", "strength": 0.0, "sentiment": -1.0},
+    ]
+    version = PersonaVersion.objects.get(agent=agent)
+    assert (version.number, version.note) == (1, "as agreed")
+    assert version.created_by is not None
+    assert version.created_by.username == "eve"
+    assert set(Trait.objects.filter(agent=agent).values_list("source", flat=True)) == {"eve"}
+
+
+def test_a_changed_persona_is_a_version_and_what_stays_is_none(client: Program, ada: Agent) -> None:
+    assert client.patch(f"{AGENTS}ada/", {"title": "countess"}).json()["version"] == 1
+
+    changed = client.patch(f"{AGENTS}ada/", {"system_prompt": "You are Ada, and merry.", "note": "merrier"}).json()
+
+    assert (changed["version"], changed["title"], changed["system_prompt"]) == (
+        2,
+        "countess",
+        "You are Ada, and merry.",
+    )
+    newest, first = client.get(changed["versions_url"]).json()["results"]
+    assert (newest["number"], newest["note"], newest["created_by"]) == (2, "edited: merrier", "eve")
+    assert client.get(newest["url"]).json()["system_prompt"] == "You are Ada, and merry."
+    assert client.get(first["url"]).json()["system_prompt"] == "You are Ada, a dry and careful clerk."
+    assert client.get(f"{AGENTS}ada/versions/3/").json()["detail"] == "agent 'ada' has no version 3"
+
+
+def test_traits_are_replaced_as_a_whole_and_only_when_they_are_given(client: Program, ada: Agent) -> None:
+    save_persona(agent=ada, traits=[TraitValue("dry"), TraitValue("kind", strength=0.0)], note="test")
+
+    client.patch(f"{AGENTS}ada/", {"is_active": False})
+    assert ada.traits.count() == 2
+    client.patch(f"{AGENTS}ada/", {"traits": [{"name": "Dry", "strength": 1}]})
+
+    assert [(trait.name, trait.strength) for trait in ada.traits.all()] == [("Dry", 1.0)]
+
+
+def test_a_changed_persona_makes_its_baselines_stale(client: Program, ada: Agent) -> None:
+    make_baseline(ada, make_run(ada), persona_digest=PersonaVersion.objects.get(agent=ada).digest)
+
+    def is_stale() -> list[bool]:
+        return listed(client, "/api/evaluations/baselines/?agent=ada", "is_stale")
+
+    assert is_stale() == [False]
+    client.patch(f"{AGENTS}ada/", {"display_name": "Ada B."})
+    assert is_stale() == [False]
+    client.patch(f"{AGENTS}ada/", {"system_prompt": "You are somebody else."})
+    assert is_stale() == [True]
+
+
+@pytest.mark.parametrize(
+    ("body", "field", "told"),
+    [
+        ({**NEW, "slug": "ada"}, "slug", "slug 'ada': there is an agent of that name already"),
+        ({**NEW, "slug": "a b"}, "slug", "slug 'a b': allowed: 1 to 64 letters"),
+        ({**NEW, "slug": "é"}, "slug", "allowed: 1 to 64 letters"),
+        ({"slug": "cy"}, "display_name", "display_name is missing; allowed: a text of 1 to 120 characters"),
+        ({**NEW, "system_prompt": "  "}, "system_prompt", "allowed: a text of 1 to 200000 characters"),
+        ({**NEW, "avatar_color": "red"}, "avatar_color", "avatar_color 'red': allowed: # and six hex digits"),
+        ({**NEW, "is_active": 1}, "is_active", "is_active 1: allowed: true, false"),
+        ({**NEW, "max_turns": 0}, "max_turns", "max_turns 0: allowed: a whole number from 1"),
+        ({**NEW, "max_turns": 10**30}, "max_turns", "allowed: a whole number from 1"),
+        ({**NEW, "model_id": "replay:/etc/passwd"}, "model_id", "allowed: a model's name"),
+        ({**NEW, "model_id": "some-model"}, "model_id", "no key is set"),
+        ({**NEW, "sample_lines": ["a", ""]}, "sample_lines", "sample_lines '': allowed: a list of at most"),
+        ({**NEW, "sample_lines": "a"}, "sample_lines", "allowed: a list of at most"),
+        ({**NEW, "traits": [{"name": "a", "strength": 1.5}]}, "traits", "traits[0].strength 1.5: allowed: a number from 0 to 1"),
+        ({**NEW, "traits": [{"name": "a", "sentiment": True}]}, "traits", "allowed: a number from -1 to 1"),
+        ({**NEW, "traits": [{"name": "a"}, {"name": "A"}]}, "traits", "traits[1].name 'A': allowed: a name no other trait"),
+        ({**NEW, "traits": [{"name": "a", "mood": 1}]}, "traits", "traits[0].mood 1: allowed: no such field"),
+        ({**NEW, "traits": [{}]}, "traits", "traits[0].name None: allowed: a text of 1 to 120"),
+        ({**NEW, "traits": {"name": "a"}}, "traits", "allowed: a list of at most 200 objects"),
+        ({**NEW, "title": "a\x00b"}, "title", "title holds a NUL character"),
+        ({**NEW, "mood": "good"}, "mood", "there is no field 'mood'; allowed:"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_an_agent_is_refused_by_field(
+    client: Program, ada: Agent, body: dict[str, Any], field: str, told: str
+) -> None:
+    answer = client.post(AGENTS, body)
+
+    assert answer.status_code == 400
+    assert told in answer.json()["errors"][field][0]
+    assert Agent.objects.count() == 1
+
+
+@pytest.mark.parametrize("body", [{}, {"slug": "other"}, {"display_name": ""}, {"traits": [{"name": ""}]}, []])
+def test_a_change_that_makes_no_sense_changes_nothing(client: Program, ada: Agent, body: Any) -> None:
+    before = client.get(f"{AGENTS}ada/").json()
+
+    assert client.patch(f"{AGENTS}ada/", body).status_code == 400
+    assert client.get(f"{AGENTS}ada/").json() == before
+
+
+@pytest.mark.parametrize(
+    "query", ["is_active=1", "ordering=mood", "channel=nowhere", "activ=true", "search=%00"]
+)  # fmt: skip
+def test_a_filter_that_is_not_understood_is_a_400(client: Program, query: str) -> None:
+    assert client.get(f"{AGENTS}?{query}").status_code == 400
+
+
+def test_of_two_editors_the_second_is_told_that_there_was_a_first(client: Program, ada: Agent) -> None:
+    read = client.get(f"{AGENTS}ada/")
+    assert client.get(f"{AGENTS}ada/", headers={"If-None-Match": read["ETag"]}).status_code == 304
+    first = client.patch(f"{AGENTS}ada/", {"title": "first"}, headers={"If-Match": read["ETag"]})
+
+    second = client.patch(f"{AGENTS}ada/", {"system_prompt": "Second."}, headers={"If-Match": read["ETag"]})
+
+    assert (first.status_code, second.status_code, second["ETag"]) == (200, 412, first["ETag"])
+    ada.refresh_from_db()
+    assert (ada.title, PersonaVersion.objects.count()) == ("first", 1)
+    assert client.patch(f"{AGENTS}ada/", {"title": "third"}, headers={"If-Match": first["ETag"]}).status_code == 200
+
+
+def test_creating_and_changing_need_their_permissions(ada: Agent) -> None:
+    reader, maker = program(viewer()), program(staff("agents.add_agent", username="maker"))
+
+    assert reader.post(AGENTS, NEW).status_code == 403
+    assert reader.patch(f"{AGENTS}ada/", {"title": "x"}).status_code == 403
+    assert maker.post(AGENTS, NEW).status_code == 201
+    assert maker.patch(f"{AGENTS}ada/", {"title": "x"}).status_code == 403
+    assert maker.get(AGENTS).status_code == 403
+
+
+def test_the_same_request_with_its_key_makes_one_agent(client: Program) -> None:
+    first = client.post(AGENTS, NEW, headers={"Idempotency-Key": "k1"})
+    again = client.post(AGENTS, NEW, headers={"Idempotency-Key": "k1"})
+
+    assert (first.status_code, again.status_code) == (201, 201)
+    assert again.json() == first.json()
+    assert PersonaVersion.objects.count() == 1
+
+
+# -- what the model is sent
+def test_the_prompt_is_what_the_model_would_be_sent_with_the_sections_of_stages(
+    client: Program, ada: Agent, office: Channel, settings: Settings
+) -> None:
+    settings.TURN_PIPELINE = ["tests.agents.turn.stages.Hint"]
+    settings.ACTOR_MODEL = "offline:scripted-1"
+    said = say(office, "Guest", "Is anybody here?")
+
+    shown = client.get(f"{AGENTS}ada/prompt/?channel=office&trigger={said.pk}").json()
+
+    assert (shown["agent"], shown["channel"], shown["model"]) == ("ada", "office", "offline:scripted-1")
+    assert "You are Ada, a dry and careful clerk." in shown["system"]
+    assert "Speak of ships." in shown["system"]
+    assert ("Conversation Guidance", "hint") in [(part["heading"], part["stage"]) for part in shown["sections"]]
+    assert shown["transcript"] == ["1. Guest: Is anybody here?"]
+    assert "Is anybody here?" in shown["user"]
+    assert "send_message" in [tool["name"] for tool in shown["tools"]]
+    assert (shown["draft"], shown["trace"][0]["counters"]) == (None, {"hints": 1})
+
+
+def test_the_prompt_shows_what_a_stage_would_answer_at_once(client: Program, ada: Agent, settings: Settings) -> None:
+    settings.TURN_PIPELINE = ["tests.agents.turn.stages.Clarifier"]
+
+    shown = client.get(f"{AGENTS}ada/prompt/").json()
+
+    assert shown["draft"] == {"text": "Which of the two do you mean?", "payload": {"kind": "question"}}
+
+
+def test_without_a_channel_the_prompt_is_that_of_where_it_spoke_last(
+    client: Program, ada: Agent, office: Channel
+) -> None:
+    assert client.get(f"{AGENTS}ada/prompt/").json()["channel"] == "office"
+    annex = make_channel("annex")
+    annex.memberships.create(agent=ada)
+    say(annex, ada, "Here now.")
+    say(make_channel("left"), ada, "I was there.")  # where it is no member any more does not count
+    say(annex, ada, "Still here.")
+
+    assert client.get(f"{AGENTS}ada/prompt/").json()["channel"] == "annex"
+
+
+def test_a_prompt_that_no_turn_could_have_is_a_problem(client: Program, ada: Agent, settings: Settings) -> None:
+    make_channel("attic")
+    make_agent("hermit")
+
+    assert (
+        "not a member of channel 'attic'; allowed: office"
+        in client.get(f"{AGENTS}ada/prompt/?channel=attic").json()["detail"]
+    )
+    assert client.get(f"{AGENTS}hermit/prompt/").status_code == 409
+    assert client.get(f"{AGENTS}ada/prompt/?channel=nowhere").status_code == 400
+    assert client.get(f"{AGENTS}ada/prompt/?trigger=9").status_code == 400
+    assert client.get(f"{AGENTS}nobody/prompt/").status_code == 404
+    settings.TURN_PIPELINE = [f"{__name__}.Unprepared"]
+    answer = client.get(f"{AGENTS}ada/prompt/")
+    assert (answer.status_code, answer.json()["title"]) == (503, "Service Unavailable")
+
+
+def test_a_prompt_needs_the_permission_to_read_messages_too(ada: Agent) -> None:
+    only_agents = program(staff("agents.view_agent"))
+
+    assert only_agents.get(f"{AGENTS}ada/").status_code == 200
+    assert only_agents.get(f"{AGENTS}ada/prompt/").status_code == 403

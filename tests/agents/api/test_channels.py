@@ -1,0 +1,129 @@
+"""Channels over the API: listed, made, changed with their members, and read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from agents.models import Agent, Channel, ChannelMember
+from tests.agents.api.asking import listed, paged, queries
+from tests.api_client import Program, program
+from tests.console import superuser, viewer
+from tests.factories import make_agent, make_channel, say, talk
+
+pytestmark = pytest.mark.django_db
+
+CHANNELS = "/api/channels/"
+
+
+def test_a_channel_is_made_with_its_members(client: Program, ada: Agent, bob: Agent) -> None:
+    body = {
+        "slug": "dm-1", "name": "Ada and Bob", "kind": "dm", "topic": "ships", "tags": {"build": "41"},
+        "agents": ["bob", "ada", "bob"], "users": ["eve"],
+    }  # fmt: skip
+
+    answer = client.post(CHANNELS, body)
+
+    assert answer.status_code == 201
+    shown = answer.json()
+    assert shown == client.get(answer["Location"]).json() == {**shown, **body, "agents": ["ada", "bob"]}
+    assert (shown["last_position"], shown["synthetic"]) == (0, False)
+
+
+def test_the_list_is_filtered_and_ordered(client: Program, ada: Agent, bob: Agent, office: Channel) -> None:
+    annex = make_channel("annex", kind="private", name="Zed")
+    Channel.objects.filter(pk=annex.pk).update(topic="Where Toby sits", tags={"build": "41"})
+    annex.memberships.create(agent=bob)
+
+    assert listed(client, CHANNELS, "slug") == ["annex", "office"]
+    assert listed(client, f"{CHANNELS}?ordering=-created_at", "slug") == ["annex", "office"]
+    assert listed(client, f"{CHANNELS}?kind=public", "slug") == ["office"]
+    assert listed(client, f"{CHANNELS}?search=toby", "slug") == ["annex"]
+    assert listed(client, f"{CHANNELS}?agent=ada", "slug") == ["office"]
+    assert listed(client, f"{CHANNELS}?tag=build=41", "slug") == ["annex"]
+    assert listed(client, f"{CHANNELS}?tag=build=4", "slug") == []
+    assert paged(client, f"{CHANNELS}?page_size=1", "slug") == ["annex", "office"]
+
+
+def test_the_list_costs_the_same_queries_for_one_row_and_for_thirty(client: Program, ada: Agent) -> None:
+    few = queries(client, CHANNELS)
+    for n in range(29):
+        channel = make_channel(f"c{n}")
+        channel.memberships.create(agent=make_agent(f"a{n}"))
+        channel.memberships.create(user=superuser(f"u{n}"))
+
+    assert queries(client, CHANNELS) == few == 4  # token with user, count, channels, members
+
+
+def test_a_change_leaves_what_is_not_named(client: Program, ada: Agent, bob: Agent, office: Channel) -> None:
+    office.memberships.create(user=superuser("joe"))
+    say(office, ada, "one")
+
+    changed = client.patch(f"{CHANNELS}office/", {"topic": "paper", "agents": ["bob"]}).json()
+
+    assert (changed["topic"], changed["name"], changed["agents"], changed["users"]) == (
+        "paper",
+        "office",
+        ["bob"],
+        ["joe"],
+    )
+    assert changed["last_position"] == 1
+    assert client.patch(f"{CHANNELS}office/", {"users": []}).json()["users"] == []
+    assert ChannelMember.objects.filter(channel=office).count() == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "field", "told"),
+    [
+        ({"slug": "office"}, "slug", "there is a channel of that name already"),
+        ({"slug": "a/b"}, "slug", "slug 'a/b': allowed: 1 to 120 letters"),
+        ({"name": ""}, "name", "name '': allowed: a text of 1 to 200 characters"),
+        ({"kind": "secret"}, "kind", "kind 'secret': allowed: public, private, dm, debate, experiment"),
+        ({"tags": {"1st": "x"}}, "tags", "tags '1st': allowed: keys of a letter"),
+        ({"tags": {"a": 1}}, "tags", "allowed: an object of at most 20 texts"),
+        ({"tags": "a=1"}, "tags", "allowed: an object"),
+        ({"agents": ["ada", "nobody"]}, "agents", "agents: there is no agent 'nobody'"),
+        ({"agents": "ada"}, "agents", "allowed: a list of at most 500 texts"),
+        ({"users": ["mallory"]}, "users", "there is no user 'mallory'"),
+        ({"topic": "\x00"}, "topic", "topic holds a NUL character"),
+        ({"synthetic": True}, "synthetic", "there is no field 'synthetic'"),
+    ],
+)
+def test_what_cannot_be_a_channel_is_refused_by_field(
+    client: Program, ada: Agent, body: dict[str, Any], field: str, told: str
+) -> None:
+    answer = client.post(CHANNELS, {"slug": "new", "name": "New", **body})
+
+    assert answer.status_code == 400
+    assert told in answer.json()["errors"][field][0]
+    assert not Channel.objects.filter(slug="new").exists()
+
+
+def test_a_refused_change_leaves_the_members(client: Program, ada: Agent, office: Channel) -> None:
+    assert client.patch(f"{CHANNELS}office/", {"agents": ["nobody"], "topic": "x"}).status_code == 400
+    assert client.patch(f"{CHANNELS}office/", {}).status_code == 400
+    assert client.patch(f"{CHANNELS}nowhere/", {"topic": "x"}).status_code == 404
+    office.refresh_from_db()
+    assert (office.topic, office.memberships.count()) == ("", 1)
+
+
+def test_viewers_change_nothing(ada: Agent, office: Channel) -> None:
+    reader = program(viewer())
+
+    assert reader.get(f"{CHANNELS}office/").status_code == 200
+    assert reader.post(CHANNELS, {"slug": "a", "name": "a"}).status_code == 403
+    assert reader.patch(f"{CHANNELS}office/", {"topic": "x"}).status_code == 403
+
+
+def test_what_was_said_is_read_from_either_end(client: Program, ada: Agent, office: Channel) -> None:
+    talk(ada, ["one", "two", "three", "four", "five"])
+    say(make_channel("annex"), ada, "elsewhere")
+    url = client.get(f"{CHANNELS}office/").json()["messages_url"]
+
+    assert listed(client, url, "text") == ["five", "four", "three", "two", "one"]
+    assert paged(client, f"{url}?ordering=position&page_size=2", "text") == ["one", "two", "three", "four", "five"]
+    assert paged(client, f"{url}?page_size=2&search=f", "text") == ["five", "four"]
+    assert client.get(f"{url}?ordering=text").status_code == 400
+    assert client.get(f"{url}?channel=office").status_code == 400
+    assert client.get(f"{CHANNELS}nowhere/messages/").status_code == 404

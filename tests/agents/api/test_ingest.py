@@ -1,0 +1,173 @@
+"""Messages that were spoken elsewhere come in once, whole, and set nothing off but observing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from agents.models import Agent, Channel, Message, Run
+from correction.configure import configure
+from correction.models import CorrectionLog, ObservedMessage
+from tests.api_client import Program, program
+from tests.console import staff
+from tests.factories import make_agent
+
+pytestmark = pytest.mark.django_db
+URL = "/api/messages/ingest/"
+
+
+@pytest.fixture
+def ada() -> Agent:
+    return make_agent("ada")
+
+
+def spoken(number: int, **fields: Any) -> dict[str, Any]:
+    return {"external_id": f"m-{number}", "agent": "ada", "text": f"line {number}", **fields}
+
+
+def send(client: Program, *messages: Any, **fields: Any) -> Any:
+    return client.post(URL, {"channel": "desk", "messages": list(messages), **fields})
+
+
+def errors(answer: Any) -> dict[str, list[str]]:
+    assert answer.status_code == 400, answer.json()
+    found: dict[str, list[str]] = answer.json()["errors"]
+    return found
+
+
+def test_messages_are_stored_in_the_order_given_with_all_that_was_said_of_them(client: Program, ada: Agent) -> None:
+    first = spoken(1, sent_at="2026-03-01T12:00:00+02:00", tags={"build": "41", "locale": "en"}, payload={"card": 1})
+    second = {"external_id": "m-2", "outsider": "Customer", "text": "Hello?", "parent": "m-1"}
+
+    answer = send(client, first, second, tags={"build": "42"})
+
+    assert answer.status_code == 200
+    counts = answer.json()
+    assert counts.pop("channels")["desk"].endswith("/api/channels/desk/")
+    assert counts == {
+        "received": 2, "imported": 2, "duplicates": 0, "other_author": 0, "observed": 0, "replies_without_parent": 0,
+    }  # fmt: skip
+    one, two = Message.objects.filter(channel__slug="desk").order_by("position")
+    assert (one.agent, one.text, one.tags, one.payload) == (ada, "line 1", {"build": "42", "locale": "en"}, {"card": 1})
+    assert one.sent_at is not None
+    assert one.sent_at.isoformat() == "2026-03-01T10:00:00+00:00"
+    assert (two.outsider, two.parent_id, two.sent_at, two.synthetic) == ("Customer", one.pk, None, False)
+
+
+def test_a_batch_sent_again_adds_nothing_and_says_so(client: Program, ada: Agent) -> None:
+    send(client, spoken(1), spoken(2))
+
+    answer = send(client, spoken(2, text="other words"), spoken(3), spoken(3), spoken(1, agent=None, outsider="Ada"))
+
+    assert answer.json() | {"channels": None} == {
+        "received": 4, "imported": 1, "duplicates": 3, "other_author": 1, "observed": 0, "replies_without_parent": 0,
+        "channels": None,
+    }  # fmt: skip
+    assert list(Message.objects.order_by("position").values_list("text", flat=True)) == ["line 1", "line 2", "line 3"]
+
+
+def test_no_agent_answers_and_no_stage_hears_of_it(client: Program, ada: Agent, settings: Any) -> None:
+    settings.TURN_PIPELINE = ["correction.stages.Interventions", "correction.stages.ActionGate"]
+
+    send(client, {"external_id": "q", "outsider": "Customer", "text": "@ada are you there?"}, spoken(2))
+
+    assert Message.objects.count() == 2
+    assert not Run.objects.exists()
+    assert not CorrectionLog.objects.exists()
+
+
+def test_of_an_observed_agent_the_sampled_share_waits_to_be_judged(client: Program, ada: Agent) -> None:
+    make_agent("bob")
+    changes = {"gate_mode": "observe", "gate_adherence_enabled": True, "observe_sample_rate": 0.5}
+    configure(agent=ada, changes=changes, user=None, reason="")
+
+    answer = send(client, *[spoken(n) for n in range(200)], *[spoken(1000 + n, agent="bob") for n in range(5)])
+
+    waiting = ObservedMessage.objects.select_related("message")
+    assert answer.json()["observed"] == waiting.count()
+    assert 60 < waiting.count() < 140
+    assert {one.message.agent_id for one in waiting} == {ada.pk}
+    assert send(client, *[spoken(n) for n in range(200)]).json()["observed"] == 0
+
+
+@pytest.mark.parametrize(
+    ("message", "place", "says"),
+    [
+        (spoken(1, agent="nobody"), "messages[1].agent", "no agent 'nobody'"),
+        (spoken(1, agent=None, user="nobody"), "messages[1].user", "no user 'nobody'"),
+        (
+            spoken(1, outsider="Eve"),
+            "messages[1].agent",
+            "exactly one of agent, user, outsider; agent and outsider given",
+        ),
+        (spoken(1, agent=None), "messages[1].agent", "none given"),
+        (spoken(1, sent_at="yesterday"), "messages[1].sent_at", "2026-11-22T14:30:00Z"),
+        (spoken(1, sent_at="0001-01-01T00:00:00+14:00"), "messages[1].sent_at", "allowed"),
+        (spoken(1, text=None), "messages[1].text", "missing"),
+        (spoken(1, text=7), "messages[1].text", "1 to 1,000,000 characters"),
+        (spoken(1, text="a\x00b"), "messages[1].text", "NUL"),
+        (spoken(1, external_id=" "), "messages[1].external_id", "1 to 200"),
+        (spoken(1, channel="no such/slug"), "messages[1].channel", "letters"),
+        (spoken(1, tags={"7": "x"}), "messages[1].tags", "a letter"),
+        (spoken(1, tags={"a": 7}), "messages[1].tags", "texts"),
+        (spoken(1, payload=[1]), "messages[1].payload", "object"),
+        (spoken(1, payload={"a": "\x00"}), "messages[1].payload", "NUL"),
+        (spoken(1, txt="x"), "messages[1].txt", "no such field; allowed: channel, external_id, text"),
+        (7, "messages[1]", "allowed: an object"),
+    ],
+)
+def test_one_bad_message_is_named_by_place_and_nothing_is_stored(
+    client: Program, ada: Agent, message: Any, place: str, says: str
+) -> None:
+    found = errors(send(client, spoken(0), message))
+
+    assert list(found) == [place]
+    assert says in found[place][0]
+    assert not Message.objects.exists()
+    assert not Channel.objects.exists()
+
+
+def test_a_body_that_is_none_of_ours_is_refused_with_what_is_allowed(client: Program, ada: Agent) -> None:
+    assert "1 to 1,000 messages" in errors(send(client))["messages"][0]
+    assert "1,001 of them" in errors(send(client, *[spoken(n) for n in range(1001)]))["messages"][0]
+    assert "allowed: a list" in errors(client.post(URL, {"channel": "desk", "messages": "all"}))["messages"][0]
+    assert "channel is missing" in errors(client.post(URL, {"messages": [spoken(1)]}))["messages[0].channel"][0]
+    assert len(errors(send(client, *[{} for _ in range(500)]))) <= 30
+    assert not Message.objects.exists()
+
+
+def test_what_was_really_said_is_not_mixed_into_a_played_channel(client: Program, ada: Agent) -> None:
+    Channel.objects.create(slug="desk", name="desk", synthetic=True)
+
+    assert "only played" in errors(send(client, spoken(1)))["messages[0].channel"][0]
+
+
+def test_a_thousand_messages_cost_as_many_queries_as_ten(client: Program, ada: Agent) -> None:
+    def cost(start: int, count: int) -> int:
+        with CaptureQueriesContext(connection) as seen:
+            answer = send(client, *[spoken(start + n, outsider="C", agent=None) for n in range(count)])
+        assert answer.json()["imported"] == count
+        return len(seen)
+
+    send(client, spoken(0))
+    few = cost(1, 10)
+
+    assert cost(5000, 1000) - few <= 30  # SQLite takes so many rows in one statement only
+    assert few < 20
+
+
+def test_who_may_not_add_messages_ingests_none(ada: Agent) -> None:
+    assert send(program(staff("agents.view_message", username="vi")), spoken(1)).status_code == 403
+    assert send(program(staff("agents.add_message", username="al")), spoken(1)).status_code == 200
+
+
+def test_a_retry_with_the_same_key_gets_the_first_answer(client: Program, ada: Agent) -> None:
+    body = {"channel": "desk", "messages": [spoken(1)]}
+    first = client.post(URL, body, headers={"Idempotency-Key": "k-1"})
+    again = client.post(URL, body, headers={"Idempotency-Key": "k-1"})
+
+    assert again.headers["Idempotency-Replayed"] == "true"
+    assert again.json() == first.json()

@@ -1,0 +1,96 @@
+"""The ledger over the API: filtered, priced or said to be unpriced, with payloads only for those who may see them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from agents.models import Agent, Channel, LLMCall, LLMPayload, Run
+from tests.agents.api.asking import listed, paged, queries
+from tests.api_client import Program, program
+from tests.console import staff
+from tests.factories import make_agent
+
+pytestmark = pytest.mark.django_db
+
+CALLS = "/api/llm-calls/"
+
+
+def call(agent: Agent | None = None, **fields: Any) -> LLMCall:
+    defaults = {"role": "judge", "purpose": "gate", "provider": "anthropic", "model": "m", "status": "ok"}
+    return LLMCall.objects.create(agent=agent, **{**defaults, **fields})
+
+
+def test_a_cost_is_exact_and_an_unknown_one_is_null_not_nothing(client: Program, ada: Agent) -> None:
+    call(ada, cost_usd=Decimal("0.00012"), input_tokens=120)
+    call(cost_usd=None)
+
+    unpriced, priced = client.get(CALLS).json()["results"]
+
+    assert (priced["cost_usd"], priced["agent"], priced["input_tokens"]) == ("0.00012000", "ada", 120)
+    assert (unpriced["cost_usd"], unpriced["agent"], unpriced["input_tokens"]) == (None, None, None)
+    assert "payload" not in priced
+
+
+def test_the_list_is_filtered(client: Program, ada: Agent, office: Channel) -> None:
+    run = Run.objects.create(agent=ada, channel=office)
+    one = call(ada, mechanism="gate", dimension="fluency", work_id="gate_session:1")
+    two = call(purpose="turn", model="other", status="timeout", run=run)
+    LLMCall.objects.filter(pk=one.pk).update(created_at=datetime(2026, 11, 1, tzinfo=UTC))
+
+    for query in (
+        "agent=ada",
+        "purpose=gate",
+        "mechanism=gate",
+        "dimension=fluency",
+        "work_id=gate_session:1",
+        "until=2026-11-02",
+    ):
+        assert listed(client, f"{CALLS}?{query}") == [one.pk], query
+    for query in (f"run={run.pk}", "model=other", "status=timeout", "since=2026-11-02"):
+        assert listed(client, f"{CALLS}?{query}") == [two.pk], query
+    assert paged(client, f"{CALLS}?page_size=1") == [two.pk, one.pk]
+
+
+@pytest.mark.parametrize(
+    ("query", "told"),
+    [
+        ("status=fine", "status 'fine': allowed: ok, refused"),
+        ("run=x", "run 'x': allowed: the id of a run"),
+        ("run=99999999999999999999", "allowed: the id of a run"),
+        ("agent=nobody", "there is no agent 'nobody'"),
+        ("purpose=%00", "purpose holds a NUL character"),
+        ("cost=1", "there is no parameter 'cost'"),
+    ],
+)
+def test_a_filter_that_is_not_understood_is_a_400(client: Program, ada: Agent, query: str, told: str) -> None:
+    answer = client.get(f"{CALLS}?{query}")
+
+    assert (answer.status_code, told in answer.json()["detail"]) == (400, True)
+
+
+def test_the_list_costs_the_same_queries_for_one_row_and_for_thirty(client: Program, ada: Agent) -> None:
+    call(ada)
+    few = queries(client, CALLS)
+    for n in range(29):
+        call(make_agent(f"a{n}"))
+
+    assert queries(client, CALLS) == few == 2  # token with user, calls
+
+
+def test_payloads_are_for_those_who_may_view_them(client: Program, ada: Agent) -> None:
+    row = call(ada)
+    LLMPayload.objects.create(call=row, request={"system": "secret persona"}, reply="7", tool_calls=[{"name": "x"}])
+    bare = call(ada)
+
+    shown = client.get(f"{CALLS}{row.pk}/").json()
+    hidden = program(staff("agents.view_llmcall")).get(f"{CALLS}{row.pk}/").json()
+
+    assert shown["payload"] == {"request": {"system": "secret persona"}, "reply": "7", "tool_calls": [{"name": "x"}]}
+    assert (hidden["payload"], hidden["payload_stored"], hidden["purpose"]) == (None, True, "gate")
+    assert (client.get(f"{CALLS}{bare.pk}/").json()["payload_stored"], client.get(f"{CALLS}{bare.pk + 1}/").status_code) == (
+        False, 404,
+    )  # fmt: skip

@@ -1,0 +1,188 @@
+"""Messages over the API: read, filtered, and handed in by people."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from pytest_django import Settings
+
+from agents.models import Agent, Channel, Message, Reaction, Run
+from tests.agents.api.asking import listed, paged, queries
+from tests.agents.turn import stages
+from tests.api_client import Program, program
+from tests.console import staff, superuser, viewer
+from tests.factories import MONDAY, make_agent, make_channel, say, talk
+
+pytestmark = pytest.mark.django_db
+
+MESSAGES = "/api/messages/"
+
+
+def test_a_message_is_shown_with_who_said_it_where_and_when(client: Program, ada: Agent, office: Channel) -> None:
+    message = talk(ada, ["Good morning."])[0]
+    Reaction.objects.create(message=message, agent=ada, emoji="👍")
+    run = Run.objects.create(agent=ada, channel=office, trigger=message)
+
+    row = client.get(MESSAGES).json()["results"][0]
+
+    assert {name: row[name] for name in ("id", "channel", "position", "author", "agent", "user", "outsider", "text")} == {
+        "id": message.pk, "channel": "office", "position": 1, "author": "Ada Byron", "agent": "ada", "user": None,
+        "outsider": "", "text": "Good morning.",
+    }  # fmt: skip
+    assert row["sent_at"] == "2026-11-02T09:00:00Z"
+    whole = client.get(row["url"]).json()
+    assert whole == {**row, "reactions": [{"emoji": "👍", "agent": "ada", "user": None}], "turns": whole["turns"]}
+    assert client.get(whole["turns"][0]).json()["id"] == run.pk
+
+
+def test_the_list_is_filtered(client: Program, ada: Agent, bob: Agent, office: Channel) -> None:
+    one, two, three = talk(ada, ["Paper?", "No paper.", "100% sure"])
+    four = say(make_channel("annex"), "Guest", "hello", tags={"build": "41"}, sent_at=MONDAY + timedelta(days=1))
+    office.refresh_from_db()
+    five = Message.objects.create(channel=office, position=9, user=User.objects.get(username="eve"), text="I am here")
+    Message.objects.filter(pk=two.pk).update(synthetic=True)
+
+    assert listed(client, MESSAGES) == [five.pk, four.pk, three.pk, two.pk, one.pk]
+    assert listed(client, f"{MESSAGES}?agent=ada") == [three.pk, two.pk, one.pk]
+    assert listed(client, f"{MESSAGES}?channel=annex") == listed(client, f"{MESSAGES}?outsider=Guest") == [four.pk]
+    assert listed(client, f"{MESSAGES}?user=eve") == [five.pk]
+    assert listed(client, f"{MESSAGES}?search=paper") == [two.pk, one.pk]
+    assert listed(client, f"{MESSAGES}?search=0%25") == [three.pk]
+    assert listed(client, f"{MESSAGES}?tag=build=41") == [four.pk]
+    assert listed(client, f"{MESSAGES}?synthetic=true") == [two.pk]
+    assert listed(client, f"{MESSAGES}?since=2026-11-02T09:01:00Z&until=2026-11-03") == [three.pk, two.pk]
+
+
+def test_pages_follow_each_other_while_messages_are_added(client: Program, ada: Agent, office: Channel) -> None:
+    said = [message.pk for message in talk(ada, ["a", "b", "c", "d", "e"])]
+
+    first = client.get(f"{MESSAGES}?page_size=2").json()
+    say(office, ada, "f")
+
+    assert [row["id"] for row in first["results"]] + paged(client, first["next"]) == said[::-1]
+
+
+def test_the_list_costs_the_same_queries_for_one_row_and_for_forty(
+    client: Program, ada: Agent, office: Channel
+) -> None:
+    say(office, ada, "one")
+    few = queries(client, MESSAGES)
+    for n in range(39):
+        say(make_channel(f"c{n}"), make_agent(f"a{n}"), "more")
+
+    assert queries(client, MESSAGES) == few == 2  # token with user, messages
+
+
+@pytest.mark.parametrize(
+    ("query", "told"),
+    [
+        ("agent=nobody", "there is no agent 'nobody'"),
+        ("channel=nowhere", "there is no channel 'nowhere'; channels: office"),
+        ("user=mallory", "user 'mallory': allowed: the name of a user"),
+        ("tag=build", "tag 'build': allowed: KEY=VALUE"),
+        ("tag=1%27st=x", "allowed: KEY=VALUE"),
+        ("since=monday", "since 'monday': allowed: a date or time"),
+        ("until=9999-12-31T23:59:59-23:59", "allowed: a date or time"),
+        ("synthetic=maybe", "allowed: true, false"),
+        ("search=a%00b", "search holds a NUL character"),
+        ("outsider=%00", "NUL"),
+        ("author=ada", "there is no parameter 'author'"),
+    ],
+)
+def test_a_filter_that_is_not_understood_is_a_400(client: Program, ada: Agent, query: str, told: str) -> None:
+    answer = client.get(f"{MESSAGES}?{query}")
+
+    assert answer.status_code == 400
+    assert told in answer.json()["detail"]
+
+
+# -- what people say
+def test_a_message_to_an_agent_is_saved_and_its_turn_queued(client: Program, ada: Agent, bob: Agent) -> None:
+    answer = client.post(MESSAGES, {"channel": "office", "text": " Good morning, @ada! ", "tags": {"build": "41"}})
+
+    assert answer.status_code == 201
+    shown = answer.json()
+    assert (shown["user"], shown["author"], shown["text"], shown["tags"]) == (
+        "eve", "eve", " Good morning, @ada! ", {"build": "41"},
+    )  # fmt: skip
+    run = Run.objects.get()
+    assert (run.agent, run.trigger_id, run.status) == (ada, shown["id"], "pending")
+    assert [client.get(url).json()["agent"] for url in shown["turns"]] == ["ada"]
+    assert client.get(answer["Location"]).json()["text"] == " Good morning, @ada! "
+
+
+def test_an_outsider_speaks_through_a_program_and_in_a_thread(client: Program, ada: Agent, office: Channel) -> None:
+    first = say(office, ada, "Yes?")
+
+    shown = client.post(
+        MESSAGES, {"channel": "office", "text": "Hm.", "outsider": " Guest ", "parent": first.pk}
+    ).json()
+
+    assert (shown["outsider"], shown["user"], shown["author"], shown["parent"]) == ("Guest", None, "Guest", first.pk)
+    assert shown["turns"] == []
+
+
+def test_the_stages_hear_of_it(client: Program, ada: Agent, settings: Settings) -> None:
+    settings.TURN_PIPELINE = ["tests.agents.turn.stages.Ear"]
+    stages.heard.clear()
+
+    client.post(MESSAGES, {"channel": "office", "text": "Ada Byron, listen."})
+
+    assert len(stages.heard) == 1
+
+
+def test_the_same_key_saves_one_message(client: Program, ada: Agent) -> None:
+    body = {"channel": "office", "text": "@ada once"}
+
+    first = client.post(MESSAGES, body, headers={"Idempotency-Key": "k"})
+    again = client.post(MESSAGES, body, headers={"Idempotency-Key": "k"})
+
+    assert again.json() == first.json()
+    assert (Message.objects.count(), Run.objects.count()) == (1, 1)
+    other = program(superuser("joe")).post(MESSAGES, body, headers={"Idempotency-Key": "k"})
+    assert other.json()["id"] != first.json()["id"]  # a key is its user's own
+
+
+@pytest.mark.parametrize(
+    ("body", "field", "told"),
+    [
+        ({"channel": "nowhere"}, "channel", "there is no channel 'nowhere'"),
+        ({"channel": None}, "channel", "channel None: allowed: the slug of a channel"),
+        ({"text": " \n"}, "text", "allowed: a text of 1 to 100,000 characters"),
+        ({"text": "x" * 100_001}, "text", "allowed: a text of 1 to 100,000 characters"),
+        ({"text": "a\x00"}, "text", "text holds a NUL character"),
+        ({"text": 7}, "text", "text 7: allowed: a text"),
+        ({"outsider": "x" * 201}, "outsider", "allowed: a text of at most 200 characters"),
+        ({"parent": 10**30}, "parent", "allowed: a whole number from 1"),
+        ({"parent": 99}, "parent", "parent 99: allowed: the id of a message of channel 'office'"),
+        ({"parent": "1"}, "parent", "parent '1': allowed: a whole number"),
+        ({"tags": {"a b": "x"}}, "tags", "tags 'a b': allowed: keys of a letter"),
+        ({"user": "eve"}, "user", "there is no field 'user'"),
+    ],
+)
+def test_what_cannot_be_said_is_refused_by_field(
+    client: Program, ada: Agent, body: dict[str, Any], field: str, told: str
+) -> None:
+    answer = client.post(MESSAGES, {"channel": "office", "text": "hello", **body})
+
+    assert answer.status_code == 400
+    assert told in answer.json()["errors"][field][0]
+    assert not Message.objects.exists()
+
+
+def test_saying_needs_the_permission_to_add_messages(ada: Agent) -> None:
+    body = {"channel": "office", "text": "hello"}
+
+    assert program(viewer()).post(MESSAGES, body).status_code == 403
+    assert program(staff("agents.add_message")).post(MESSAGES, body).status_code == 201
+
+
+def test_asking_too_often_is_a_429(client: Program, ada: Agent, settings: Settings) -> None:
+    settings.API_PAID_PER_MINUTE = 1
+    body = {"channel": "office", "text": "hello"}
+
+    assert [client.post(MESSAGES, body).status_code for _ in range(2)] == [201, 429]
+    assert client.get(MESSAGES).status_code == 200

@@ -1,0 +1,189 @@
+"""Turns over the API: asked for, looked at with their trace, cancelled."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from pytest_django import Settings
+
+from agents.models import Agent, Channel, Run, owner_name
+from agents.turn.orchestrator import run_turn
+from tests.agents.api.asking import listed, paged, queries
+from tests.agents.turn.playing import plays, take_turn
+from tests.api_client import Program, program
+from tests.console import staff, viewer
+from tests.factories import make_agent, make_channel, say
+from tests.llm_server import LLMServer
+
+pytestmark = pytest.mark.django_db
+
+RUNS, TURNS = "/api/runs/", "/api/agents/ada/turns/"
+
+
+def test_a_turn_is_asked_for_and_waits_for_a_worker(client: Program, ada: Agent, office: Channel) -> None:
+    trigger = say(office, "Guest", "Ada?")
+
+    answer = client.post(TURNS, {"channel": "office", "prompt": "Be brief.", "trigger": trigger.pk, "deadline": 2})
+
+    assert answer.status_code == 202
+    shown = answer.json()
+    assert {name: shown[name] for name in ("agent", "channel", "status", "prompt", "trigger", "stop_reason")} == {
+        "agent": "ada", "channel": "office", "status": "pending", "prompt": "Be brief.", "trigger": trigger.pk,
+        "stop_reason": "",
+    }  # fmt: skip
+    assert client.get(shown["trigger_url"]).json()["text"] == "Ada?"
+    whole = client.get(answer["Location"]).json()
+    assert {name: whole[name] for name in shown} == shown
+    assert whole["overrides"] == {"gate_deadline_seconds": 2.0, "gate_total_deadline_seconds": 2.0}
+    assert (whole["said"], whole["usage"]["calls"], whole["usage"]["cost_usd"]) == ([], 0, "0.00000000")
+
+
+def test_the_same_key_asks_for_one_turn(client: Program, ada: Agent) -> None:
+    first = client.post(TURNS, {"channel": "office"}, headers={"Idempotency-Key": "k"})
+    again = client.post(TURNS, {"channel": "office"}, headers={"Idempotency-Key": "k"})
+
+    assert again.json() == first.json()
+    assert Run.objects.count() == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "told"),
+    [
+        ({}, 400, "channel is missing; allowed: the slug of a channel"),
+        ({"channel": "nowhere"}, 400, "there is no channel 'nowhere'"),
+        ({"channel": "attic"}, 409, "is not a member of channel 'attic'; allowed: office"),
+        ({"channel": "office", "trigger": 99}, 400, "trigger 99: allowed: the id of a message of channel 'office'"),
+        ({"channel": "office", "prompt": "x" * 20_001}, 400, "allowed: a text of at most 20,000 characters"),
+        ({"channel": "office", "prompt": "\x00"}, 400, "prompt holds a NUL character"),
+        ({"channel": "office", "overrides": {"x": 1}}, 400, "there is no field 'x'"),
+        ({"channel": "office", "depth": 1}, 400, "there is no field 'depth'"),
+    ],
+)
+def test_a_turn_that_cannot_be_taken_is_refused(
+    client: Program, ada: Agent, body: dict[str, Any], status: int, told: str
+) -> None:
+    make_channel("attic")
+
+    answer = client.post(TURNS, body)
+
+    assert (answer.status_code, told in answer.json()["detail"]) == (status, True)
+    assert not Run.objects.exists()
+
+
+def test_nobody_asks_for_a_turn_of_an_inactive_or_unknown_agent(client: Program, ada: Agent) -> None:
+    Agent.objects.filter(pk=ada.pk).update(is_active=False)
+
+    assert client.post(TURNS, {"channel": "office"}).status_code == 409
+    assert client.post("/api/agents/nobody/turns/", {"channel": "office"}).status_code == 404
+
+
+def test_a_turn_that_was_taken_shows_what_happened(
+    client: Program, ada: Agent, office: Channel, llm_server: LLMServer, settings: Settings
+) -> None:
+    settings.TURN_PIPELINE = ["tests.agents.turn.stages.Hint"]
+    plays(
+        llm_server, ("send_message", {"channel": "office", "text": "Good day."}), ("do_nothing", {"reason": "said it"})
+    )
+    run = take_turn(ada, office)
+
+    shown = client.get(f"{RUNS}{run.pk}/").json()
+    trace = client.get(shown["trace_url"]).json()
+
+    assert (shown["status"], shown["stop_reason"], [m["text"] for m in shown["said"]]) == (
+        "completed", "end_turn", ["Good day."],
+    )  # fmt: skip
+    assert shown["usage"]["calls"] == shown["usage_with_stages"]["calls"] == 2
+    assert [call["purpose"] for call in client.get(shown["calls_url"]).json()["results"]] == ["turn", "turn"]
+    assert [(stage["stage"], stage["phase"]) for stage in trace["stages"]] == [("hint", "prepare")]
+    assert [step["kind"] for step in trace["steps"]] == ["model_call", "tool_call", "model_call", "tool_call"]
+    assert client.get(trace["steps"][0]["call_url"]).json()["run"] == run.pk
+    assert [entry["role"] for entry in trace["exchange"]] == [
+        "system",
+        "user",
+        "assistant",
+        "tool",
+        "assistant",
+        "tool",
+    ]
+    assert (trace["exchange"][3]["message"], trace["exchange"][3]["step"]) == (shown["said"][0]["id"], 2)
+
+
+def test_the_list_is_filtered(client: Program, ada: Agent, bob: Agent, office: Channel) -> None:
+    attic = make_channel("attic")
+    one = Run.objects.create(agent=ada, channel=office, status="completed", stop_reason="end_turn")
+    two = Run.objects.create(agent=bob, channel=office)
+    three = Run.objects.create(agent=ada, channel=attic, status="failed", stop_reason="error")
+    Run.objects.filter(pk=one.pk).update(created_at=datetime(2026, 11, 1, tzinfo=UTC))
+
+    assert listed(client, RUNS) == [three.pk, two.pk, one.pk]
+    assert listed(client, f"{RUNS}?agent=ada") == listed(client, TURNS) == [three.pk, one.pk]
+    assert listed(client, f"{RUNS}?channel=attic") == listed(client, f"{RUNS}?stop_reason=error") == [three.pk]
+    assert listed(client, f"{RUNS}?status=pending") == [two.pk]
+    assert listed(client, f"{RUNS}?until=2026-11-02") == listed(client, f"{TURNS}?status=completed") == [one.pk]
+    assert paged(client, f"{RUNS}?page_size=1") == [three.pk, two.pk, one.pk]
+
+
+@pytest.mark.parametrize("query", ["status=odd", "stop_reason=odd", "agent=nobody", "since=x", "channel=x", "id=1"])
+def test_a_filter_that_is_not_understood_is_a_400(client: Program, ada: Agent, query: str) -> None:
+    assert client.get(f"{RUNS}?{query}").status_code == 400
+    assert client.get(f"{TURNS}?{query}").status_code == 400
+
+
+def test_lists_cost_the_same_queries_for_one_row_and_for_thirty(client: Program, ada: Agent, office: Channel) -> None:
+    trigger = say(office, "Guest", "hello")
+    Run.objects.create(agent=ada, channel=office, trigger=trigger)
+    few = queries(client, RUNS)
+    for n in range(29):
+        Run.objects.create(agent=make_agent(f"a{n}"), channel=make_channel(f"c{n}"), trigger=trigger)
+
+    assert queries(client, RUNS) == few == 2  # token with user, runs
+
+
+def test_a_long_trace_costs_no_more_queries_than_a_short_one(
+    client: Program, ada: Agent, office: Channel, llm_server: LLMServer
+) -> None:
+    plays(llm_server, ("do_nothing", {"reason": "no"}))
+    short = take_turn(ada, office)
+    said = [("send_message", {"channel": "office", "text": f"line {n}"}) for n in range(6)]
+    plays(llm_server, *said, ("do_nothing", {"reason": "enough"}))
+    long = take_turn(ada, office)
+
+    assert queries(client, f"{RUNS}{short.pk}/") == queries(client, f"{RUNS}{long.pk}/")
+    assert queries(client, f"{RUNS}{short.pk}/trace/") == queries(client, f"{RUNS}{long.pk}/trace/")
+
+
+# -- cancelling
+def test_a_waiting_turn_is_cancelled_at_once_and_a_running_one_before_its_next_step(
+    client: Program, ada: Agent, bob: Agent, office: Channel
+) -> None:
+    waiting = Run.objects.create(agent=ada, channel=office)
+    running = Run.objects.create(agent=bob, channel=office, status="running", claimed_by="other:1:x")
+
+    first = client.post(f"{RUNS}{waiting.pk}/cancel/")
+    second = client.post(f"{RUNS}{running.pk}/cancel/")
+
+    assert (first.status_code, first.json()["status"], first.json()["stop_reason"]) == (200, "cancelled", "cancelled")
+    assert (second.json()["status"], second.json()["cancel_requested"]) == ("running", True)
+    assert client.post(f"{RUNS}{waiting.pk}/cancel/").status_code == 200  # asked again, it is what was asked for
+
+
+def test_a_turn_that_has_ended_is_not_cancelled(client: Program, ada: Agent, office: Channel) -> None:
+    run = run_turn(Run.objects.create(agent=ada, channel=None), owner=owner_name())
+
+    answer = client.post(f"{RUNS}{run.pk}/cancel/")
+
+    assert (answer.status_code, answer.json()["detail"]) == (409, f"run {run.pk} has ended already: failed")
+    assert client.post(f"{RUNS}{run.pk}/cancel/", {"why": "x"}).status_code == 400
+    assert client.post(f"{RUNS}{run.pk + 1}/cancel/").status_code == 404
+
+
+def test_asking_and_cancelling_need_their_permissions(ada: Agent, office: Channel) -> None:
+    run = Run.objects.create(agent=ada, channel=office)
+    reader, asker = program(viewer()), program(staff("agents.add_run"))
+
+    assert reader.post(TURNS, {"channel": "office"}).status_code == 403
+    assert reader.post(f"{RUNS}{run.pk}/cancel/").status_code == 403
+    assert asker.post(TURNS, {"channel": "office"}).status_code == 202
+    assert asker.post(f"{RUNS}{run.pk}/cancel/").status_code == 403

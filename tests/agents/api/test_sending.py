@@ -1,0 +1,280 @@
+"""An agent's draft over the API: said, or sent back; once per key; in time; refused with the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from pytest_django import Settings
+
+from agents.models import Agent, Channel, Message
+from agents.turn.values import Accept, Draft, Turn
+from correction.models import AgentEvaluationConfig, CorrectionLog
+from tests.agents.turn import stages
+from tests.agents.turn.playing import texts
+from tests.api_client import Program, program
+from tests.console import staff, viewer
+from tests.factories import make_agent, make_channel, say
+
+pytestmark = pytest.mark.django_db
+
+SEND = "/api/messages/send/"
+HI = {"agent": "ada", "channel": "office", "text": "Good morning."}
+GATE = ["correction.stages.ActionGate"]
+
+
+@pytest.fixture(autouse=True)
+def _not_heard() -> Iterator[None]:
+    stages.heard.clear()
+    yield
+    stages.heard.clear()
+
+
+class TellsOverrides:
+    """Says what overrides reached it."""
+
+    name = "tells"
+
+    def review(self, turn: Turn, draft: Draft) -> Accept:
+        turn.reports["tells"] = dict(turn.overrides)
+        turn.reports["object"] = object()
+        return Accept(draft, "passed")
+
+
+def test_a_draft_that_passes_is_said(client: Program, ada: Agent, office: Channel) -> None:
+    first = say(office, "Guest", "Hello?")
+
+    answer = client.post(
+        SEND, {**HI, "parent": first.pk, "trigger": first.pk, "payload": {"mood": "dry"}, "tags": {"build": "41"}}
+    )
+
+    assert answer.status_code == 201
+    shown = answer.json()
+    assert (shown["committed"], shown["outcome"], shown["text"]) == (True, "sent", "Good morning.")
+    assert (shown["feedback"], shown["session"], shown["reports"], shown["trace"]) == ("", None, {}, [])
+    message = shown["message"]
+    assert (message["agent"], message["channel"], message["position"], message["parent"]) == (
+        "ada",
+        "office",
+        2,
+        first.pk,
+    )
+    assert (message["payload"], message["tags"]) == ({"mood": "dry"}, {"build": "41"})
+    assert client.get(answer["Location"]).json()["text"] == "Good morning."
+
+
+def test_a_draft_that_is_sent_back_comes_with_feedback_and_a_session(
+    client: Program, ada: Agent, office: Channel, settings: Settings
+) -> None:
+    settings.TURN_PIPELINE = ["tests.agents.turn.stages.Strict"]
+
+    back = client.post(SEND, {**HI, "text": "bad words"})
+
+    assert back.status_code == 200
+    shown = back.json()
+    assert (shown["committed"], shown["outcome"], shown["message"]) == (False, "corrected", None)
+    assert (shown["text"], shown["feedback"], shown["session"]) == (
+        "bad words",
+        "It holds the word bad.",
+        stages.SESSION,
+    )
+    assert (shown["trace"][0]["stage"], shown["trace"][0]["phase"], shown["trace"][0]["status"]) == (
+        "strict", "review", "ran",
+    )  # fmt: skip
+    assert "Location" not in back
+    assert texts(office) == []
+
+
+def test_the_gate_sends_back_and_lets_the_next_attempt_of_the_session_pass(
+    client: Program, ada: Agent, office: Channel, settings: Settings
+) -> None:
+    settings.TURN_PIPELINE = GATE
+    settings.JUDGE_MODEL = "offline:lexical-1"
+    AgentEvaluationConfig.objects.create(agent=ada, gate_fluency_enabled=True, gate_fluency_threshold=5)
+    said = "I am very glad to see you here today, I am very glad indeed."
+    for _ in range(4):
+        say(office, ada, said)
+
+    back = client.post(SEND, {**HI, "text": said}).json()
+    passed = client.post(SEND, {**HI, "text": "Paper comes in reams.", "session": back["session"]}).json()
+
+    log = CorrectionLog.objects.get(outcome="corrected")
+    assert (back["committed"], back["session"]) == (False, str(log.session))
+    fluency = back["reports"]["gate"]["dimensions"]["fluency"]
+    assert (fluency["passed"], fluency["threshold"]) == (False, 5.0)
+    assert (passed["committed"], passed["session"]) == (True, None)
+    assert passed["reports"]["gate"]["attempt"] == 2
+    again = client.post(SEND, {**HI, "session": back["session"]})
+    assert again.status_code == 400
+    assert "is closed" in again.json()["errors"]["session"][0]
+
+
+def test_a_session_that_cannot_be_continued_is_refused_before_anything_is_said(client: Program, ada: Agent) -> None:
+    for session, told in (("x", "is not a session id"), ("00000000-0000-4000-8000-000000000000", "is not known")):
+        answer = client.post(SEND, {**HI, "session": session})
+        assert answer.status_code == 400
+        assert told in answer.json()["errors"]["session"][0]
+    assert not Message.objects.exists()
+
+
+def test_the_same_key_never_says_anything_twice(client: Program, ada: Agent, office: Channel) -> None:
+    first = client.post(SEND, HI, headers={"Idempotency-Key": "one"})
+    again = client.post(SEND, HI, headers={"Idempotency-Key": "one"})
+    other = client.post(SEND, {**HI, "text": "Something else."}, headers={"Idempotency-Key": "one"})
+
+    assert (first.status_code, again.status_code, other.status_code) == (201, 201, 422)
+    assert again.json() == first.json()
+    assert again["Idempotency-Replayed"] == "true"
+    assert texts(office) == ["Good morning."]
+
+
+def test_a_key_whose_answer_was_lost_says_nothing_twice_either(client: Program, ada: Agent, office: Channel) -> None:
+    from agents.models import IdempotentRequest
+
+    long_key = "k" * 255
+    first = client.post(SEND, HI, headers={"Idempotency-Key": long_key}).json()
+    IdempotentRequest.objects.all().delete()  # the process died before it could store its answer
+
+    again = client.post(SEND, HI, headers={"Idempotency-Key": long_key})
+
+    assert (again.status_code, again.json()["message"]["id"]) == (201, first["message"]["id"])
+    assert texts(office) == ["Good morning."]
+
+
+# -- settings of one send
+def test_a_deadline_becomes_that_of_the_stages(client: Program, ada: Agent, settings: Settings) -> None:
+    settings.TURN_PIPELINE = [f"{__name__}.TellsOverrides"]
+
+    shown = client.post(SEND, {**HI, "deadline": 2.54}).json()
+
+    assert shown["reports"] == {"tells": {"gate_deadline_seconds": 2.5, "gate_total_deadline_seconds": 2.5}}
+
+
+def test_overrides_are_for_those_who_may_change_agents(client: Program, ada: Agent, settings: Settings) -> None:
+    settings.TURN_PIPELINE = [f"{__name__}.TellsOverrides"]
+    chosen = {"gate_mode": "off", "tags": {"build": "41"}, "stages": ["tells"]}
+
+    shown = client.post(SEND, {**HI, "overrides": chosen}).json()
+
+    assert shown["reports"]["tells"] == chosen
+    assert shown["message"]["tags"] == {"build": "41"}
+    sender = program(staff("agents.add_message"))
+    assert sender.post(SEND, {**HI, "overrides": chosen}).status_code == 403
+    assert sender.post(SEND, {**HI, "deadline": 3}).status_code == 201
+
+
+@pytest.mark.parametrize(
+    ("overrides", "told"),
+    [
+        ({"gate_mod": "off"}, "there is no field 'gate_mod' (did you mean gate_mode"),
+        ({"gate_mode": "maybe"}, "gate_mode 'maybe': allowed: off or observe or enforce"),
+        ({"gate_deadline_seconds": 600}, "gate_deadline_seconds 600: allowed: 0.1 to 60"),
+        ({"stages": ["gate"]}, "stages ['gate']: allowed: a list of tells"),
+        ({"model": "replay:x"}, "model 'replay:x': allowed: the name of a model"),
+        ({"tags": {"1": "x"}}, "tags: Tag key '1'"),
+        ({"scene": -1}, "scene -1: allowed: a whole number of 0 or more"),
+        ({"scene": True}, "scene True: allowed"),
+        ([], "overrides []: allowed: a JSON object"),
+    ],
+)
+def test_overrides_that_mean_nothing_are_refused(
+    client: Program, ada: Agent, settings: Settings, overrides: Any, told: str
+) -> None:
+    settings.TURN_PIPELINE = [f"{__name__}.TellsOverrides"]
+
+    answer = client.post(SEND, {**HI, "overrides": overrides})
+
+    assert answer.status_code == 400
+    assert told in answer.json()["errors"]["overrides"][0]
+
+
+# -- refusals
+@pytest.mark.parametrize(
+    ("body", "field", "told"),
+    [
+        ({"agent": "nobody"}, "agent", "there is no agent 'nobody'"),
+        ({"agent": ""}, "agent", "agent '': allowed: the slug of an agent"),
+        ({"channel": "nowhere"}, "channel", "there is no channel 'nowhere'; channels: office"),
+        ({"text": "  "}, "text", "allowed: a text of 1 to 100,000 characters"),
+        ({"text": None}, "text", "text None: allowed"),
+        ({"payload": []}, "payload", "payload []: allowed: a JSON object"),
+        ({"payload": {"a": "\x00"}}, "payload", "payload holds a NUL character"),
+        ({"trigger": 0}, "trigger", "trigger 0: allowed: a whole number from 1"),
+        ({"trigger": 77}, "trigger", "trigger 77: allowed: the id of a message of channel 'office'"),
+        ({"parent": 2**63}, "parent", "allowed: a whole number from 1"),
+        ({"deadline": 0}, "deadline", "deadline 0: allowed: a number of seconds from 0.1 to 60"),
+        ({"deadline": "5"}, "deadline", "deadline '5': allowed"),
+        ({"tags": {"": "x"}}, "tags", "allowed: keys of a letter"),
+        ({"user": "eve"}, "user", "there is no field 'user'; allowed: agent, channel, text"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_by_field(
+    client: Program, ada: Agent, body: dict[str, Any], field: str, told: str
+) -> None:
+    answer = client.post(SEND, {**HI, **body})
+
+    assert answer.status_code == 400
+    assert told in answer.json()["errors"][field][0]
+    assert not Message.objects.exists()
+
+
+def test_an_agent_that_may_not_speak_there_is_a_conflict(client: Program, ada: Agent) -> None:
+    make_channel("attic")
+    make_agent("idle", is_active=False)
+
+    elsewhere = client.post(SEND, {**HI, "channel": "attic"})
+    inactive = client.post(SEND, {**HI, "agent": "idle"})
+
+    assert (elsewhere.status_code, inactive.status_code) == (409, 409)
+    assert "is not a member of channel 'attic'; allowed: office" in elsewhere.json()["detail"]
+    assert "is inactive; allowed: active agents" in inactive.json()["detail"]
+
+
+def test_a_failed_required_stage_is_a_503_and_says_nothing(client: Program, ada: Agent, settings: Settings) -> None:
+    settings.TURN_PIPELINE = ["tests.agents.turn.stages.Required"]
+
+    answer = client.post(SEND, HI, headers={"Idempotency-Key": "k"})
+
+    assert (answer.status_code, answer["Content-Type"]) == (503, "application/problem+json")
+    assert "a required stage failed" in answer.json()["detail"]
+    assert not Message.objects.exists()
+    settings.TURN_PIPELINE = []
+    assert client.post(SEND, HI, headers={"Idempotency-Key": "k"}).status_code == 201
+
+
+def test_a_failing_stage_that_is_not_required_lets_it_pass(client: Program, ada: Agent, settings: Settings) -> None:
+    settings.TURN_PIPELINE = ["tests.agents.turn.stages.Shouter", "tests.agents.turn.stages.Broken"]
+
+    shown = client.post(SEND, HI).json()
+
+    assert (shown["committed"], shown["outcome"], shown["text"]) == (True, "shouted", "GOOD MORNING.")
+    assert ("broken", "failed") in [(entry["stage"], entry["status"]) for entry in shown["trace"]]
+
+
+def test_sending_needs_the_permission_to_add_messages_and_is_no_page_to_read(client: Program, ada: Agent) -> None:
+    assert program(viewer()).post(SEND, HI).status_code == 403
+    assert client.get(SEND).status_code == 405
+    assert client.post(f"{SEND}?dry_run=1", HI).status_code == 400
+
+
+def test_asking_too_often_is_a_429(client: Program, ada: Agent, settings: Settings) -> None:
+    settings.API_SENDS_PER_MINUTE = 2
+
+    assert [client.post(SEND, HI).status_code for _ in range(3)] == [201, 201, 429]
+
+
+def test_a_send_with_every_mechanism_off_costs_few_statements(client: Program, ada: Agent, settings: Settings) -> None:
+    settings.TURN_PIPELINE = [
+        "correction.stages.RepetitionSuppression", "correction.stages.Interventions", "correction.stages.ActionGate",
+    ]  # fmt: skip
+    client.post(SEND, HI)
+
+    with CaptureQueriesContext(connection) as seen:
+        assert client.post(SEND, HI).status_code == 201
+
+    statements = [query["sql"] for query in seen if "SAVEPOINT" not in query["sql"]]
+    # token with user, agent, channel, may it speak there, configuration, position, message
+    assert len(statements) == 7, statements

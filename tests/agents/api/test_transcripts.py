@@ -1,0 +1,128 @@
+"""Conversations go in and out of the API as files."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from typing import Any
+
+import pytest
+
+from agents.models import Agent, Channel, Message
+from tests.api_client import Program, program
+from tests.console import staff
+from tests.factories import make_agent, make_channel, say
+
+pytestmark = pytest.mark.django_db
+URL = "/api/transcripts/"
+
+
+@pytest.fixture
+def ada() -> Agent:
+    return make_agent("ada")
+
+
+@pytest.fixture
+def desk(ada: Agent) -> Channel:
+    channel = make_channel("desk")
+    channel.memberships.create(agent=ada)
+    say(channel, "Customer", "Is anybody there?", tags={"build": "40"})
+    say(channel, ada, "Yes, \u2028 me.", tags={"build": "41"})
+    return channel
+
+
+def exported(client: Program, **query: str) -> str:
+    answer = client.get(URL, query)
+    assert answer.status_code == 200
+    text: str = answer.getvalue().decode()
+    return text
+
+
+def test_what_is_exported_can_be_imported_again_exactly(client: Program, desk: Channel) -> None:
+    content = exported(client, channel="desk")
+    Message.objects.all().delete()
+    desk.delete()
+
+    answer = client.post(URL, {"content": content})
+
+    assert answer.status_code == 200, answer.json()
+    assert answer.json()["imported"] == 2
+    assert exported(client, channel="desk") == content
+    assert client.post(URL, {"content": content}).json()["duplicates"] == 2
+
+
+def test_an_export_is_a_file_in_the_form_asked_for(client: Program, desk: Channel) -> None:
+    answer = client.get(URL, {"channel": "desk", "as": "csv"}, headers={"Accept": "text/csv"})
+
+    assert answer["Content-Type"] == "text/csv; charset=utf-8"
+    assert answer["Content-Disposition"] == 'attachment; filename="desk.csv"'
+    assert answer.getvalue().decode().startswith("id,")
+    assert "anybody" not in exported(client, channel="desk", tag="build=41")
+    assert "assistant" in exported(client, channel="desk", **{"as": "openai"})
+
+
+def test_a_dry_run_counts_and_stores_nothing(client: Program, ada: Agent) -> None:
+    content = json.dumps({"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Ho"}]})
+
+    answer = client.post(
+        URL,
+        {"content": content, "format": "openai", "channel": "desk", "speakers": {"assistant": "ada"}, "dry_run": True},
+    )
+
+    assert answer.json()["imported"] == 2
+    assert answer.json()["speakers"]["assistant"] == {"agent": "ada", "messages": 1}
+    assert not Message.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("body", "field", "says"),
+    [
+        ({}, "content", "missing"),
+        ({"content": '{"plumbline": "transcript", "version": 1}\n{"id": 7'}, "content", "line 2"),
+        ({"content": "a,b\n1,2", "format": "xml"}, "format", "allowed: auto, jsonl"),
+        (
+            {"content": "speaker,text\nC,hi\n", "format": "csv", "time_zone": "Mars/Base"},
+            "non_field_errors",
+            "unknown time zone 'Mars/Base'",
+        ),
+        ({"content": "x", "tags": {"7": "a"}}, "tags", "a letter"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_refused_with_line_and_reason(
+    client: Program, body: dict[str, Any], field: str, says: str
+) -> None:
+    answer = client.post(URL, body)
+
+    assert answer.status_code == 400
+    assert says in answer.json()["errors"][field][0]
+    assert tempfile.gettempdir() not in answer.content.decode()
+    assert not Message.objects.exists()
+
+
+def test_characters_that_no_database_holds_are_replaced_and_counted(client: Program, ada: Agent) -> None:
+    line = json.dumps({"id": "1", "channel": "desk", "speaker": "C", "outsider": "C", "text": "a\x00b"})
+    content = json.dumps({"plumbline": "transcript", "version": 1, "channel": "desk"}) + "\n" + line
+
+    answer = client.post(URL, {"content": content})
+
+    assert answer.json()["replaced_characters"] == 1
+    assert Message.objects.get().text == "a\ufffdb"
+
+
+def test_a_channel_or_form_that_does_not_exist_is_named(client: Program, desk: Channel) -> None:
+    assert client.get(URL).json()["errors"]["channel"] == ["channel is missing; allowed: the slug of a channel"]
+    assert client.get(URL, {"channel": "attic"}).status_code == 404
+    assert "allowed: jsonl, csv, openai" in client.get(URL, {"channel": "desk", "as": "pdf"}).json()["errors"]["as"][0]
+    say(desk, make_agent("bob"), "Me too.")
+    assert "agent=SLUG" in client.get(URL, {"channel": "desk", "as": "openai"}).json()["errors"]["agent"][0]
+
+
+def test_reading_and_adding_need_their_own_permissions(desk: Channel) -> None:
+    reader, adder = (
+        program(staff("agents.view_message", username="vi")),
+        program(staff("agents.add_message", username="al")),
+    )
+
+    assert reader.get(URL, {"channel": "desk"}).status_code == 200
+    assert reader.post(URL, {"content": "x"}).status_code == 403
+    assert adder.get(URL, {"channel": "desk"}).status_code == 403

@@ -1,0 +1,135 @@
+"""Nobody uses the API without signing in, and nobody more of it than they may."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from django.test import Client
+
+from tests.api.routes import EVERY_ROUTE, FOR_EVERYBODY, METHODS
+from tests.api_client import program
+from tests.console import Browser, signed_in, staff, superuser, viewer
+from tests.factories import make_agent
+
+pytestmark = pytest.mark.django_db
+CONFIG = "/api/evaluations/config/"
+
+
+def test_the_walk_finds_the_routes() -> None:
+    assert {CONFIG, f"{CONFIG}x/", "/api/evaluations/costs/", *FOR_EVERYBODY} <= set(EVERY_ROUTE)
+    assert not any("<" in path for path in EVERY_ROUTE)
+
+
+@pytest.mark.parametrize("path", EVERY_ROUTE)
+def test_no_route_answers_an_anonymous_request(path: str) -> None:
+    for method in METHODS:
+        response = getattr(program(), method)(path)
+
+        assert response.status_code in (401, 403), method
+        if method != "head" and path != "/api/docs/":  # which is a page
+            assert response["content-type"] == "application/problem+json", method
+            assert response.json()["status"] == response.status_code
+
+
+@pytest.mark.parametrize("path", EVERY_ROUTE)
+def test_no_route_answers_somebody_who_may_nothing(path: str) -> None:
+    client = program(staff())
+    open_to_all = ("get", "head", "options") if path in FOR_EVERYBODY else ()
+
+    for method in set(METHODS) - set(open_to_all):
+        assert getattr(client, method)(path).status_code in (403, 405), method
+
+
+@pytest.mark.parametrize("path", EVERY_ROUTE)
+def test_somebody_who_may_only_view_changes_nothing(path: str) -> None:
+    client = program(viewer())
+
+    for method in ("post", "put", "patch", "delete"):
+        assert getattr(client, method)(path, {}).status_code in (403, 405), method
+
+
+def test_a_wrong_token_is_a_401_that_says_so() -> None:
+    client = program()
+    client.credentials(HTTP_AUTHORIZATION="Token nonsense")
+
+    response = client.get(CONFIG)
+
+    assert response.status_code == 401
+    assert response.json() == {"title": "Unauthorized", "status": 401, "detail": "Invalid token."}
+
+
+def test_an_inactive_user_s_token_opens_nothing() -> None:
+    user = superuser()
+    client = program(user)
+    user.is_active = False
+    user.save()
+
+    assert client.get(CONFIG).status_code == 401
+
+
+def test_reading_needs_the_permission_to_view_that_model_and_no_more() -> None:
+    client = program(staff("correction.view_agentevaluationconfig"))
+
+    assert client.get(CONFIG).status_code == 200
+    assert client.get("/api/evaluations/costs/").status_code == 403
+    assert client.put(CONFIG, {}).status_code == 403
+
+
+def test_the_root_lists_what_one_may_use_and_nothing_else() -> None:
+    some = program(staff("correction.view_agentevaluationconfig")).get("/api/").json()
+    everything = program(superuser()).get("/api/").json()
+
+    assert set(some) == {"docs", "schema", "evaluations/config"}
+    assert some["evaluations/config"].endswith(CONFIG)
+    assert some.keys() < everything.keys()
+    assert {f"/api/{name}/" for name in everything} <= set(EVERY_ROUTE)
+
+
+@pytest.mark.parametrize("path", ["/api/nowhere/", "/api/evaluations/-1/", "/api/evaluations/x/y/z/"])
+def test_what_is_no_route_is_a_problem_that_says_where_they_are(path: str) -> None:
+    response = program(superuser()).get(path)
+
+    assert (response.status_code, response["content-type"]) == (404, "application/problem+json")
+    assert response.json()["detail"] == f"there is no route {path}; /api/ lists those there are"
+
+
+def test_a_page_that_is_not_there_is_a_page() -> None:
+    assert signed_in(superuser()).get("/nowhere/")["content-type"].startswith("text/html")
+
+
+def test_somebody_signed_in_to_the_console_may_use_it_but_changes_need_the_page_s_csrf_token() -> None:
+    make_agent("ada")
+    browser = Browser(enforce_csrf_checks=True)
+    browser.force_login(superuser())
+
+    assert browser.get(f"{CONFIG}ada/").status_code == 200
+    refused = browser.patch(f"{CONFIG}ada/", {"gate_mode": "off"}, content_type="application/json")
+    assert refused.status_code == 403
+    assert "CSRF" in refused.json()["detail"]
+
+
+def page(client: Client, path: str) -> str:
+    response = client.get(path, HTTP_ACCEPT="text/html")
+    assert response["content-type"].startswith("text/html")
+    return response.content.decode()
+
+
+@pytest.mark.parametrize("path", [f"{CONFIG}ada/", "/api/", "/api/evaluations/", "/api/docs/"])
+def test_a_person_can_browse_it_under_the_console_s_content_security_policy(path: str) -> None:
+    make_agent("ada")
+
+    html = page(signed_in(superuser()), path)
+
+    assert "Plumbline" in html
+    inline = [tag for tag in re.findall(r"<script[^>]*>", html) if "src=" not in tag]
+    assert all('type="application/json"' in tag for tag in inline)  # data, which the policy does not stop
+    assert not re.search(r"\son\w+=", html)
+    assert "http://" not in re.sub(r"https?://testserver", "", html).replace("http://www.w3.org", "")
+
+
+@pytest.mark.parametrize("path", [CONFIG, "/api/docs/", "/api/"])
+def test_a_person_who_is_not_signed_in_is_shown_where_to(path: str) -> None:
+    html = page(Browser(), path)
+
+    assert f"/admin/login/?next={path}" in html

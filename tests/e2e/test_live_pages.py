@@ -1,0 +1,60 @@
+"""Pages that show what happens elsewhere, over a stream and without one, under the shipped security policy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from django.contrib.auth.models import User
+from django.urls import reverse
+from playwright.sync_api import expect
+from pytest_django import Settings
+from pytest_django.live_server_helper import LiveServer
+
+from evaluation.models import EvaluationRun
+from tests.console import page_of
+from tests.e2e.conftest import Visitor
+from tests.evaluation.judged import OFFLINE, make_run
+from tests.factories import make_agent, make_channel, say
+
+pytestmark = [pytest.mark.e2e, pytest.mark.django_db(transaction=True)]
+PATIENCE = 30_000  # milliseconds; the machine may be busy
+
+
+@pytest.fixture(params=[2, 0], ids=["over a stream", "by asking"])
+def _way(request: pytest.FixtureRequest, live_server: LiveServer, settings: Settings) -> None:
+    settings.EVENT_STREAMS, settings.EVENT_STREAM_SECONDS = request.param, 2
+
+
+@pytest.mark.usefixtures("_way")
+def test_a_conversation_goes_on_before_one_s_eyes(visit: Callable[..., Visitor], operator: User) -> None:
+    channel = make_channel()
+    say(channel, "Zoe", "Good morning.")
+    visitor = visit()
+    visitor.enter(operator)
+    visitor.open(reverse("admin:agents_channel_transcript", args=[channel.pk]))
+    expect(visitor.page.get_by_text("Good morning.")).to_be_visible()
+
+    say(channel, "Zoe", "<b>Is anybody here?</b>")
+    expect(visitor.page.get_by_text("<b>Is anybody here?</b>")).to_be_visible(timeout=PATIENCE)
+    say(channel, "Bob", "I am.")
+    expect(visitor.page.get_by_text("I am.")).to_be_visible(timeout=PATIENCE)
+    expect(visitor.page.locator(".pl-message")).to_have_count(3)
+
+
+@pytest.mark.usefixtures("_way")
+def test_an_evaluation_s_page_shows_how_far_it_is_and_when_it_has_ended(
+    visit: Callable[..., Visitor], operator: User
+) -> None:
+    run = make_run(make_agent(), judge=OFFLINE, status="pending")
+    visitor = visit()
+    visitor.enter(operator)
+    visitor.open(page_of(run))
+    live = visitor.page.locator("[data-live]")
+    expect(live.get_by_text("pending", exact=True)).to_be_visible()
+
+    EvaluationRun.objects.filter(pk=run.pk).update(status="running")
+    expect(live.get_by_text("running", exact=True)).to_be_visible(timeout=PATIENCE)
+    EvaluationRun.objects.filter(pk=run.pk).update(status="completed", overall_score=4.5)
+    expect(visitor.page.get_by_text("completed", exact=True).first).to_be_visible(timeout=PATIENCE)
+    expect(live).to_have_count(0)

