@@ -1,0 +1,132 @@
+"""``manage.py forget``: erase a person's words and name; numbers stay."""
+
+from __future__ import annotations
+
+import json
+import sys
+from argparse import ArgumentParser
+from collections.abc import Iterable
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+from rich.progress import Progress
+
+from agents import erasure
+from agents.terminal import console_for_bars
+
+NO_SUCH = 3  # exit code for a value that is not allowed
+OUT_OF_REACH = (
+    "Not reached from here: backups and exports; log files, and Sentry where texts are sent to it; what the model provider keeps; "
+    "proposition, nudge and transcript files; ids that other systems gave (external ids, idempotency keys, slugs), so that nothing "
+    "is imported again."
+)
+
+
+class Command(BaseCommand):
+    help = (
+        "Erase a person: their messages are blanked, and quotes of them (and their name, where they spoke) go from drafts, feedback, "
+        "judges' reasoning, labels' notes, ideas, prompts, traces, memory and stored answers; stored payloads with their words are "
+        f"deleted. Scores, counts, costs and tokens stay. May be stopped and begun again. {OUT_OF_REACH}"
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        who = parser.add_mutually_exclusive_group(required=True)
+        who.add_argument("--outsider", metavar="NAME", help="a speaker without an account, by name to the letter")
+        who.add_argument("--user", metavar="ID|USERNAME", help="a user; the name goes from the account, too")
+        parser.add_argument("--dry-run", action="store_true", help="only count the rows of each table")
+        parser.add_argument(
+            "--channel",
+            action="append",
+            default=[],
+            metavar="SLUG",
+            help="with --outsider: only in this channel, where somebody else elsewhere has the same name; may be repeated",
+        )
+        parser.add_argument(
+            "--deactivate",
+            action="store_true",
+            help="with --user: close the account: username, e-mail address, password and tokens go, too",
+        )
+        parser.add_argument(
+            "--shortest-quote",
+            type=int,
+            default=erasure.SHORTEST_QUOTE,
+            metavar="CHARACTERS",
+            help=f"how many characters of theirs in a row are a quote, 8 to 200 (default {erasure.SHORTEST_QUOTE}); "
+            "more where their phrases are everybody's",
+        )
+        parser.add_argument(
+            "--name-everywhere",
+            action="store_true",
+            help="take the name out of every text, also of channels and agents they never spoke with; not for names others have",
+        )
+        parser.add_argument("--json", action="store_true", help="print JSON")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        if not 8 <= options["shortest_quote"] <= 200:
+            raise CommandError(f"--shortest-quote {options['shortest_quote']}: allowed: 8 to 200", returncode=NO_SUCH)
+        person = self._person(options)
+        console = console_for_bars(sys.stderr, quiet=options["json"])
+        found: list[erasure.Erased] = []
+        with Progress(console=console, transient=True) as progress:
+            bars = [progress.add_task(place.table, total=1.0) for place in erasure.known_places()]
+            for erased in erasure.forget(
+                person,
+                dry_run=options["dry_run"],
+                shortest_quote=options["shortest_quote"],
+                name_everywhere=options["name_everywhere"],
+                progress=lambda _place, done: progress.update(bars[len(found)], completed=done),
+            ):
+                progress.update(bars[len(found)], completed=1.0)
+                found.append(erased)
+        if options["json"]:
+            self.stdout.write(json.dumps(_as_json(found, options["dry_run"]), indent=2))
+        else:
+            self._tell(found, dry_run=options["dry_run"])
+
+    def _person(self, options: dict[str, Any]) -> erasure.Person:
+        for given, needed in (("channel", "outsider"), ("deactivate", "user")):
+            if options[given] and options[needed] is None:
+                raise CommandError(f"--{given}: allowed with --{needed} only", returncode=NO_SUCH)
+        try:
+            if options["user"] is not None:
+                return erasure.find_user(options["user"], deactivate=options["deactivate"])
+            return erasure.find_outsider(options["outsider"], channels=options["channel"])
+        except erasure.Unknown as error:
+            raise CommandError(str(error), returncode=NO_SUCH) from None
+
+    def _tell(self, found: list[erasure.Erased], *, dry_run: bool) -> None:
+        what = "would be erased in" if dry_run else "erased in"
+        for table, rows in _per_table(found).items():
+            self.stdout.write(f"{table:<32} {rows:>8,} row{'s' * (rows != 1)} {what}")
+        for table, rows in _per_table(found, told_only=True).items():
+            if rows:
+                self.stdout.write(
+                    f"{table}: {rows} row{'s' * (rows != 1)} of configuration quote them: look there yourself"
+                )
+        if elsewhere := sum(one.named_elsewhere for one in found):
+            self.stdout.write(
+                f"{elsewhere} row{'s' * (elsewhere != 1)} where they never spoke have the name and were left: it may be somebody else's "
+                "(--name-everywhere takes it out)"
+            )
+        self.stdout.write(OUT_OF_REACH)
+        if dry_run:
+            self.stdout.write("Nothing was changed (--dry-run).")
+
+
+def _per_table(found: Iterable[erasure.Erased], *, told_only: bool = False) -> dict[str, int]:
+    """Rows per table; one that several places have is one row."""
+    keys: dict[str, set[int]] = {}
+    for one in found:
+        if one.place.told_only == told_only:
+            keys.setdefault(one.place.table, set()).update(one.keys)
+    return {table: len(rows) for table, rows in keys.items()}
+
+
+def _as_json(found: list[erasure.Erased], dry_run: bool) -> dict[str, Any]:
+    return {
+        "dry_run": dry_run,
+        "tables": dict(_per_table(found)),
+        "quoted_in_configuration": {table: rows for table, rows in _per_table(found, told_only=True).items() if rows},
+        "named_elsewhere": sum(one.named_elsewhere for one in found),
+        "out_of_reach": OUT_OF_REACH,
+    }

@@ -1,0 +1,127 @@
+"""``manage.py prune_logs``: delete old logs in small batches."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from argparse import ArgumentParser
+from collections import Counter
+from datetime import datetime
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+from django.utils import timezone
+from rich.progress import Progress
+
+from agents import retention
+from agents.terminal import console_for_bars
+
+NO_SUCH = 3  # exit code for a value that is not allowed
+
+
+class Command(BaseCommand):
+    help = (
+        "Delete logs older than so many days: model calls with their payloads, attempts of the gate with their verdicts, interventions "
+        "looked at, finished observations, steps and exchanges of ended runs, and stored answers of API requests. Never messages, "
+        "evaluations, scores, baselines, labels, or verdicts that people marked. Sums by hour stay, and hours that are not summed up yet "
+        "are not touched."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--older-than", required=True, metavar="AGE", help=retention.ALLOWED)
+        parser.add_argument("--dry-run", action="store_true", help="only count what would go")
+        parser.add_argument(
+            "--batch",
+            type=int,
+            default=retention.BATCH,
+            metavar="ROWS",
+            help=f"most rows deleted in one transaction, 1 to {retention.LONGEST_BATCH} (default {retention.BATCH})",
+        )
+        parser.add_argument(
+            "--pause",
+            type=float,
+            default=0.0,
+            metavar="SECONDS",
+            help="least time between two batches, for others' writes",
+        )
+        parser.add_argument("--json", action="store_true", help="print JSON")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            cutoff = timezone.now() - retention.parse_age(options["older_than"])
+        except ValueError as error:
+            raise CommandError(f"--older-than {error}", returncode=NO_SUCH) from None
+        if not 1 <= options["batch"] <= retention.LONGEST_BATCH:
+            allowed = f"allowed: 1 to {retention.LONGEST_BATCH}"
+            raise CommandError(f"--batch {options['batch']}: {allowed}", returncode=NO_SUCH)
+        if not 0 <= options["pause"] <= 60:
+            raise CommandError(f"--pause {options['pause']:g}: allowed: 0 to 60 seconds", returncode=NO_SUCH)
+        if options["dry_run"]:
+            self._tell(cutoff, as_json=options["json"])
+        else:
+            self._prune(cutoff, options)
+
+    def _tell(self, cutoff: datetime, *, as_json: bool) -> None:
+        found = [(log, one) for log in retention.logs() for one in retention.prunable(log, cutoff)]
+        if as_json:
+            tables = [{"table": one.table, "rows": one.rows, "bytes": one.size} for _, one in found]
+            self._json(cutoff, tables, dry_run=True)
+            return
+        for log, one in found:
+            self.stdout.write(f"{one.table:<30} {one.rows:>12,} rows, about {_size(one.size)}")
+            if one.table == log.table and one.rows and log.rolled is not None:
+                self.stdout.write(f"  {_reach(retention.summed_up_to(log.rolled), cutoff)}")
+        self.stdout.write(f"Older than {cutoff:%Y-%m-%d %H:%M} UTC. Nothing was deleted (--dry-run).")
+
+    def _prune(self, cutoff: datetime, options: dict[str, Any]) -> None:
+        gone: Counter[str] = Counter()
+        refused: list[str] = []
+        console = console_for_bars(sys.stderr, quiet=options["json"])
+        with Progress(console=console, transient=True) as progress:
+            for log in retention.logs():
+                gone.update(dict.fromkeys(log.tables(), 0))
+                bar = progress.add_task(log.table, total=1.0)
+                try:
+                    for batch in retention.prune(log, cutoff, batch=options["batch"], rest=_rest(options["pause"])):
+                        gone.update(batch.rows)
+                        progress.update(bar, completed=batch.done)
+                except retention.NotSummedUp as error:
+                    refused.append(str(error))
+                progress.update(bar, completed=1.0)
+        if options["json"]:
+            self._json(cutoff, [{"table": table, "rows": rows} for table, rows in gone.items()], dry_run=False)
+        else:
+            for table, rows in gone.items():
+                self.stdout.write(f"{table:<30} {rows:>12,} rows deleted")
+            self.stdout.write(
+                f"Older than {cutoff:%Y-%m-%d %H:%M} UTC. Figures by hour stay; `rollup --verify` compares them."
+            )
+        if refused:
+            raise CommandError("\n".join(refused), returncode=1)
+
+    def _json(self, cutoff: datetime, tables: list[dict[str, Any]], *, dry_run: bool) -> None:
+        self.stdout.write(
+            json.dumps({"older_than": cutoff.isoformat(), "dry_run": dry_run, "tables": tables}, indent=2)
+        )
+
+
+def _rest(least: float) -> Any:
+    return lambda seconds: time.sleep(max(seconds, least))
+
+
+def _reach(closed: datetime | None, cutoff: datetime) -> str:
+    if closed is None:
+        return "not summed up yet: that is done before anything is deleted"
+    if closed < cutoff:
+        return f"summed up to {closed:%Y-%m-%d %H:%M} UTC: the rest is summed up before it is deleted"
+    return "whole hours only, all summed up"
+
+
+def _size(number: int) -> str:
+    size = float(number)
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}"
+        size /= 1000
+    return f"{size:.1f} TB"

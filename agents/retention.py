@@ -1,0 +1,209 @@
+"""Pruning logs: rows that only say what happened go when they are old, a batch at a time; what was said and measured stays."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import Count, Exists, Max, Model, OuterRef, QuerySet
+from django.utils import timezone
+from django.utils.module_loading import import_string
+
+from agents.idempotency import KEPT
+from agents.models import (
+    IdempotentRequest,
+    LLMBatch,
+    LLMBatchRequest,
+    LLMCall,
+    LLMPayload,
+    Rollup,
+    Run,
+    RunMessage,
+    RunStep,
+)
+from agents.rollup import LEDGER
+from agents.rollups import Rolled, prunable_before
+
+ALLOWED = "a number and d or w (days, weeks), from 1d to 3650d, e.g. 90d or 12w"
+BATCH, LONGEST_BATCH = 1_000, 10_000  # rows one transaction deletes
+SAMPLED = 200  # rows whose size is measured for an estimate
+SHORTEST_PAUSE = 0.05  # seconds
+
+
+class NotSummedUp(Exception):
+    """Raw rows whose sums are not made yet must stay."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Log:
+    """A table whose old rows may go.
+
+    Attributes:
+        rows: The rows that may go, made before a moment.
+        children: Models and their foreign keys whose rows go with one of these; they count as rows of the batch.
+        rolled: The sums that must be made of them before, if there are any.
+    """
+
+    rows: Callable[[datetime], QuerySet[Any]]
+    children: tuple[tuple[type[Model], str], ...] = ()
+    rolled: Rolled | None = None
+
+    @property
+    def table(self) -> str:
+        return str(self.rows(timezone.now()).model._meta.db_table)
+
+    def tables(self) -> list[str]:
+        return [self.table, *(model._meta.db_table for model, _ in self.children)]
+
+
+@dataclass(frozen=True, slots=True)
+class Prunable:
+    """What of a table would go: rows and about how many bytes of values, without indexes."""
+
+    table: str
+    rows: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """A batch that is gone: rows per table, and how far it is, 0 to 1."""
+
+    rows: dict[str, int]
+    done: float
+
+
+def parse_age(text: str) -> timedelta:
+    """Read an age such as ``90d`` or ``12w``.
+
+    Raises:
+        ValueError: Names the value and what is allowed.
+    """
+    match = re.fullmatch(r"(\d{1,5})([dw])", text.strip().lower())
+    days = int(match[1]) * (7 if match[2] == "w" else 1) if match else 0
+    if not 1 <= days <= 3650:
+        raise ValueError(f"{text!r} is no age of logs; allowed: {ALLOWED}")
+    return timedelta(days=days)
+
+
+def logs() -> list[Log]:
+    """Everything that may be pruned (the setting RETENTION), in the order in which it is."""
+    return [log for path in settings.RETENTION for log in import_string(path)]
+
+
+def prunable(log: Log, cutoff: datetime) -> Iterator[Prunable]:
+    """What would go of this table and of those that hang on it; changes nothing."""
+    rows = log.rows(cutoff)
+    yield _measured(rows)
+    for model, key in log.children:
+        yield _measured(model._default_manager.filter(**{f"{key}__in": rows.order_by().values("pk")}))
+
+
+def summed_up_to(rolled: Rolled) -> datetime | None:
+    """How far the sums reach; None where none is made."""
+    return Rollup.objects.filter(name=rolled.name).values_list("closed_before", flat=True).first()
+
+
+def prune(
+    log: Log, cutoff: datetime, *, batch: int = BATCH, rest: Callable[[float], None] = time.sleep
+) -> Generator[Pruned, None, None]:
+    """Delete old rows, each batch in a transaction of its own, with a pause between two that is at least as long as the batch took.
+
+    May be stopped at any time and begun again. Sums that are not made yet are made first.
+
+    Args:
+        log: The table.
+        cutoff: Rows made before it go; those with sums, whole hours only.
+        batch: Most rows one transaction deletes, children included, unless a single row has more.
+        rest: Waits so many seconds.
+
+    Raises:
+        NotSummedUp: The sums could not be made now; nothing is deleted.
+    """
+    if log.rolled is not None:
+        if not log.rows(cutoff).exists():
+            return
+        before = prunable_before(log.rolled, cutoff)
+        if before is None:
+            raise NotSummedUp(
+                f"{log.table}: its hours are not summed up, and nothing is deleted before; is another process at it?"
+            )
+        cutoff = before
+    rows = log.rows(cutoff)
+    last = rows.order_by().aggregate(last=Max("pk"))["last"]
+    after: int | None = None
+    first: int | None = None
+    while last is not None:
+        ahead = rows.filter(pk__lte=last) if after is None else rows.filter(pk__gt=after, pk__lte=last)
+        keys = _fitting(log, list(ahead.order_by("pk").values_list("pk", flat=True)[:batch]), batch)
+        if not keys:
+            return
+        first, after = keys[0] if first is None else first, keys[-1]
+        began = time.monotonic()
+        gone = _delete(log, rows.model, keys)
+        yield Pruned(gone, (after - first + 1) / (last - first + 1))
+        rest(max(SHORTEST_PAUSE, time.monotonic() - began))
+
+
+def _delete(log: Log, model: type[Model], keys: Sequence[int]) -> dict[str, int]:
+    with transaction.atomic():
+        _, per_model = model._default_manager.filter(pk__in=keys).delete()
+    names = {one._meta.label: one._meta.db_table for one in (model, *(child for child, _ in log.children))}
+    return {names[label]: number for label, number in per_model.items() if number and label in names}
+
+
+def _fitting(log: Log, keys: list[int], batch: int) -> list[int]:
+    """The first of these keys whose rows and children are no more than `batch`; at least one."""
+    if not log.children:
+        return keys
+    weights = dict.fromkeys(keys, 1)
+    for model, key in log.children:
+        counted = model._default_manager.filter(**{f"{key}__in": keys}).order_by().values_list(key)
+        for parent, number in counted.annotate(number=Count("pk")):
+            weights[parent] += number
+    total = 0
+    fitting: list[int] = []
+    for pk in keys:
+        total += weights[pk]
+        if fitting and total > batch:
+            break
+        fitting.append(pk)
+    return fitting
+
+
+def _measured(rows: QuerySet[Any]) -> Prunable:
+    number = rows.order_by().count()
+    sample = list(rows.order_by("pk").values_list()[:SAMPLED])
+    each = sum(len(str(value).encode()) for row in sample for value in row) / len(sample) if sample else 0
+    return Prunable(rows.model._meta.db_table, number, round(number * each))
+
+
+def _of_ended_runs(model: type[Model]) -> Callable[[datetime], QuerySet[Any]]:
+    return lambda before: model._default_manager.filter(run__status__in=Run.FINAL, run__finished_at__lt=before)
+
+
+def _taken_batches(before: datetime) -> QuerySet[LLMBatch]:
+    """Not those with an answer that the work they served has not taken yet."""
+    waiting = LLMBatchRequest.objects.filter(batch=OuterRef("pk")).exclude(text="")
+    return LLMBatch.objects.filter(~Exists(waiting), status__in=LLMBatch.FINAL, finished_at__lt=before)
+
+
+LOGS = (
+    Log(rows=_of_ended_runs(RunMessage)),
+    Log(rows=_of_ended_runs(RunStep)),
+    Log(rows=lambda before: LLMBatchRequest.objects.filter(batch__in=_taken_batches(before))),
+    Log(rows=lambda before: _taken_batches(before)),
+    Log(
+        rows=lambda before: LLMCall.objects.filter(created_at__lt=before),
+        children=((LLMPayload, "call"),),
+        rolled=LEDGER,
+    ),
+    # Nobody gets their answer any more, however long the other logs are kept.
+    Log(rows=lambda _before: IdempotentRequest.objects.filter(created_at__lt=timezone.now() - KEPT)),
+)
