@@ -25,7 +25,15 @@ CONSOLE_MENU = [
             ("correction.ObservedMessage", "visibility"),
         ],
     ),
-    ("Logs", [("agents.Run", "play_circle"), ("agents.LLMCall", "receipt_long"), ("agents.ModelPrice", "sell")]),
+    (
+        "Logs",
+        [
+            ("agents.Run", "play_circle"),
+            ("agents.LLMCall", "receipt_long"),
+            ("agents.ModelPrice", "sell"),
+            ("agents.WorkerHeartbeat", "memory"),
+        ],
+    ),
     ("Access", [("auth.User", "person"), ("auth.Group", "group"), ("authtoken.TokenProxy", "key")]),
 ]
 UNFOLD = {

@@ -13,24 +13,53 @@ import environ
 from csp.constants import NONE, SELF, UNSAFE_EVAL, UNSAFE_INLINE
 from django.core.exceptions import ImproperlyConfigured
 
-from project.console import CONSOLE_MENU, UNFOLD  # noqa: F401 (settings like the others)
-
-BASE_DIR = Path(__file__).resolve().parent.parent
-LOCAL_DIR = BASE_DIR / ".local"
-
-env = environ.Env()
-env.smart_cast = False
-if (BASE_DIR / ".env").is_file():
-    env.read_env(str(BASE_DIR / ".env"))
-
-
-def _number(name: str, default: float) -> float:
-    """A number from the environment, or a sentence that names it."""
-    raw = env.str(name, default="")
-    try:
-        return float(raw) if raw else default
-    except ValueError:
-        raise ImproperlyConfigured(f"{name} is {raw!r}; allowed: a number (default {default:g})") from None
+# Settings like the others, by subject.
+from project.access import GROUPS  # noqa: F401
+from project.api import (  # noqa: F401
+    API_INGESTS_PER_MINUTE,
+    API_PAID_PER_MINUTE,
+    API_SENDS_PER_MINUTE,
+    EVENT_STREAM_SECONDS,
+    EVENT_STREAMS,
+    REST_FRAMEWORK,
+    SPECTACULAR_SETTINGS,
+)
+from project.console import CONSOLE_MENU, UNFOLD  # noqa: F401
+from project.environment import ALLOWED_HOSTS, BASE_DIR, DEBUG, LOCAL_DIR, LOCAL_HOSTS, PRODUCTION, env, number  # noqa: F401
+from project.llm import (  # noqa: F401
+    ACTOR_BASE_URL,
+    ACTOR_MODEL,
+    ANTHROPIC_API_KEY,
+    ANTHROPIC_BASE_URL,
+    DEFAULT_LLM_MODEL,
+    JUDGE_BASE_URL,
+    JUDGE_MODEL,
+    LLM_BATCH_POLL_SECONDS,
+    LLM_EVALUATION_DEADLINE,
+    LLM_EVALUATION_RETRIES,
+    LLM_GATE_SLOTS,
+    LLM_MAX_CONCURRENCY,
+    LLM_STORE_PAYLOADS,
+    OFFLINE_RESPONDERS,
+)
+from project.telemetry import LOG_FORMAT, LOG_TEXTS, LOGGING, SENTRY_DSN, SENTRY_SEND_TEXTS  # noqa: F401
+from project.workers import (  # noqa: F401
+    CELERY_BROKER_URL,
+    CHORES,
+    ERASURE,
+    INTERACTIVE_QUEUES,
+    METRICS_COLLECTORS,
+    METRICS_DIR,
+    METRICS_TOKEN,
+    READY_WITHOUT,
+    RETENTION,
+    ROLLUP_LAG_MINUTES,
+    ROLLUPS,
+    WORK_QUEUES,
+    WORKER_GRACE,
+    WORKER_PATIENCE,
+    WORKER_SLICE,
+)
 
 
 def _local_secret_key() -> str:
@@ -51,10 +80,6 @@ def _local_secret_key() -> str:
 
 
 # --- Core ---------------------------------------------------------------------------------------------------------------
-DEBUG = env.bool("DEBUG", default=False)
-LOCAL_HOSTS = ["localhost", "127.0.0.1", "[::1]"]
-ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=LOCAL_HOSTS)
-PRODUCTION = env.bool("PRODUCTION", default=not DEBUG and bool(set(ALLOWED_HOSTS) - {*LOCAL_HOSTS, "testserver"}))
 SECRET_KEY = env.str("SECRET_KEY", default="")
 if not SECRET_KEY:
     if PRODUCTION:
@@ -77,12 +102,17 @@ INSTALLED_APPS = [
     "csp",
     "rest_framework",
     "rest_framework.authtoken",
+    "drf_spectacular",
+    "drf_spectacular_sidecar",
     "simple_history",
     "agents",
     "evaluation",
     "correction",
 ]
 MIDDLEWARE = [
+    "agents.health.Probes",  # /healthz, /readyz and /metrics, whatever host they are asked under
+    "agents.request_ids.RequestIds",
+    "agents.metrics.requests.CountRequests",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "csp.middleware.CSPMiddleware",
@@ -149,7 +179,7 @@ if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
         init_command="PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
     )
 else:
-    DATABASES["default"]["CONN_MAX_AGE"] = int(_number("CONN_MAX_AGE", 60))
+    DATABASES["default"]["CONN_MAX_AGE"] = int(number("CONN_MAX_AGE", 60))
     DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
 
 # --- Static files -------------------------------------------------------------------------------------------------------
@@ -189,35 +219,9 @@ if not DEBUG:
         }
     }
 
-# --- Models (agents/llm) ------------------------------------------------------------------------------------------------
-ANTHROPIC_API_KEY = env.str("ANTHROPIC_API_KEY", default="")
-ANTHROPIC_BASE_URL = env.str("ANTHROPIC_BASE_URL", default="")
-JUDGE_BASE_URL = env.str("JUDGE_BASE_URL", default="") or ANTHROPIC_BASE_URL
-ACTOR_BASE_URL = env.str("ACTOR_BASE_URL", default="") or ANTHROPIC_BASE_URL
-DEFAULT_LLM_MODEL = "claude-haiku-5-5"
-JUDGE_MODEL = env.str("JUDGE_MODEL", default="") or (
-    DEFAULT_LLM_MODEL if ANTHROPIC_API_KEY or JUDGE_BASE_URL else "offline:lexical-1"
-)
-ACTOR_MODEL = env.str("ACTOR_MODEL", default="") or (
-    DEFAULT_LLM_MODEL if ANTHROPIC_API_KEY or ACTOR_BASE_URL else "offline:scripted-1"
-)
-LLM_MAX_CONCURRENCY = int(_number("LLM_MAX_CONCURRENCY", 20))
-LLM_GATE_SLOTS = int(_number("LLM_GATE_SLOTS", 4))
-LLM_STORE_PAYLOADS = env.str("LLM_STORE_PAYLOADS", default="none")
-LLM_EVALUATION_DEADLINE = _number("LLM_EVALUATION_DEADLINE", 60)
-LLM_EVALUATION_RETRIES = int(_number("LLM_EVALUATION_RETRIES", 2))
-OFFLINE_RESPONDERS = {
-    "score": "evaluation.offline.score",
-    "check": "evaluation.offline.check",
-    "ideas": "evaluation.offline_ideas.list_ideas",
-    "collapse": "evaluation.offline_ideas.collapse",
-    "draft": "evaluation.drafting.offline.draft",
-    "turn": "agents.turn.scripted.answer",
-}
-
 # --- Measuring ----------------------------------------------------------------------------------------------------------
 PROPOSITIONS_DIR = BASE_DIR / "propositions"
-IDEAS_PART_CHARACTERS = int(_number("IDEAS_PART_CHARACTERS", 24_000))  # of a conversation read in one call
+IDEAS_PART_CHARACTERS = int(number("IDEAS_PART_CHARACTERS", 24_000))  # of a conversation read in one call
 _proposition_dirs = env.list("PROPOSITION_DIRS", default=None)
 if _proposition_dirs is None and not PRODUCTION:
     (LOCAL_DIR / "propositions").mkdir(parents=True, exist_ok=True)
@@ -236,79 +240,19 @@ TURN_PIPELINE = [
     "correction.stages.Interventions",  # prepare
     "correction.stages.ActionGate",  # review: sees what would really be said
 ]
+INGEST_OBSERVERS = ["correction.observe.queue_ingested"]  # told of messages that were spoken elsewhere
 TURN_MAX_REVISIONS = int(
-    _number("TURN_MAX_REVISIONS", 12)
+    number("TURN_MAX_REVISIONS", 12)
 )  # most times one message is sent back, whatever the stages say
-TURN_STEP_DEADLINE = _number("TURN_STEP_DEADLINE", 60)  # seconds for one model call of an agent
+TURN_STEP_DEADLINE = number("TURN_STEP_DEADLINE", 60)  # seconds for one model call of an agent
 TURN_MAX_REPLY_DEPTH = int(
-    _number("TURN_MAX_REPLY_DEPTH", 3)
+    number("TURN_MAX_REPLY_DEPTH", 3)
 )  # replies of agents to agents in a direct message, in a row
-TURN_HISTORY_MESSAGES = int(_number("TURN_HISTORY_MESSAGES", 20))  # recent messages an agent is shown
-
-# --- Workers ------------------------------------------------------------------------------------------------------------
-# What `manage.py work` and the Celery workers claim, in turn: callables that take ``owner`` and return whether they did something.
-WORK_QUEUES = [
-    "agents.turn.orchestrator.work_one",
-    "correction.observe.work_one",
-    "evaluation.schedules.work_one",
-    "evaluation.runs.work_one",
-    "evaluation.calibration.stored.work_one",
-    "evaluation.lineup_runs.work_one",
-]
-CELERY_BROKER_URL = env.str("CELERY_BROKER_URL", default="")
-if CELERY_BROKER_URL:
-    import project.celery  # noqa: F401 (binds shared tasks to our app; half a second that nobody without a broker should pay)
-CELERY_TASK_ACKS_LATE = True
-CELERY_WORKER_PREFETCH_MULTIPLIER = 1
-CELERY_TASK_IGNORE_RESULT = True
-CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
-CELERY_BEAT_SCHEDULE = {
-    "sweep": {"task": "agents.tasks.work", "schedule": 60.0}
-}  # picks up lost claims and lost messages
-
-# --- API ----------------------------------------------------------------------------------------------------------------
-API_PAID_PER_MINUTE = int(_number("API_PAID_PER_MINUTE", 60))  # requests of one user that may cost money
-REST_FRAMEWORK = {
-    "DEFAULT_AUTHENTICATION_CLASSES": [
-        "rest_framework.authentication.TokenAuthentication",  # first: it makes an anonymous request a 401, not a 403
-        "rest_framework.authentication.SessionAuthentication",
-    ],
-    "DEFAULT_PERMISSION_CLASSES": ["agents.api.permissions.ModelPermissions"],
-    "DEFAULT_RENDERER_CLASSES": [
-        "rest_framework.renderers.JSONRenderer",
-        "rest_framework.renderers.BrowsableAPIRenderer",
-    ],
-    "DEFAULT_PARSER_CLASSES": ["agents.api.parsers.BoundedJSONParser"],
-    "DEFAULT_PAGINATION_CLASS": "agents.api.pagination.Pages",
-    "PAGE_SIZE": 100,
-    "EXCEPTION_HANDLER": "agents.api.problems.as_problem",
-    "TEST_REQUEST_DEFAULT_FORMAT": "json",
-}
-
-# --- Sentry -------------------------------------------------------------------------------------------------------------
-SENTRY_DSN = env.str("SENTRY_DSN", default="")
-if SENTRY_DSN:
-    import sentry_sdk
-    from sentry_sdk.integrations.celery import CeleryIntegration
-    from sentry_sdk.integrations.django import DjangoIntegration
-
-    sentry_sdk.init(
-        dsn=SENTRY_DSN,
-        # Named one by one: its own integration for model calls would report every failed call as an error.
-        auto_enabling_integrations=False,
-        integrations=[DjangoIntegration(), CeleryIntegration()],
-        environment=env.str("SENTRY_ENVIRONMENT", default="production" if PRODUCTION else "local"),
-        traces_sample_rate=env.float("SENTRY_TRACES_SAMPLE_RATE", default=0.1),
-        send_default_pii=False,
-        include_local_variables=False,  # frames would carry message texts and personas
-        max_request_body_size="never",
-    )
-
-LOGGING = {
-    "version": 1,
-    "disable_existing_loggers": False,
-    "formatters": {"plain": {"format": "{asctime} {levelname} {name} {message}", "style": "{"}},
-    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "plain"}},
-    "loggers": {"django.server": {"handlers": ["console"], "level": "WARNING", "propagate": False}},
-    "root": {"handlers": ["console"], "level": env.str("LOG_LEVEL", default="WARNING")},
-}
+TURN_HISTORY_MESSAGES = int(number("TURN_HISTORY_MESSAGES", 20))  # recent messages an agent is shown
+TURN_REQUEST_CHECK = (
+    "correction.api.turn_requests.problems"  # what the floors above say of overrides and sessions in requests
+)
+TURN_DEADLINES = (
+    "gate_deadline_seconds",
+    "gate_total_deadline_seconds",
+)  # the overrides that a request's deadline sets

@@ -1,0 +1,48 @@
+"""How gunicorn serves Plumbline: ``gunicorn -c python:project.gunicorn project.wsgi``. Sizes: docs/deploy.md.
+
+Threads, because requests wait: for a judge in the gate, for news in an event stream. One thread is one of these.
+"""
+
+import os
+import tempfile
+from typing import Any
+
+from project.environment import env, number
+from project.telemetry import LOGGING
+
+bind = env.str("WEB_BIND", default="") or "127.0.0.1:8000"
+worker_class = "gthread"
+workers = int(number("WEB_PROCESSES", min(2 * (os.cpu_count() or 1) + 1, 9)))
+threads = int(number("WEB_THREADS", 16))
+timeout = int(number("WEB_TIMEOUT", 60))  # a process that does not answer its master for so long is replaced
+graceful_timeout = int(number("WEB_GRACE", 30))
+keepalive = 5
+max_requests = 20_000
+max_requests_jitter = 2_000
+limit_request_line = 8_190
+worker_tmp_dir = "/dev/shm" if os.path.isdir("/dev/shm") else tempfile.gettempdir()  # noqa: S108 (heartbeats need no disk)
+control_socket_disable = True  # nothing is written beside /tmp, and nobody else commands it
+logconfig_dict = {
+    **LOGGING,
+    "loggers": {
+        **LOGGING["loggers"],  # type: ignore[dict-item]
+        "gunicorn.error": {"handlers": ["console"], "level": "INFO", "propagate": False},
+        "gunicorn.access": {
+            "handlers": [],
+            "level": "CRITICAL",
+            "propagate": False,
+        },  # agents.request_ids logs requests
+    },
+}
+
+
+def post_worker_init(worker: Any) -> None:
+    """The client of the judge is made now: it takes a second or two, which the first draft should not wait for.
+
+    Event streams end when the process is told to stop: they would use up the whole time it has for that.
+    """
+    from agents.events import stop_when
+    from agents.llm import warm_up
+
+    stop_when(lambda: not worker.alive)
+    warm_up("judge")

@@ -1,0 +1,221 @@
+"""What is shipped for production works: the image's contents, the compose file, gunicorn, the settings."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from django.conf import settings
+
+ROOT = Path(settings.BASE_DIR)
+BIN = Path(sys.executable).parent
+
+# Python refuses every write outside the folders it was given, as a read-only file system with a tmpfs does.
+READ_ONLY = """
+import os, sys
+ALLOWED = tuple(os.environ["WRITABLE"].split(os.pathsep)) + ("/dev/",)
+FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
+def hook(event, arguments):
+    path = arguments[0] if arguments else None
+    if event == "open" and isinstance(path, str) and (arguments[2] or 0) & FLAGS or event in ("os.mkdir", "os.rename", "os.remove"):
+        if not os.path.abspath(path).startswith(ALLOWED):
+            raise OSError(30, f"read-only file system ({event})", path)
+sys.addaudithook(hook)
+"""
+
+
+@pytest.fixture(scope="module")
+def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder that the Dockerfile's COPY lines make of the checkout, with files collected."""
+    app = tmp_path_factory.mktemp("image") / "app"
+    app.mkdir()
+    for line in re.findall(r"^COPY (?!--from)(.+)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE):
+        *sources, target = line.split()
+        for source in sources if target.startswith("./") else ():
+            if (ROOT / source).is_dir():
+                shutil.copytree(ROOT / source, app / target, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                shutil.copy(ROOT / source, app / target)
+    run = subprocess.run(
+        [sys.executable, "manage.py", "collectstatic", "--noinput", "-v", "0"],
+        cwd=app,
+        env={**environment(app, app.parent), "SECRET_KEY": "only-to-collect-files"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert run.returncode == 0, run.stderr
+    return app
+
+
+def environment(app: Path, writable: Path) -> dict[str, str]:
+    """Production's, with secrets in files, as the compose file has them."""
+    for name, value in (("secret_key", "k" * 64), ("database_url", f"sqlite:///{writable}/db.sqlite3")):
+        (writable / name).write_text(f"{value}\n")
+    return {
+        "PATH": os.environ["PATH"],
+        "HOME": "/nonexistent",
+        "TMPDIR": str(writable),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PRODUCTION": "true",
+        "ALLOWED_HOSTS": "plumbline.example.org",
+        "TRUST_PROXY_HEADERS": "true",
+        "SECRET_KEY_FILE": str(writable / "secret_key"),
+        "DATABASE_URL_FILE": str(writable / "database_url"),
+        "STATIC_ROOT": str(app / "static"),
+        "LOG_LEVEL": "INFO",
+    }
+
+
+@pytest.fixture
+def served(image: Path, tmp_path: Path) -> Iterator[tuple[str, Path]]:
+    """gunicorn on the image's contents, which it cannot write to; its address, and its log."""
+    hook = tmp_path / "hook"
+    hook.mkdir()
+    (hook / "sitecustomize.py").write_text(READ_ONLY)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    writable = tmp_path / "tmp"
+    writable.mkdir()
+    env = {
+        **environment(image, writable),
+        "PYTHONPATH": str(hook),
+        "WRITABLE": str(writable),
+        "WEB_BIND": f"127.0.0.1:{port}",
+        "WEB_PROCESSES": "2",
+        "WEB_THREADS": "4",
+    }
+    subprocess.run([sys.executable, "manage.py", "migrate", "-v", "0"], cwd=image, env=env, check=True, timeout=120)
+    log = tmp_path / "log"
+    with log.open("wb") as out:
+        server = subprocess.Popen(
+            [str(BIN / "gunicorn"), "-c", "python:project.gunicorn", "project.wsgi"],
+            cwd=image, env=env, stdout=out, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+    try:
+        url = f"http://127.0.0.1:{port}"
+        wait_for(f"{url}/healthz", server, log)
+        yield url, log
+    finally:
+        server.terminate()
+        server.wait(timeout=40)
+
+
+def wait_for(url: str, server: subprocess.Popen[bytes], log: Path) -> None:
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        assert server.poll() is None, log.read_text()
+        try:
+            urllib.request.urlopen(url, timeout=5).close()
+        except OSError:
+            time.sleep(0.1)
+        else:
+            return
+    pytest.fail(log.read_text())
+
+
+def get(url: str, path: str, **headers: str) -> tuple[int, str, dict[str, str]]:
+    asked = {"Host": "plumbline.example.org", "X-Forwarded-Proto": "https", **headers}
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url + path, headers=asked), timeout=30) as answer:
+            return answer.status, answer.read().decode(), dict(answer.headers)
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode(), dict(error.headers)
+
+
+def test_what_the_image_holds_serves_pages_and_files_where_nothing_can_be_written(served: tuple[str, Path]) -> None:
+    url, log = served
+
+    status, page, headers = get(url, "/admin/login/")
+    assert status == 200, log.read_text()
+    assert "Strict-Transport-Security" in headers
+    assert "Content-Security-Policy" in headers
+    files = re.findall(r'(?:href|src)="(/static/[^"]+\.(?:css|js))"', page)
+    assert len(files) > 3
+    assert {file: get(url, file)[0] for file in files} == dict.fromkeys(files, 200)
+    assert get(url, "/api/evaluations/")[0] == 401
+    assert get(url, "/readyz")[0] == 200
+
+
+def test_every_request_can_be_found_in_the_log_by_its_id_and_not_by_what_it_asked_for(served: tuple[str, Path]) -> None:
+    url, log = served
+
+    answer = get(url, "/api/evaluations/?agent=a-secret-word", **{"X-Request-ID": "from-the-caller-7"})
+    made = get(url, "/api/evaluations/", **{"X-Request-ID": "no id: has spaces"})[2]["X-Request-ID"]
+
+    lines = log.read_text()
+    assert answer[2]["X-Request-ID"] == "from-the-caller-7"
+    assert re.fullmatch("[0-9a-f]{32}", made)
+    assert '"request_id": "from-the-caller-7"' in lines
+    assert made in lines
+    assert "a-secret-word" not in lines
+    for line in lines.strip().splitlines():
+        assert {"time", "level", "logger", "message"} <= yaml.safe_load(line).keys(), line
+
+
+def test_check_deploy_finds_nothing_under_production_settings(image: Path, tmp_path: Path) -> None:
+    env = {**environment(image, tmp_path), "CELERY_BROKER_URL": "redis://127.0.0.1:6379/0", "ANTHROPIC_API_KEY": "x"}
+    (tmp_path / "secret_key").write_text("vZ0-long-and-random-8Ufe_qLw2R7nXb4TjYk1Gm5HsPd9Ca3E")
+
+    run = subprocess.run(
+        [sys.executable, "manage.py", "check", "--deploy", "--fail-level", "INFO"],
+        cwd=image, env=env, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "no issues" in run.stdout + run.stderr
+
+
+def test_a_secret_s_file_that_is_missing_is_named() -> None:
+    run = subprocess.run(
+        [sys.executable, "manage.py", "check"],
+        cwd=ROOT, env={"PATH": os.environ["PATH"], "SECRET_KEY_FILE": "/nonexistent/key"},
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+
+    assert run.returncode == 3
+    assert "SECRET_KEY_FILE" in run.stderr
+    assert "Traceback" not in run.stderr
+
+
+def test_dockerfile_passes_its_linter() -> None:
+    run = subprocess.run([str(BIN / "hadolint"), "Dockerfile"], cwd=ROOT, capture_output=True, text=True, timeout=60)
+
+    assert (run.returncode, run.stdout) == (0, "")
+
+
+def test_compose_file_follows_the_compose_specification() -> None:
+    checked = [str(BIN / "check-jsonschema"), "--builtin-schema", "vendor.compose-spec", "compose.yaml"]
+    run = subprocess.run(checked, cwd=ROOT, capture_output=True, text=True, timeout=60)
+
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+def test_compose_file_sets_only_settings_that_exist_and_passes_secrets_by_file() -> None:
+    compose = yaml.safe_load((ROOT / "compose.yaml").read_text())
+    known = set(re.findall(r"^#?([A-Z_]+)=", (ROOT / ".env.example").read_text(), re.MULTILINE))
+    ours = {name: service for name, service in compose["services"].items() if "build" in service}
+
+    assert ours.keys() == {"migrate", "web", "worker", "beat"}
+    for name, service in ours.items():
+        files = {key: value for key, value in service["environment"].items() if key.endswith("_FILE")}
+        assert {key.removesuffix("_FILE") for key in service["environment"]} <= known, name
+        assert {value.removeprefix("/run/secrets/") for value in files.values()} == set(service["secrets"]), name
+        assert service["read_only"] is True
+        assert service["cap_drop"] == ["ALL"]
+        assert not {"SECRET_KEY", "DATABASE_URL", "ANTHROPIC_API_KEY", "METRICS_TOKEN"} & service["environment"].keys()
+    wanted = {secret for service in compose["services"].values() for secret in service.get("secrets", ())}
+    assert wanted == set(compose["secrets"])
+    assert "secrets/" in (ROOT / ".gitignore").read_text().splitlines()
