@@ -1,9 +1,10 @@
-"""Pausing an evaluation whose agent has used up its budget. What a budget is, a floor above knows: `EVALUATION_BUDGET` names it."""
+"""Pausing an evaluation when the budget it falls under is used up. What a budget is, a floor above knows: `EVALUATION_BUDGET` names it."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from decimal import Decimal
 
 from django.conf import settings
 from django.utils.module_loading import import_string
@@ -14,15 +15,16 @@ LOOK_AFTER_CALLS = 10
 LOOK_AFTER_SECONDS = 30.0
 
 
-def why_over_budget(agent: Agent | None, judge: str) -> str | None:
+def why_over_budget(agent: Agent | None, judge: str, *, planned: Decimal = Decimal(0)) -> str | None:
     """Why no paid question about `agent` may be asked of `judge` now; empty when it may, None when nothing is capped.
 
-    A channel's evaluation has no agent: caps are per agent, and its cost is nobody's.
+    A channel's evaluation has no agent: those of all channels have one budget together. `planned` US dollars are about to be spent at
+    once.
     """
-    if agent is None or not settings.EVALUATION_BUDGET:
+    if not settings.EVALUATION_BUDGET:
         return None
-    over: Callable[[Agent, str], str | None] = import_string(settings.EVALUATION_BUDGET)
-    return over(agent, judge)
+    over: Callable[..., str | None] = import_string(settings.EVALUATION_BUDGET)
+    return over(agent, judge, planned=planned) if planned else over(agent, judge)
 
 
 class BudgetWatch:

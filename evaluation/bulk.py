@@ -6,7 +6,7 @@ updates a CASE per column and row. These statements say the same to the database
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -15,21 +15,39 @@ from django.db import connection, models, transaction
 Rows = Sequence[models.Model]
 
 
-def insert_rows(rows: Rows) -> None:
-    """Insert new rows of one model. Their primary keys stay unset; `save` and its defaults of `auto_now` are not called.
+def insert_values(like: models.Model, names: Sequence[str], values: Iterable[Sequence[Any]]) -> None:
+    """Insert rows that are like a new one of their model but for some columns, without making an instance of each.
+
+    Args:
+        like: What all rows have in common; it is not stored itself.
+        names: The columns in which they differ, by attribute (``message_id``).
+        values: Per row the values of these.
 
     Raises:
         IntegrityError: A constraint does not let a row in; none is then inserted.
     """
+    meta = like._meta
+    differing = [next(field for field in meta.concrete_fields if field.attname == name) for name in names]
+    common = [field for field in meta.concrete_fields if not field.primary_key and field not in differing]
+    shared = [field.get_db_prep_save(getattr(like, field.attname), connection) for field in common]
+    prepares = [_prepared(field) for field in differing]
+    rows = [
+        [*shared, *(prepare(value) if prepare else value for prepare, value in zip(prepares, row, strict=True))]
+        for row in values
+    ]
     if rows:
-        meta = rows[0]._meta
-        fields = [field for field in meta.concrete_fields if not field.primary_key]
-        places = ", ".join(["%s"] * len(fields))
-        _many(f"INSERT INTO {_table(meta)} ({', '.join(map(_column, fields))}) VALUES ({places})", rows, fields)  # noqa: S608
+        columns = ", ".join(map(_column, [*common, *differing]))
+        places = ", ".join(["%s"] * len(rows[0]))
+        _execute(f"INSERT INTO {_table(meta)} ({columns}) VALUES ({places})", rows)  # noqa: S608
 
 
-def update_rows(rows: Rows, names: Sequence[str]) -> int:
+def update_rows(rows: Rows, names: Sequence[str], *, where: str = "") -> int:
     """Write these fields of stored rows of one model.
+
+    Args:
+        rows: The rows.
+        names: Of the fields.
+        where: A condition in SQL, without values, that a row must fulfil in the database to be written.
 
     Returns:
         How many of the rows were there.
@@ -43,6 +61,8 @@ def update_rows(rows: Rows, names: Sequence[str]) -> int:
     fields: list[Any] = [meta.get_field(name) for name in names]
     values = ", ".join(f"{_column(field)} = %s" for field in fields)
     statement = f"UPDATE {_table(meta)} SET {values} WHERE {_column(meta.pk)} = %s"  # noqa: S608
+    if where:
+        statement += f" AND {where}"
     return _many(statement, rows, [*fields, meta.pk])
 
 
@@ -51,6 +71,10 @@ def _many(statement: str, rows: Rows, fields: Sequence[Any]) -> int:
     values = [
         [prepare(getattr(row, name)) if prepare else getattr(row, name) for name, prepare in getters] for row in rows
     ]
+    return _execute(statement, values)
+
+
+def _execute(statement: str, values: Sequence[Sequence[Any]]) -> int:
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.executemany(statement, values)
         return int(cursor.rowcount)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,10 +10,12 @@ import sentry_sdk
 from django.db.models import Q
 
 from agents.models import Agent, Channel
+from evaluation.batches import see_through
 from evaluation.models import CHANNEL_DIMENSIONS, Baseline, EvaluationRun, EvaluationScore
-from evaluation.planning import Prepared, RunSpec, make_plan, prepare_run
-from evaluation.runs import execute, with_channels
-from evaluation.summary import RunSummary, summarize
+from evaluation.planning import Prepared, RunSpec, make_plan, prepare_plan
+from evaluation.proposition_files import load_all
+from evaluation.runs import execute_as_made, with_channels
+from evaluation.summary import RunSummary, summarize, summarize_all
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,29 +77,52 @@ def capture(
     *,
     prepared: Callable[[Sequence[EvaluationRun]], None] = lambda runs: None,
     progress: Callable[[EvaluationRun, int], None] = lambda run, done: None,
+    notice: Callable[[str], None] = lambda words: None,
 ) -> list[Captured]:
     """Capture a baseline per spec, taking up what an earlier attempt left unfinished (AC-6.5.7).
 
-    Channel dimensions of agents are measured in their channels, each once for all of them.
+    Channel dimensions of agents are measured in their channels, each once for all of them. Everything is planned before anything is
+    asked, so that what cannot be measured costs nothing; the rows of the later runs are made while the judge reads the first questions.
 
     Args:
         specs: One per agent (or channel).
-        prepared: Called once with the runs, when what is to be judged is known.
+        prepared: Called with runs as they are made, each once, before anything of them is asked.
         progress: Called as judgements are made.
+        notice: Told which batches are waited for, where specs ask for batches: those are stayed with until they are answered.
+
+    Raises:
+        PropositionError: Proposition files cannot be used.
     """
     with sentry_sdk.start_transaction(op="evaluation.baseline", name="capture baselines") as trace:
         trace.set_data("agents", [spec.target.slug for spec in specs])
         before = [overall_before(spec) for spec in specs]
-        channels: Prepared = []
-        made = [prepare_run(spec, channels=channels) for spec in specs]
-        prepared(with_channels([run for run, _ in made]))
-        held = {run.pk for run in execute([run for run, _ in made], progress=progress, hand_back=False)}
-        results = []
-        for (run, resumed), earlier in zip(made, before, strict=True):
-            ended = EvaluationRun.objects.select_related("agent", "channel").filter(pk=run.pk).first()
-            if ended is not None:  # else it was deleted meanwhile
-                results.append(Captured(summarize(ended), resumed, run.pk not in held, earlier))
-    return results
+        files = load_all()
+        plans = [make_plan(spec, files=files) for spec in specs]
+        made: list[tuple[EvaluationRun, bool]] = []
+
+        def making() -> Iterator[list[EvaluationRun]]:
+            channels: Prepared = []
+            known: set[int] = set()
+            for plan in plans:
+                made.append(prepare_plan(plan, channels=channels))
+                new = [run for run in with_channels([made[-1][0]]) if run.pk not in known]
+                known.update(run.pk for run in new)
+                prepared(new)
+                yield new
+
+        held = {run.pk for run in execute_as_made(making(), progress=progress, hand_back=False)}
+
+        def go_on(ready: Sequence[EvaluationRun]) -> None:
+            held.update(run.pk for run in execute_as_made([ready], progress=progress, hand_back=False))
+
+        see_through(with_channels([run for run, _ in made]), go_on=go_on, notice=notice)
+        found = EvaluationRun.objects.select_related("agent", "channel").in_bulk([run.pk for run, _ in made])
+        summaries = {summary.run.pk: summary for summary in summarize_all(list(found.values()))}
+        return [
+            Captured(summaries[run.pk], resumed, run.pk not in held, earlier)
+            for (run, resumed), earlier in zip(made, before, strict=True)
+            if run.pk in summaries  # else it was deleted meanwhile
+        ]
 
 
 def evaluate_agent(*, agent: Agent, **asked: Any) -> RunSummary:
@@ -131,7 +156,7 @@ def evaluate_channel(*, channel: Channel, **asked: Any) -> RunSummary:
 def channels_of(results: Sequence[Captured]) -> list[RunSummary]:
     """The evaluations of channels that stand behind these of agents, each once, by channel."""
     found = {c.run.pk: c.run for r in results for d in r.summary.dimensions.values() for c in d.channels}
-    return [summarize(run) for run in sorted(found.values(), key=lambda run: str(run.channel))]
+    return summarize_all(sorted(found.values(), key=lambda run: str(run.channel)))
 
 
 def overall_before(spec: RunSpec) -> float | None:

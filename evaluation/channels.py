@@ -44,4 +44,5 @@ def _of(spec: RunSpec, channel: Channel, dimensions: tuple[str, ...]) -> RunSpec
         method=spec.method,
         additional_context=spec.additional_context,
         schedule=spec.schedule,
+        batch=spec.batch,
     )

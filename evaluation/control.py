@@ -12,10 +12,12 @@ from django.utils import timezone
 from agents.llm import ledger
 from agents.models import Agent
 from agents.work_queues import wake_workers
+from evaluation.batches import cancel_batches
 from evaluation.failures import CALL_FAILED, reopen_failed
 from evaluation.models import ChannelShare, EvaluationRun, EvaluationScore
 from evaluation.planning import RunSpec, prepare_run
 from evaluation.proposition_files import default_dimensions
+from evaluation.rehearsal import has_little_speech
 from evaluation.runs import RESUMABLE
 
 Status = EvaluationRun.Status
@@ -27,8 +29,12 @@ class NotPossible(ValueError):
     """The evaluation is in no status for this; says in which it is."""
 
 
-def queue_run(spec: RunSpec) -> tuple[EvaluationRun, bool]:
+def queue_run(spec: RunSpec, *, play: bool = False) -> tuple[EvaluationRun, bool]:
     """Have a worker (`manage.py work`) measure what the spec asks for. Nothing is judged here.
+
+    Args:
+        spec: What is asked for.
+        play: Have the worker play an agent with little speech first, and measure that (AC-6.5.2).
 
     Returns:
         The run, and whether it is one that asked for the same within 24 hours and had not ended: that one goes on instead.
@@ -36,6 +42,8 @@ def queue_run(spec: RunSpec) -> tuple[EvaluationRun, bool]:
     Raises:
         PropositionError: Proposition files cannot be used.
     """
+    if play and has_little_speech(spec):
+        spec = replace(spec, played=True)
     with transaction.atomic():  # no worker sees it before it is whole
         run, taken_up = prepare_run(spec)
         waiting = [run.pk, *run.channel_runs.values_list("pk", flat=True)]
@@ -45,12 +53,13 @@ def queue_run(spec: RunSpec) -> tuple[EvaluationRun, bool]:
     return run, taken_up
 
 
-def queue_baseline(*, agents: Iterable[Agent], spec: RunSpec | None = None) -> list[EvaluationRun]:
+def queue_baseline(*, agents: Iterable[Agent], spec: RunSpec | None = None, play: bool = False) -> list[EvaluationRun]:
     """Have a worker capture a baseline of each agent.
 
     Args:
         agents: Whom to measure.
         spec: Everything but the agent; default settings and every dimension when left out.
+        play: Have the worker play agents with little speech first.
 
     Raises:
         PropositionError: Proposition files cannot be used.
@@ -58,7 +67,7 @@ def queue_baseline(*, agents: Iterable[Agent], spec: RunSpec | None = None) -> l
     runs = []
     for agent in agents:
         wanted = spec or RunSpec(agent=agent, dimensions=default_dimensions())
-        runs.append(queue_run(replace(wanted, agent=agent, is_baseline=True))[0])
+        runs.append(queue_run(replace(wanted, agent=agent, is_baseline=True), play=play)[0])
     return runs
 
 
@@ -82,6 +91,7 @@ def cancel_run(run: EvaluationRun) -> EvaluationRun:
         wanted = others.exclude(agent_run__status__in=EvaluationRun.FINAL)
         own = [channel_run.pk for channel_run in run.channel_runs.filter(~Exists(wanted))]
         _cancel(EvaluationRun.objects.filter(pk__in=own))
+        cancel_batches([run.pk, *own])
     used = ledger.totals(work_id=run.work_id)
     tokens = used.input_tokens + used.output_tokens + used.cache_read_tokens + used.cache_write_tokens
     EvaluationRun.objects.filter(pk=run.pk).update(token_usage=tokens)

@@ -9,7 +9,8 @@ from agents.text.fences import MAX_EVENT_CHARACTERS
 from evaluation.offline import score_claim
 from evaluation.preconditions import PRECONDITIONS, Target
 from evaluation.proposition_files import LoadedFile, propositions_for
-from evaluation.propositions import Cues, Proposition
+from evaluation.proposition_schema import Cues
+from evaluation.propositions import Proposition
 from evaluation.rules import check_rule
 from evaluation.verdicts import Verdict, judged, parse_answers, rule_verdict, trivial
 

@@ -17,7 +17,8 @@ from evaluation.idea_requests import listing_request
 from evaluation.items import Open, context_of, groups, settle
 from evaluation.judge import Question, build_request
 from evaluation.models import EvaluationRun
-from evaluation.planning import Plan, RunSpec, make_plan, new_run, repeated
+from evaluation.planned_items import repeated
+from evaluation.planning import Plan, RunSpec, make_plan, new_run
 from evaluation.propositions import Proposition
 from evaluation.scorers import SCORERS, ideas_quantity
 from evaluation.scorers.base import Item, Subject, said
@@ -67,7 +68,7 @@ def estimate(spec: RunSpec) -> Estimate:
         judgements += items
         free += items
         for call in planned:
-            price = ledger.estimate_cost(spec.judge_model, call.input_tokens, call.output_tokens)
+            price = ledger.estimate_cost(spec.judge_model, call.input_tokens, call.output_tokens, batch=spec.batch)
             calls, free = calls + 1, free - call.settles
             tokens, output = tokens + call.input_tokens, output + call.output_tokens
             cost = None if cost is None or price is None else cost + price

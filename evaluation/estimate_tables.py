@@ -3,26 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from rich import box
 from rich.markup import escape
 from rich.table import Table
 
+from agents.terminal import console_on
 from evaluation.estimate import Estimate
-from evaluation.presentation import console_on, judge_label, money
+from evaluation.presentation import judge_label, money
+from evaluation.rehearsal.estimate import CALLS_PER_LINE, REPLY_TOKENS, PlayEstimate
 from evaluation.spending import Spending
+from evaluation.wording import counted
 
 
-def estimate_json(estimates: Sequence[Estimate]) -> dict[str, Any]:
-    """A dry run as data."""
+def estimate_json(estimates: Sequence[Estimate], plays: Sequence[PlayEstimate] = ()) -> dict[str, Any]:
+    """A dry run as data; `plays` is what playing the agents would need besides."""
     channels = [{"channel": e.channel, **_estimated(e)} for e in estimates if e.channel]
     return {
         "dry_run": True,
         "judge": estimates[0].judge if estimates else None,
         "agents": [{"agent": e.agent, **_estimated(e)} for e in estimates if not e.channel],
         **({"channels": channels} if channels else {}),
+        **({"plays": [_played(play) for play in plays]} if plays else {}),
     }
+
+
+def _played(play: PlayEstimate) -> dict[str, Any]:
+    return {**asdict(play), "cost_usd": None if play.cost_usd is None else float(play.cost_usd)}
 
 
 def _estimated(e: Estimate) -> dict[str, Any]:
@@ -54,11 +63,14 @@ def spending_table(estimate: Spending | None, actual: Spending, out: Any) -> Non
     console = console_on(out)
     console.print(table)
     if actual.unpriced_calls:
-        console.print(f"{actual.unpriced_calls:,} calls have no price and are not in the cost.")
+        calls = counted(actual.unpriced_calls, "call has", "calls have")
+        console.print(f"{calls} no price and {'is' if actual.unpriced_calls == 1 else 'are'} not in the cost.")
 
 
-def estimate_table(estimates: Sequence[Estimate], out: Any) -> None:
-    """A dry run for people."""
+def estimate_table(estimates: Sequence[Estimate], out: Any, plays: Sequence[PlayEstimate] = ()) -> None:
+    """A dry run for people; first what playing the agents would need, where they would be played."""
+    if plays:
+        _plays_table(plays, out)
     judge = estimates[0].judge
     table = Table(
         title=f"Dry run, judge {escape(judge_label(judge))}: nothing was asked",
@@ -84,4 +96,19 @@ def estimate_table(estimates: Sequence[Estimate], out: Any) -> None:
     console.print(
         "Tokens are estimated: prompt characters / 4, and 160 tokens per answered claim. Prompt caching is not assumed.\n"
         "Ideas: 12 of 40 tokens in each part of a conversation, and a call for every 60 of them to find repetitions."
+    )
+
+
+def _plays_table(plays: Sequence[PlayEstimate], out: Any) -> None:
+    table = Table(title="Dry run: playing the agents first", box=box.SIMPLE_HEAD, title_justify="left")
+    for heading in ("Agent", "Actor model", "Lines", "Calls", "Input tokens", "Output tokens", "Cost"):
+        table.add_column(heading, justify="left" if heading in ("Agent", "Actor model") else "right", overflow="fold")
+    for play in plays:
+        cells = [f"{n:,}" for n in (play.lines, play.calls, play.input_tokens, play.output_tokens)]
+        table.add_row(escape(play.agent), escape(play.actor_model), *cells, money(play.cost_usd))
+    console = console_on(out)
+    console.print(table)
+    console.print(
+        f"Playing: {CALLS_PER_LINE} calls for each line said to an agent (it answers, and ends its turn), {REPLY_TOKENS} tokens an "
+        "answer: assumptions.\n"
     )

@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from itertools import islice
 
 import sentry_sdk
 from django.conf import settings
@@ -22,7 +21,7 @@ from evaluation.failures import FAILURES
 from evaluation.items import Open, context_of, groups, settle, variables_in
 from evaluation.judge import Answered, Question, Questioning
 from evaluation.models import EvaluationRun, EvaluationScore
-from evaluation.proposition_files import load_all
+from evaluation.proposition_files import LoadedFile, load_all
 from evaluation.propositions import Proposition, fill, propositions_digest
 from evaluation.scorers import SCORERS
 from evaluation.scorers.base import Subject
@@ -57,6 +56,8 @@ class Session:
     budget: BudgetWatch
     nonce: str = field(default_factory=new_nonce)
     lost: bool = False
+    waits: bool = False  # for a batch that was handed in
+    refused: str = ""  # why no batch was taken
     renewed: float = field(default_factory=time.monotonic)
 
     def keep(self) -> bool:
@@ -66,14 +67,19 @@ class Session:
             self.renewed = time.monotonic()
         return not self.lost
 
+    def keep_now(self) -> bool:
+        """The same, just now, before something that must not be done twice."""
+        self.renewed = float("-inf")
+        return self.keep()
+
 
 def lease() -> timedelta:
     """How long a claim is believed: one call's deadline and a margin."""
     return timedelta(seconds=settings.LLM_EVALUATION_DEADLINE + 60)
 
 
-def open_session(run: EvaluationRun, owner: str) -> Session:
-    """Load what judging needs.
+def open_session(run: EvaluationRun, owner: str, files: Sequence[LoadedFile] | None = None) -> Session:
+    """Load what judging needs; `files` are what `load_all` returned, for callers that open several runs at once.
 
     Raises:
         Superseded: Persona or propositions are not those the run was planned with.
@@ -82,7 +88,7 @@ def open_session(run: EvaluationRun, owner: str) -> Session:
     if isinstance(subject, Subject) and current_digest(subject.agent) != run.persona_digest:
         raise Superseded("the persona changed after this run was planned; start a new one")
     slug = subject.agent.slug if isinstance(subject, Subject) else subject.channel.slug
-    files = load_all()
+    files = load_all() if files is None else files
     loaded = [p for d in run.own_dimensions for p in claims_for(slug=slug, dimension=d, hard=run.hard, files=files)]
     if propositions_digest(loaded) != run.proposition_digest:
         raise Superseded("the proposition files changed after this run was planned; start a new one")
@@ -93,11 +99,17 @@ def open_session(run: EvaluationRun, owner: str) -> Session:
 class Judging:
     """One dimension of all sessions: gives what there is to ask, and stores the answers."""
 
-    def __init__(self, sessions: Sequence[Session], dimension: str, progress: Progress) -> None:
-        self._progress, self._tally = progress, Tally()
+    def __init__(self, dimension: str, progress: Progress) -> None:
+        self._dimension, self._progress, self._tally = dimension, progress, Tally()
         self._rows_of: _Waiting = {}
+        self._begun: deque[Iterator[Question]] = deque()
+        self._not_begun: deque[Session] = deque()
         self._span = sentry_sdk.start_span(op=f"evaluation.{dimension}", name=f"score {dimension}")
-        self._asking = Questioning(_questions(sessions, dimension, self._rows_of, progress), self._store)
+        self._asking = Questioning(self._question, self._store)
+
+    def add(self, session: Session) -> None:
+        """Judge the run of this session, too."""
+        self._not_begun.append(session)
 
     def next(self) -> Ask | None:
         """The next thing to ask (a `Source`)."""
@@ -110,6 +122,19 @@ class Judging:
         self._span.set_data("answered_calls", self._tally.answered)
         self._span.set_data("failed_calls", self._tally.failed)
         self._span.finish()
+
+    def _question(self) -> Question | None:
+        """One of each run after the other: those of one run share a prompt, which the cache holds once the first is answered."""
+        while self._begun or self._not_begun:
+            room = SIDE_BY_SIDE - len(self._begun)
+            new = [self._not_begun.popleft() for _ in range(min(room, len(self._not_begun)))]
+            # They go first: those before them had a turn.
+            self._begun.extendleft(_questions(s, self._dimension, self._rows_of, self._progress) for s in reversed(new))
+            source = self._begun.popleft()
+            if (question := next(source, None)) is not None:
+                self._begun.append(source)
+                return question
+        return None
 
     def _store(self, answer: Answered) -> None:
         key = id(answer.question)
@@ -137,27 +162,10 @@ def keep_figures(session: Session, dimension: str) -> None:
 _Waiting = dict[int, tuple[Session, list[EvaluationScore]]]
 
 
-def _questions(
-    sessions: Sequence[Session], dimension: str, rows_of: _Waiting, progress: Progress
-) -> Iterator[Question]:
-    """The questions still to ask, made one by one while earlier ones are being answered."""
-    mine = [session for session in sessions if dimension in session.run.own_dimensions]
-    yield from _in_turn(_session_questions(session, dimension, rows_of, progress) for session in mine)
-    for session in mine:
-        keep_figures(session, dimension)
-
-
-def _in_turn(sources: Iterator[Iterator[Question]]) -> Iterator[Question]:
-    """A question of each run after the other: those of one run share a prompt, which the cache holds once the first is answered."""
-    open_sources = deque(islice(sources, SIDE_BY_SIDE))
-    while open_sources:
-        source = open_sources.popleft()
-        question = next(source, None)
-        if question is not None:
-            open_sources.append(source)
-            yield question
-        else:
-            open_sources.extend(islice(sources, 1))
+def _questions(session: Session, dimension: str, rows_of: _Waiting, progress: Progress) -> Iterator[Question]:
+    """The questions still to ask of a run, made one by one while earlier ones are being answered; then its figures are kept."""
+    yield from _session_questions(session, dimension, rows_of, progress)
+    keep_figures(session, dimension)
 
 
 def _session_questions(session: Session, dimension: str, rows_of: _Waiting, progress: Progress) -> Iterator[Question]:
@@ -207,7 +215,7 @@ def _session_questions(session: Session, dimension: str, rows_of: _Waiting, prog
             question = Question(
                 propositions=tuple(entry.proposition for entry in chunk),
                 context=context,
-                label=label,
+                label=replace(label, item=str(chunk_rows[0].pk)),
                 model=run.judge,
                 nonce=session.nonce,
                 double_check=run.double_check,
@@ -228,10 +236,13 @@ def _pending(run: EvaluationRun, dimension: str) -> Iterator[tuple[list[Evaluati
         rows = list(query.only(*_PLANNED).order_by("pk")[:CHUNK])
         if not rows:
             return
-        if len(rows) == CHUNK and rows[0].message_id != rows[-1].message_id:
+        is_last = len(rows) < CHUNK
+        if not is_last and rows[0].message_id != rows[-1].message_id:
             tail = rows[-1].message_id
             while rows[-1].message_id == tail:
                 rows.pop()
         last = rows[-1].pk
         ids = {pk for row in rows for pk in (row.message_id, row.compared_with_id) if pk is not None}
         yield rows, Message.objects.select_related("channel").in_bulk(list(ids))
+        if is_last:
+            return

@@ -8,7 +8,7 @@ taken up again asks only for the parts that are missing.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -53,13 +53,17 @@ class Job:
 class Counting:
     """Every pending count of all sessions: gives what there is to ask, and stores the answers. A list is collapsed once it is whole."""
 
-    def __init__(self, sessions: Sequence[Session], progress: Progress) -> None:
+    def __init__(self, progress: Progress) -> None:
         self._progress, self._tally = progress, Tally()
         self._now: deque[Ask] = deque()  # what a reply brought up
         self._later: deque[tuple[Job, IdeaPart]] = deque()  # parts whose first call went wrong in passing
         self._open = 0  # parts whose first call is in flight
         self._span = sentry_sdk.start_span(op=f"evaluation.{DIMENSION}", name=f"score {DIMENSION}")
-        self._wanted = (part for session in sessions for job in self._jobs(session) for part in self._open_parts(job))
+        self._wanted: deque[Iterator[tuple[Job, IdeaPart]]] = deque()
+
+    def add(self, session: Session) -> None:
+        """Count in the channel of this session, too."""
+        self._wanted.append(part for job in self._jobs(session) for part in self._open_parts(job))
 
     def next(self) -> Ask | None:
         """The next thing to ask (a `Source`); made one by one while earlier ones are being answered."""
@@ -74,14 +78,16 @@ class Counting:
         self._span.finish()
 
     def _next(self) -> Ask | None:
-        if not self._now and (found := next(self._wanted, None)) is not None:
-            self._open += 1
-            return self._listing(*found, again=False)
+        while not self._now and self._wanted:
+            if (found := next(self._wanted[0], None)) is not None:
+                self._open += 1
+                return self._listing(*found, again=False)
+            self._wanted.popleft()
         if self._now:  # also what turned up while parts were looked for
             return self._now.popleft()
         while self._later and not self._open:
             job, part = self._later.popleft()
-            if not job.problem and job.session.keep():
+            if not job.problem and _may_ask(job):
                 return self._listing(job, part, again=True)
         return None
 
@@ -99,7 +105,7 @@ class Counting:
                 save_verdicts([row], [unscored(hindrance)], None)
                 self._progress(run, 1)
                 continue
-            job = Job(session, subject, row, label)
+            job = Job(session, subject, row, replace(label, item=str(row.pk)))
             _cut_into_parts(job)
             yield job
 
@@ -109,7 +115,7 @@ class Counting:
         if not parts:
             self._advance(job)
         for part in parts:
-            if job.problem or not job.session.keep():
+            if job.problem or not _may_ask(job):
                 return
             yield job, part
 
@@ -150,6 +156,8 @@ class Counting:
             return
         job.collapse = job.collapse or Collapse(_ideas_of(job))
         request = job.collapse.request(job.subject.name, job.label, job.session)
+        if request is not None and job.session.budget.used_up():
+            return
         if request is not None:
             self._now.append(Ask(request, partial(self._collapsed, job, job.collapse)))
             return
@@ -177,6 +185,11 @@ class Counting:
 
     def _note(self, reply: Reply) -> None:
         self._tally.note(failed=reply.status in FAILURES, why=f"{reply.status}: {reply.error}")
+
+
+def _may_ask(job: Job) -> bool:
+    """Whether the run is still ours, and its budget not used up: then it pauses, and what was listed is kept."""
+    return job.session.keep() and not job.session.budget.used_up()
 
 
 def _cut_into_parts(job: Job) -> None:

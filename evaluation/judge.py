@@ -53,9 +53,9 @@ class Questioning:
     as its first answer is there. A question is let go with its reply, however many there are.
     """
 
-    def __init__(self, questions: Iterable[Question], deliver: Callable[[Answered], None]) -> None:
-        """`deliver` is called with verdicts as they arrive."""
-        self._source, self._deliver = iter(questions), deliver
+    def __init__(self, give: Callable[[], Question | None], deliver: Callable[[Answered], None]) -> None:
+        """`give` gives the next question, None when there is none now; `deliver` is called with verdicts as they arrive."""
+        self._give, self._deliver = give, deliver
         self._now: deque[Ask] = deque()
         self._later: deque[tuple[Question, tuple[int, ...]]] = deque()
         self._served = self._tried_again = self._open = 0
@@ -64,7 +64,7 @@ class Questioning:
         """The next thing to ask (a `Source`)."""
         if self._now:
             return self._now.popleft()
-        if (question := next(self._source, None)) is not None:
+        if (question := self._give()) is not None:
             self._open += 1
             return Ask(build_request(question), partial(self._first_answer, question, None))
         if not self._later or self._open:
@@ -117,7 +117,8 @@ def _second_try(reply: Reply, verdicts: Sequence[Verdict]) -> tuple[int, ...]:
 def ask_all(questions: Iterable[Question], *, deadline: float) -> Iterator[Answered]:
     """Ask many questions at once; yields verdicts as they arrive (see `Questioning`)."""
     arrived: deque[Answered] = deque()
-    for _ in in_flight([Questioning(questions, arrived.append).next], deadline=deadline):
+    give = partial(next, iter(questions), None)
+    for _ in in_flight([Questioning(give, arrived.append).next], deadline=deadline):
         while arrived:
             yield arrived.popleft()
 

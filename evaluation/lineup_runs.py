@@ -10,6 +10,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import Max
 
 from agents.models import Channel, Message
+from agents.outages import is_outage
 from agents.work_queues import wake_workers
 from evaluation.lineup import line_up
 from evaluation.models import LineUpRun
@@ -56,7 +57,10 @@ def work_one(*, owner: str) -> bool:
         return False
     try:
         measure(waiting, owner=owner)
-    except Exception as error:  # noqa: BLE001 (a crash is the row's outcome, and Sentry's)
+    except Exception as error:
+        if is_outage(error):
+            waiting.finish(owner=owner, status=Status.PENDING)
+            raise
         sentry_sdk.capture_exception(error)
         waiting.finish(owner=owner, status=Status.ERRORED, error=f"{type(error).__name__}: {error}"[:1000])
     except BaseException:  # told to stop: handed back at once

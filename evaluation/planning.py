@@ -4,30 +4,28 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from itertools import islice
 
 from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 
+from agents.llm.batch_answers import is_waiting
 from agents.persona import current_digest
-from evaluation.bulk import insert_rows
 from evaluation.channels import channel_specs
 from evaluation.failures import reopen_failed
-from evaluation.models import ChannelShare, EvaluationRun, EvaluationScore
+from evaluation.models import ChannelShare, EvaluationRun
+from evaluation.planned_items import insert_items
 from evaluation.planning_lock import wait_for_other_plans
 from evaluation.proposition_digests import digest_of_each
-from evaluation.proposition_files import load_all
-from evaluation.propositions import Proposition, fill, propositions_digest
+from evaluation.proposition_files import LoadedFile, load_all
+from evaluation.propositions import Proposition, propositions_digest
 from evaluation.run_spec import RunSpec
-from evaluation.scorers import SCORERS
-from evaluation.scorers.base import Item
-from evaluation.targets import claims_for, subject_of, variables_of
+from evaluation.targets import claims_for
 
-__all__ = ["Plan", "RunSpec", "create_run", "make_plan", "prepare_run"]
+__all__ = ["Plan", "RunSpec", "create_run", "make_plan", "prepare_plan", "prepare_run"]
 
 RESUMABLE_FOR = timedelta(hours=24)
 PAUSED_FOR = timedelta(days=7)  # a run that waits for its agent's budget is taken up on a later day
@@ -36,12 +34,13 @@ UNFINISHED = ("pending", "running", "failed", "errored", "paused_budget")
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A spec with everything it depends on loaded: propositions, persona and their digests."""
+    """A spec with everything it depends on loaded: propositions (from `files`), persona and their digests."""
 
     spec: RunSpec
     propositions: dict[str, list[Proposition]]
     persona_digest: str
     proposition_digest: str
+    files: Sequence[LoadedFile] = ()
 
     @property
     def spec_digest(self) -> str:
@@ -66,17 +65,21 @@ class Plan:
         return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
 
 
-def make_plan(spec: RunSpec) -> Plan:
+def make_plan(spec: RunSpec, *, files: Sequence[LoadedFile] | None = None) -> Plan:
     """Load what a run needs.
+
+    Args:
+        spec: What is asked for.
+        files: What `load_all` returned, for callers that plan several runs at once.
 
     Raises:
         PropositionError: Proposition files cannot be used.
     """
-    files, slug = load_all(), spec.target.slug
+    files, slug = load_all() if files is None else files, spec.target.slug
     propositions = {d: claims_for(slug=slug, dimension=d, hard=spec.hard, files=files) for d in spec.own_dimensions}
     flat = [p for group in propositions.values() for p in group]
     persona = current_digest(spec.agent) if spec.agent is not None else ""
-    return Plan(spec, propositions, persona, propositions_digest(flat))
+    return Plan(spec, propositions, persona, propositions_digest(flat), files)
 
 
 Prepared = list[tuple[RunSpec, EvaluationRun]]
@@ -92,7 +95,11 @@ def prepare_run(spec: RunSpec, *, channels: Prepared | None = None) -> tuple[Eva
     Returns:
         The run, and whether it is taken up again.
     """
-    plan = make_plan(spec)
+    return prepare_plan(make_plan(spec), channels=channels)
+
+
+def prepare_plan(plan: Plan, *, channels: Prepared | None = None) -> tuple[EvaluationRun, bool]:
+    """The same for a plan that was made before."""
     with transaction.atomic():
         wait_for_other_plans()
         unfinished = EvaluationRun.objects.filter(spec_digest=plan.spec_digest, status__in=UNFINISHED).order_by("-pk")
@@ -102,20 +109,25 @@ def prepare_run(spec: RunSpec, *, channels: Prepared | None = None) -> tuple[Eva
             plan.spec_digest, since
         )
         run, resumed = (found, True) if found is not None else (create_run(plan), False)
-    link_channels(run, spec, [] if channels is None else channels)
+        if run.batch != plan.spec.batch and not is_waiting(
+            run.work_id
+        ):  # the same questions, asked in another way from now on
+            run.batch = plan.spec.batch
+            run.save(update_fields=["batch"])
+    link_channels(run, plan, [] if channels is None else channels)
     return run, resumed
 
 
-def link_channels(run: EvaluationRun, spec: RunSpec, prepared: Prepared) -> None:
+def link_channels(run: EvaluationRun, plan: Plan, prepared: Prepared) -> None:
     """Have the channel dimensions of an agent's run measured in the channels it spoke in, each once for all its agents."""
-    wanted = channel_specs(spec)
+    wanted = channel_specs(plan.spec)
     if not wanted or run.channel_shares.exists():
         return
     shares = []
     for channel_spec, messages in wanted:
         channel_run = next((found for asked, found in prepared if asked == channel_spec), None)
         if channel_run is None:
-            channel_run, _ = prepare_run(channel_spec)
+            channel_run, _ = prepare_plan(make_plan(channel_spec, files=plan.files))
             prepared.append((channel_spec, channel_run))
         shares.append(ChannelShare(agent_run=run, channel_run=channel_run, messages=messages))
     ChannelShare.objects.bulk_create(shares, ignore_conflicts=True)  # another process may prepare the same run
@@ -169,6 +181,7 @@ def new_run(plan: Plan) -> EvaluationRun:
         actor_model=spec.actor_model,
         turn_bins=[list(pair) for pair in spec.turn_bins],
         schedule=spec.schedule,
+        batch=spec.batch,
         persona_digest=plan.persona_digest,
         proposition_digest=plan.proposition_digest,
         proposition_digests=digest_of_each(plan.propositions),
@@ -177,46 +190,38 @@ def new_run(plan: Plan) -> EvaluationRun:
 
 
 def create_run(plan: Plan) -> EvaluationRun:
-    """A new run with its items as pending rows, in one transaction."""
-    spec, run = plan.spec, new_run(plan)
-    subject = subject_of(run)
-    variables = variables_of(subject)
+    """A new run with its items as pending rows, in one transaction; one that waits for a play has none yet."""
+    run = new_run(plan)
     with transaction.atomic():
         run.save()
-        sampled: set[int] = set()
-        for dimension in spec.own_dimensions:
-            items: Iterable[Item] = SCORERS[dimension].plan(subject, plan.propositions[dimension])
-            rows = iter([_row(run, item, variables) for item in repeated(items, spec.repeats)])
-            while batch := list(islice(rows, 500)):
-                insert_rows(batch)
-                sampled.update(row.message_id for row in batch if row.message_id is not None)
-        run.sample_size = len(sampled)
-        run.save(update_fields=["sample_size"])
+        if not plan.spec.awaits_play:
+            insert_items(run, plan.propositions)
     return run
 
 
-def repeated(items: Iterable[Item], repeats: int) -> Iterator[Item]:
-    """Each item as often as it is judged: rules are exact, once says it all."""
-    for item in items:
-        yield item
-        if item.proposition.rule is None:
-            yield from (replace(item, repeat=number) for number in range(2, repeats + 1))
+_PLANNED_LATER = (
+    *("played", "actor_model", "where", "samples", "window", "window_start", "window_end"),
+    *("history", "history_start", "history_end", "history_where"),
+    *("persona_digest", "proposition_digest", "proposition_digests", "spec_digest"),
+)
 
 
-def _row(run: EvaluationRun, item: Item, variables: dict[str, str]) -> EvaluationScore:
-    proposition = item.proposition
-    unfilled = (
-        "channel_name" in proposition.claim and "channel_name" not in variables
-    )  # its channel is known when it is judged
-    return EvaluationScore(
-        evaluation_run=run,
-        dimension=proposition.dimension,
-        proposition_id=proposition.id,
-        message_id=item.message_id,
-        compared_with_id=item.compared_with_id,
-        repeat=item.repeat,
-        claim=proposition.claim if unfilled else fill(proposition.claim, variables),
-        weight=proposition.weight,
-        inverted=proposition.inverted,
-        recommendations=proposition.recommendations,
-    )
+def plan_later(run: EvaluationRun, spec: RunSpec, *, owner: str) -> bool:
+    """Plan a run that waited for a play, now that it is known what to judge, and hand it back to be judged.
+
+    Returns:
+        Whether `owner` still held it; if not, nothing was changed.
+
+    Raises:
+        PropositionError: Proposition files cannot be used.
+    """
+    plan = make_plan(spec)
+    planned = new_run(plan)
+    with transaction.atomic():
+        wait_for_other_plans()
+        values = {name: getattr(planned, name) for name in _PLANNED_LATER}
+        if not run.finish(owner=owner, status=EvaluationRun.Status.PENDING, **values):
+            return False
+        insert_items(run, plan.propositions)
+        link_channels(run, plan, [])
+    return True

@@ -8,11 +8,11 @@ from types import TracebackType
 from typing import Any, TextIO
 
 from rich import box
-from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from agents.terminal import console_for_bars, console_on
 from evaluation.calibration import agreements_text, calibration_of
 from evaluation.capture import Captured, channels_of, pending_count
 from evaluation.models import CHANNEL_DIMENSIONS, COUNTED, EvaluationRun, is_heuristic
@@ -47,7 +47,7 @@ class ProgressBar:
     """A bar over all judgements of all runs, on a terminal; silent elsewhere."""
 
     def __init__(self, title: str, stream: TextIO, *, quiet: bool = False) -> None:
-        console = Console(file=stream, quiet=quiet or not stream.isatty())
+        console = console_for_bars(stream, quiet=quiet)
         self._bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -58,6 +58,7 @@ class ProgressBar:
         )
         self._title = title
         self._task: TaskID | None = None
+        self._total = 0
 
     def __enter__(self) -> ProgressBar:
         self._bar.start()
@@ -69,21 +70,17 @@ class ProgressBar:
         self._bar.stop()
 
     def prepared(self, runs: Sequence[EvaluationRun]) -> None:
-        self._task = self._bar.add_task(self._title, total=sum(pending_count(run) for run in runs))
+        """Count in what is to be judged of these runs."""
+        if self._task is None:
+            self._task = self._bar.add_task(self._title, total=0)
+        self._total += sum(pending_count(run) for run in runs)
+        self._bar.update(self._task, total=self._total)
 
     def progress(self, run: EvaluationRun, done: int) -> None:
         if self._task is not None:
             self._bar.update(
                 self._task, advance=done, description=f"{self._title} {run.agent.slug if run.agent else run.channel}"
             )
-
-
-def console_on(out: Any) -> Console:
-    """A console on a command's stdout; plain text and a fixed width when it is not a terminal."""
-    terminal = bool(out.isatty())
-    return Console(
-        file=out, force_terminal=terminal or None, width=None if terminal else 120, highlight=False, soft_wrap=False
-    )
 
 
 def outcome_table(judge: str, results: Sequence[Captured], out: Any, *, by_tag: str = "") -> None:

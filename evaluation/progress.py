@@ -7,19 +7,24 @@ from dataclasses import dataclass
 
 from django.db.models import Count, Q
 
+from evaluation.batches import waiting_words
 from evaluation.models import ChannelShare, EvaluationRun, EvaluationScore
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Judgements of a run and of the runs of its channels: those settled (scored, trivial or unscored), and all."""
+    """Judgements of a run and of the runs of its channels: those settled (scored, trivial or unscored), and all.
+
+    `waits_for` says which batches of its own a run waits for, and how far they are; empty for most.
+    """
 
     settled: int = 0
     total: int = 0
+    waits_for: str = ""
 
 
 def progress_of(runs: Sequence[EvaluationRun]) -> dict[int, Progress]:
-    """The progress of each run, by primary key; two queries for any number of them."""
+    """The progress of each run, by primary key; three queries for any number of them, two where none is judged in batches."""
     own = [run.pk for run in runs]
     shares = ChannelShare.objects.filter(agent_run__in=own).order_by().values_list("agent_run", "channel_run")
     linked: dict[int, set[int]] = {}
@@ -31,7 +36,10 @@ def progress_of(runs: Sequence[EvaluationRun]) -> dict[int, Progress]:
         row["evaluation_run"]: (row["settled"], row["total"])
         for row in rows.annotate(settled=Count("pk", filter=~Q(status="pending")), total=Count("pk"))
     }
-    return {
-        pk: Progress(*(sum(counted.get(part, (0, 0))[i] for part in {pk, *linked.get(pk, ())}) for i in (0, 1)))
-        for pk in own
-    }
+    batched = [run for run in runs if run.batch]
+    waits = waiting_words(batched) if batched else {}
+
+    def summed(pk: int, place: int) -> int:
+        return sum(counted.get(part, (0, 0))[place] for part in {pk, *linked.get(pk, ())})
+
+    return {pk: Progress(summed(pk, 0), summed(pk, 1), waits.get(pk, "")) for pk in own}

@@ -12,7 +12,8 @@ import yaml
 from django.conf import settings
 from pydantic import ValidationError
 
-from evaluation.propositions import DimensionId, Proposition, PropositionFile, resolve
+from evaluation.proposition_schema import DimensionId, PropositionFile
+from evaluation.propositions import Proposition, resolve
 from evaluation.yaml_files import FileProblem, YamlProblems, dotted, in_words, line_of, location_of, read_mapping
 
 DEFAULT = "_default"

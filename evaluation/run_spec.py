@@ -16,6 +16,7 @@ from evaluation.windows import BEFORE, MessageWindow
 
 MOST_SAMPLES = 100_000
 MOST_REPEATS = 20
+PLAY = "play"  # the tag of what was said in a play; its value is the play's id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +45,7 @@ class RunSpec:
         actor_model: The model that spoke, where speech was played; for the record.
         turn_bins: Sample evenly from these stretches of a conversation, in turns of the agent from 1: ``((1, 5), (6, None))``.
         schedule: The schedule that asked for it.
+        batch: Ask the judge in batches, at half the price and within a day. The same question otherwise.
     """
 
     agent: Agent | None = None
@@ -67,6 +69,7 @@ class RunSpec:
     actor_model: str = ""
     turn_bins: tuple[tuple[int, int | None], ...] = ()
     schedule: EvaluationSchedule | None = None
+    batch: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dimensions", tuple(dict.fromkeys(self.dimensions)))  # named twice is meant once
@@ -115,6 +118,11 @@ class RunSpec:
     def procedure(self) -> str:
         """How it is judged, as `EvaluationRun.procedure` says it."""
         return procedure_name(method=self.method, hard=self.hard, double_check=self.double_check, played=self.played)
+
+    @property
+    def awaits_play(self) -> bool:
+        """Whether it asks for played speech that is still to be played: nothing can be planned before."""
+        return self.played and PLAY not in self.where
 
     @property
     def judge_model(self) -> str:

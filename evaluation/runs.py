@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 
 import sentry_sdk
-from django.conf import settings
 from django.db import transaction
 
+from agents.log_context import logging_about
 from agents.models import Claimable, owner_name
+from agents.outages import is_outage
 from evaluation import baselines, links
-from evaluation.asking import JudgeDown, in_flight
+from evaluation.asking import JudgeDown
+from evaluation.batches import forget_answers, is_waiting
 from evaluation.budget import why_over_budget
-from evaluation.execution import Judging, Progress, Session, Superseded, lease, open_session
+from evaluation.execution import Progress, Session, Superseded, lease, open_session
 from evaluation.failures import failed_call, judge_answered, reopen_failed
-from evaluation.idea_counting import Counting
-from evaluation.models import Dimension, EvaluationRun, EvaluationScore
+from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.planning import UNFINISHED
-from evaluation.proposition_files import PropositionError
+from evaluation.proposition_files import LoadedFile, PropositionError, load_all
+from evaluation.rehearsal.queued import awaits_play, play_for
+from evaluation.rehearsal.stage import actor_of
 from evaluation.scorers import SCORERS
-from evaluation.summary import summarize
+from evaluation.summary import RunSummary, summarize_all
+from evaluation.together import Together
+from evaluation.wording import counted
 
 Status = Claimable.Status
 RESUMABLE = (Status.FAILED, Status.ERRORED, Status.PAUSED_BUDGET)
@@ -49,19 +55,36 @@ def execute(
     Returns:
         The runs this call held, as they ended.
     """
+    return execute_as_made([with_channels(runs)], owner=owner, progress=progress, hand_back=hand_back)
+
+
+def execute_as_made(
+    made: Iterable[Sequence[EvaluationRun]],
+    *,
+    owner: str = "",
+    progress: Progress = _no_progress,
+    hand_back: bool = True,
+) -> list[EvaluationRun]:
+    """The same for runs that are made meanwhile, a few at a time, each after those of its channels (see `execute`).
+
+    Going on with `made` may take its time: the calls of the runs before are in flight then.
+    """
     owner = owner or owner_name()
     held: list[EvaluationRun] = []
-    sessions: list[Session] = []
+    together = Together(_opening(made, owner, held), progress)
     try:
-        for run in with_channels(runs):
-            if run.claim(owner=owner, lease=lease(), resumable=RESUMABLE):
-                held.append(run)
-                if (session := _open(run, owner)) is not None:
-                    sessions.append(session)
-        _judge(sessions, progress)
+        with sentry_sdk.start_span(op="evaluation.run", name="evaluate") as span:
+            together.judge()
+            span.set_data("evaluation_runs", [session.run.pk for session in together.sessions])
+            _end_all(together.sessions)
     except JudgeDown as error:
-        _end_all(sessions, failure=str(error))
+        together.open_all()
+        _end_all(together.sessions, failure=str(error))
     except Exception as error:
+        if is_outage(error):  # no fault of the runs: they go on from what is stored
+            for run in held:
+                run.finish(owner=owner, status=Status.PENDING)
+            raise
         sentry_sdk.capture_exception(error)
         for run in held:
             run.finish(owner=owner, status=Status.ERRORED, error=f"{type(error).__name__}: {error}"[:1000])
@@ -77,40 +100,33 @@ def execute(
     return held
 
 
-def _open(run: EvaluationRun, owner: str) -> Session | None:
+def _opening(made: Iterable[Sequence[EvaluationRun]], owner: str, held: list[EvaluationRun]) -> Iterator[list[Session]]:
+    """Claim the runs and open their sessions; those that were claimed are added to `held`."""
+    files = cache(load_all)  # read once for all of them
+    for runs in made:
+        sessions = []
+        for run in runs:
+            if run.claim(owner=owner, lease=lease(), resumable=RESUMABLE):
+                held.append(run)
+                if (session := _open(run, owner, files)) is not None:
+                    sessions.append(session)
+        yield sessions
+
+
+def _open(run: EvaluationRun, owner: str, files: Callable[[], Sequence[LoadedFile]]) -> Session | None:
     """A session for a run just claimed; None when it cannot be judged, which is then its outcome."""
+    if run.batch and is_waiting(run.work_id):  # taken up by name: nothing of it is asked again meanwhile
+        run.finish(owner=owner, status=Status.PENDING)
+        return None
     if run.attempt > 1:
         reopen_failed(run)
     try:
-        return open_session(run, owner)
+        return open_session(run, owner, files())
     except Superseded as error:
         run.finish(owner=owner, status=Status.CANCELLED, error=str(error))
     except (PropositionError, ValueError) as error:
         run.finish(owner=owner, status=Status.FAILED, error=str(error))
     return None
-
-
-def _judge(sessions: Sequence[Session], progress: Progress) -> None:
-    """All dimensions of all sessions, with their calls in flight together; what takes several calls in a row comes first."""
-    with sentry_sdk.start_span(op="evaluation.run", name="evaluate") as span:
-        span.set_data("evaluation_runs", [session.run.pk for session in sessions])
-        wanted = {dimension for session in sessions for dimension in session.run.own_dimensions}
-        ordered = sorted(wanted, key=[Dimension.IDEAS_QUANTITY, *SCORERS].index)
-        parts = [_part(sessions, dimension, progress) for dimension in ordered]
-        try:
-            for _ in in_flight([part.next for part in parts], deadline=settings.LLM_EVALUATION_DEADLINE):
-                for session in sessions:  # those whose turn has not come keep their claims, too
-                    session.keep()
-        finally:
-            for part in parts:
-                part.close()
-        _end_all(sessions)
-
-
-def _part(sessions: Sequence[Session], dimension: str, progress: Progress) -> Judging | Counting:
-    if dimension == Dimension.IDEAS_QUANTITY:
-        return Counting(sessions, progress)
-    return Judging(sessions, dimension, progress)
 
 
 def with_channels(runs: Sequence[EvaluationRun]) -> list[EvaluationRun]:
@@ -121,17 +137,25 @@ def with_channels(runs: Sequence[EvaluationRun]) -> list[EvaluationRun]:
 
 
 def _end_all(sessions: Sequence[Session], failure: str = "") -> None:
-    """Channels first: their numbers are part of their agents' numbers."""
-    for session in sorted(sessions, key=lambda session: session.run.agent_id is not None):
-        _end(session, failure)
+    """Channels first: their numbers are part of their agents' numbers. Runs that wait for a batch do not end yet."""
+    sessions = [session for session in sessions if not (session.waits and _put_off(session))]
+    for of_agents in (False, True):
+        ending = [session for session in sessions if (session.run.agent_id is not None) is of_agents]
+        summaries = summarize_all([session.run for session in ending])
+        for session, summary in zip(ending, summaries, strict=True):
+            _end(session, summary, failure)
     # Once more, now that it is committed: whoever holds the other end of a link sees it from now on, and this sees theirs.
     links.follow(session.run for session in sessions if not session.lost)
 
 
-def _end(session: Session, failure: str = "") -> None:
+def _put_off(session: Session) -> bool:
+    session.run.finish(owner=session.owner, status=Status.PENDING)
+    return True
+
+
+def _end(session: Session, summary: RunSummary, failure: str = "") -> None:
     """Store the numbers and the outcome. A run whose judge answered nothing is failed; one with nothing to measure is completed."""
-    run = session.run
-    summary = summarize(run)
+    run, failure = session.run, session.refused or failure
     own = [d for name, d in summary.dimensions.items() if name in run.own_dimensions]
     left = sum(d.pending for d in own)
     scores = EvaluationScore.objects.filter(evaluation_run=run)
@@ -139,7 +163,7 @@ def _end(session: Session, failure: str = "") -> None:
     if left and session.budget.reason and not failure:
         status, error = Status.PAUSED_BUDGET, session.budget.reason
     elif left:
-        status, error = Status.FAILED, failure or f"{left} judgements are still pending"
+        status, error = Status.FAILED, failure or f"{counted(left, 'judgement is', 'judgements are')} still pending"
     elif (broken := failed_call(run)) and (not any(d.measured for d in own) or not judge_answered(run)):
         status, error = Status.FAILED, failure or f"the judge scored nothing; for example {broken}"
     else:
@@ -156,28 +180,33 @@ def _end(session: Session, failure: str = "") -> None:
         )
         if ended and status == Status.COMPLETED and run.is_baseline and run.agent_id is not None:
             baselines.promote(run, summary)
+        if ended and status == Status.COMPLETED and run.batch:
+            forget_answers(run.work_id)
 
 
 def _paused_that_may_go_on() -> EvaluationRun | None:
-    """The oldest run that paused for its agent's budget, which has room again: a new day, or a higher cap."""
+    """The oldest run that paused for its budget (its agent's, or that of all channels), which has room again: a new day, a higher cap."""
     paused = EvaluationRun.objects.filter(status=Status.PAUSED_BUDGET).select_related("agent")
-    over: set[int | None] = set()  # asked once per agent
+    over: set[tuple[int | None, str]] = set()  # asked once per agent, and once for channels
     run: EvaluationRun
     for run in paused.order_by("created_at", "pk"):
-        if run.agent is not None and run.agent_id not in over:
-            if not why_over_budget(run.agent, run.judge):
+        model = actor_of(run.agent) if run.agent is not None and awaits_play(run) else run.judge
+        if (run.agent_id, model) not in over:
+            if not why_over_budget(run.agent, model):
                 return run
-            over.add(run.agent_id)
+            over.add((run.agent_id, model))
     return None
 
 
 def work_one(*, owner: str) -> bool:
-    """Claim and execute the oldest pending, lost or no longer paused run; whether there was one. What `manage.py work` calls."""
-    waiting = EvaluationRun.objects.filter(EvaluationRun.claimable()).order_by("created_at", "pk").first()
-    if waiting is None:
-        waiting = _paused_that_may_go_on()
-    if waiting is None:
-        return False
-    with sentry_sdk.start_transaction(op="evaluation.work", name="evaluate"):  # a span alone would be sent nowhere
-        execute([waiting], owner=owner)
-    return True
+    """Claim and execute the pending, lost or no longer paused run whose turn it is; whether there was one. What `manage.py work` calls."""
+    waiting = EvaluationRun.in_turn()
+    if not waiting and (paused := _paused_that_may_go_on()) is not None:
+        waiting = [paused]
+    for run in waiting:
+        run.note_served()
+        about = logging_about(evaluation_run=run.pk, agent=run.agent_id)
+        with about, sentry_sdk.start_transaction(op="evaluation.work", name="evaluate"):  # a span alone is sent nowhere
+            if play_for(run, owner=owner, resumable=RESUMABLE) if awaits_play(run) else execute([run], owner=owner):
+                break
+    return bool(waiting)  # also when others took all of these: there may be more

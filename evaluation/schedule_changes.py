@@ -92,6 +92,7 @@ def schedule_json(schedule: EvaluationSchedule) -> dict[str, Any]:
         "judge": schedule.judge or None,
         "every_minutes": schedule.every_minutes,
         "drift_limit": schedule.drift_limit,
+        "batch": schedule.batch,
         "is_active": schedule.is_active,
         "next_at": schedule.next_at.isoformat(),
         "last_fired_at": schedule.last_fired_at.isoformat() if schedule.last_fired_at else None,

@@ -173,6 +173,7 @@ def _make_runs(schedule: EvaluationSchedule, until: datetime) -> Fired:
             samples=schedule.samples,
             judge=schedule.judge,
             schedule=schedule,
+            batch=schedule.batch,
         )
         runs.append(prepare_run(spec, channels=channels)[0])
     if not runs and not skipped:

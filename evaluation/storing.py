@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from django.utils import timezone
 
+from agents.outages import outlasting
 from evaluation.bulk import update_rows
 from evaluation.judge import Question
 from evaluation.models import EvaluationScore
@@ -20,7 +21,7 @@ _SAVED = (
 
 
 def save_verdicts(rows: Sequence[EvaluationScore], verdicts: Sequence[Verdict], question: Question | None) -> bool:
-    """Store verdicts in one short statement.
+    """Store verdicts in one short statement, each once: one that another worker stored meanwhile stays as it is.
 
     Args:
         rows: The judgements.
@@ -28,7 +29,7 @@ def save_verdicts(rows: Sequence[EvaluationScore], verdicts: Sequence[Verdict], 
         question: What was asked; None for what needed no judge.
 
     Returns:
-        Whether the rows were still there: False when the run was deleted meanwhile.
+        Whether all were still to be stored: False when the run was deleted, or somebody else has it now.
     """
     now = timezone.now()
     claims = (
@@ -45,7 +46,18 @@ def save_verdicts(rows: Sequence[EvaluationScore], verdicts: Sequence[Verdict], 
         row.call_id, row.judged_at = verdict.call, now
         row.claim = claims.get(row.proposition_id, row.claim)
         row.context_snippet = snippet if question else _one_line(row.message.text if row.message is not None else "")
-    return update_rows(rows, _SAVED) == len(rows)
+    tries = 0
+
+    def write() -> int:
+        nonlocal tries
+        tries += 1
+        return update_rows(rows, _SAVED, where="status = 'pending'")
+
+    if outlasting(write) == len(rows):
+        return True
+    # What the database did before its connection was lost was done, though nobody was told.
+    mine = EvaluationScore.objects.filter(pk__in=[row.pk for row in rows], judged_at=now)
+    return tries > 1 and mine.count() == len(rows)
 
 
 def _shown(question: Question) -> str:

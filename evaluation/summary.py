@@ -11,7 +11,7 @@ from django.db.models.functions import Coalesce
 
 from agents.llm import ledger
 from evaluation.linked import linked_dimension
-from evaluation.models import COUNTED, EvaluationRun, EvaluationScore
+from evaluation.models import COUNTED, ChannelShare, EvaluationRun, EvaluationScore
 from evaluation.repeats import repeated_rows
 from evaluation.summary_values import ChannelScore, DimensionSummary, PropositionSummary, RunSummary, rounded
 from evaluation.verdicts import RULE_JUDGE
@@ -100,11 +100,20 @@ def overall(dimensions: Iterable[DimensionSummary]) -> float | None:
 
 def summarize(run: EvaluationRun) -> RunSummary:
     """The numbers of one run, in two queries; more for repeats and for the channels of an agent's run."""
-    dimensions = dimension_summaries(_rows([run])[run.pk])
-    linked = [d for d in run.dimensions if d not in run.own_dimensions]
-    if linked:
-        dimensions = {**dimensions, **linked_dimensions(run, linked)}
-    used = ledger.totals(work_id=run.work_id)
+    return summarize_all([run])[0]
+
+
+def summarize_all(runs: Sequence[EvaluationRun]) -> list[RunSummary]:
+    """The numbers of several runs, in their order, in as many queries as for one."""
+    rows, used = _rows(runs), ledger.totals_of_work([run.work_id for run in runs])
+    linked = linked_dimensions([run for run in runs if set(run.dimensions) - set(run.own_dimensions)])
+    return [
+        _summary(run, {**dimension_summaries(rows[run.pk]), **linked.get(run.pk, {})}, used[run.work_id])
+        for run in runs
+    ]
+
+
+def _summary(run: EvaluationRun, dimensions: dict[str, DimensionSummary], used: ledger.Totals) -> RunSummary:
     return RunSummary(
         run=run,
         overall_score=None if run.status in WITHOUT_SCORE else overall(dimensions.values()),
@@ -143,18 +152,30 @@ def _rows(runs: Sequence[EvaluationRun]) -> dict[int, list[dict[str, Any]]]:
     return found
 
 
-def linked_dimensions(run: EvaluationRun, names: Iterable[str]) -> dict[str, DimensionSummary]:
-    """An agent's channel dimensions, from the runs of its channels that are not failed.
+def linked_dimensions(runs: Sequence[EvaluationRun]) -> dict[int, dict[str, DimensionSummary]]:
+    """Agents' channel dimensions by run, from the runs of their channels that are not failed.
 
     A score is the mean of the channels' scores, weighted by how much the agent said in each; a count is the sum, the same idea in two
     channels being two.
     """
-    shares = run.channel_shares.select_related("channel_run__channel").exclude(channel_run__status__in=WITHOUT_SCORE)
-    rows = _rows([share.channel_run for share in shares])
-    found = [(share, dimension_summaries(rows[share.channel_run_id])) for share in shares]
+    if not runs:
+        return {}
+    shares: dict[int, list[ChannelShare]] = {run.pk: [] for run in runs}
+    there = ChannelShare.objects.filter(agent_run__in=runs).exclude(channel_run__status__in=WITHOUT_SCORE)
+    for share in there.select_related("channel_run__channel"):
+        shares[share.agent_run_id].append(share)
+    channel_runs = {share.channel_run_id: share.channel_run for found in shares.values() for share in found}
+    parts = {pk: dimension_summaries(rows) for pk, rows in _rows(list(channel_runs.values())).items()}
     return {
-        name: linked_dimension(name, [(share, parts[name]) for share, parts in found if name in parts])
-        for name in names
+        run.pk: {
+            name: linked_dimension(
+                name,
+                [(s, parts[s.channel_run_id][name]) for s in shares[run.pk] if name in parts[s.channel_run_id]],
+            )
+            for name in run.dimensions
+            if name not in run.own_dimensions
+        }
+        for run in runs
     }
 
 

@@ -8,9 +8,11 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from evaluation.presentation import console_on, judge_label, number
+from agents.terminal import console_on
+from evaluation.presentation import judge_label, number
 from evaluation.statistics.estimates import Estimate
 from evaluation.turn_values import TurnBin, TurnChange, TurnDimension, TurnProfile
+from evaluation.wording import counted, decimal, signed
 
 
 def turn_table(profile: TurnProfile, out: Any) -> None:
@@ -31,7 +33,8 @@ def turn_table(profile: TurnProfile, out: Any) -> None:
     if profile.not_by_turn:
         console.print(f"Not by turn, because judged as a whole: {', '.join(profile.not_by_turn)}.")
     if profile.left_out:
-        console.print(f"{profile.left_out} judged messages lie in no stretch of these, or were deleted since.")
+        lie = counted(profile.left_out, "judged message lies", "judged messages lie")
+        console.print(f"{lie} in no stretch of these, or deleted since.")
 
 
 def _table(profile: TurnProfile, found: TurnDimension) -> Table:
@@ -59,7 +62,7 @@ def _cells(row: TurnBin) -> list[str]:
 def _sentence(where: str, change: TurnChange) -> str:
     if change.delta.value is None:
         return f"{where}: {change.delta.reason}."
-    conversations = f"{change.conversations} conversation{'s' if change.conversations != 1 else ''}"
+    conversations = counted(change.conversations, "conversation")
     basis = f"{conversations}; interval over {change.resampled}"
     return (
         f"{where}: turns {change.last} against {change.first}: {_value(change.delta, sign=True)} "
@@ -68,11 +71,11 @@ def _sentence(where: str, change: TurnChange) -> str:
 
 
 def _value(found: Estimate, *, sign: bool = False, digits: int = 1) -> str:
-    value = round(found.value or 0.0, digits) + 0.0  # no "-0.0"
-    text = f"{value:{'+' if sign else ''}.{digits}f}"
+    write = signed if sign else decimal
+    text = write(found.value or 0.0, digits)
     if found.interval is None:
         return f"{text} (no interval: {found.reason})"
-    return f"{text} (95 %: {found.interval.low:.{digits}f} to {found.interval.high:.{digits}f})"
+    return f"{text} (95 %: {write(found.interval.low, digits)} to {write(found.interval.high, digits)})"
 
 
 def turn_json(profile: TurnProfile) -> dict[str, Any]:

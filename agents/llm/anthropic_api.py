@@ -29,6 +29,13 @@ MOST_TOKENS = 2**31 - 1  # the largest integer of a ledger column; a server that
 SCHEMA_WORDS = ("output_config", "output_format", "json_schema", "schema", "structured")
 
 
+@dataclass(slots=True)
+class Stage:
+    """How far a request got: when it was first sent, in seconds since the epoch. Written in the loop's thread, read in the caller's."""
+
+    sent_at: float | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
     """A request on its way: who answers it and until when (`give_up_at`, seconds on the loop's clock)."""
@@ -38,6 +45,7 @@ class Call:
     background: Background
     deadline: float
     give_up_at: float
+    digest: str
     waited_ms: int = 0
 
     def blank(self, status: Status, error: str, **fields: Any) -> Reply:
@@ -47,7 +55,7 @@ class Call:
             provider="anthropic",
             endpoint=self.route.endpoint,
             model=self.route.model,
-            request_digest=request_digest(self.request),
+            request_digest=self.digest,
             waited_ms=self.waited_ms,
             **fields,
         )
@@ -71,6 +79,7 @@ async def answer(
     deadline: float,
     handed_at: float,
     waiting_counts: bool,
+    stage: Stage,
 ) -> list[Exchange]:
     """Ask and, where the request wants it, ask again; the last exchange is the result, those before it went wrong.
 
@@ -81,11 +90,19 @@ async def answer(
         deadline: Seconds for everything.
         handed_at: When the calling thread handed the request over, on the loop's clock.
         waiting_counts: Whether the deadline runs while the request waits for a slot.
+        stage: Told when the request is sent, for a caller that gives it up.
     """
     limiter = background.limiter(route.base_url)
     limiter.configure(maximum=route.max_concurrency, gate_slots=route.gate_slots)
     clock = asyncio.get_running_loop().time
-    call = Call(request=request, route=route, background=background, deadline=deadline, give_up_at=handed_at + deadline)
+    call = Call(
+        request=request,
+        route=route,
+        background=background,
+        deadline=deadline,
+        give_up_at=handed_at + deadline,
+        digest=request_digest(request),  # now: no slot is held meanwhile
+    )
     started_at = time.time()
     try:
         async with asyncio.timeout_at(call.give_up_at if waiting_counts else None):
@@ -93,6 +110,7 @@ async def answer(
     except TimeoutError:
         call = replace(call, waited_ms=_milliseconds(clock() - handed_at))
         return [Exchange(_no_slot(call, limiter), started_at)]
+    stage.sent_at = time.time()
     try:
         call = replace(
             call,
@@ -185,8 +203,7 @@ def _reply(call: Call, received: Received, blocks: Sequence[Mapping[str, Any]]) 
         complaint = getattr(message, "error", None) or "not a message of the Messages API; is the base URL right?"
         error = f"{call.route.endpoint} answered 200 with: {complaint}"
         return call.blank(Status.REJECTED, error + _tools_hint(call, error))
-    texts = [getattr(block, "text", None) for block in content if getattr(block, "type", "") == "text"]
-    text: str = storable("".join(part for part in texts if isinstance(part, str)))
+    text = text_of(content)
     stop_reason = str(getattr(message, "stop_reason", None) or "")
     found = read_answer(call.request, text=text, stop_reason=stop_reason, tool_blocks=blocks)
     return replace(
@@ -196,7 +213,7 @@ def _reply(call: Call, received: Received, blocks: Sequence[Mapping[str, Any]]) 
         tool_calls=found.tool_calls,
         stop_reason=stop_reason,
         served_model=str(getattr(message, "model", None) or ""),
-        usage=_usage(getattr(message, "usage", None)),
+        usage=usage_of(message),
     )
 
 
@@ -207,7 +224,17 @@ def _tools_hint(call: Call, error: str) -> str:
     return ""
 
 
-def _usage(usage: Any) -> Usage:
+def text_of(content: Sequence[Any]) -> str:
+    """What a message of the SDK says, its text blocks joined."""
+    texts = [getattr(block, "text", None) for block in content if getattr(block, "type", "") == "text"]
+    said: str = storable("".join(part for part in texts if isinstance(part, str)))
+    return said
+
+
+def usage_of(message: Any) -> Usage:
+    """The tokens that a message of the SDK says it took."""
+    usage = getattr(message, "usage", None)
+
     def count(name: str) -> int | None:
         value = getattr(usage, name, None)
         return value if type(value) is int and 0 <= value <= MOST_TOKENS else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
@@ -19,6 +19,7 @@ from agents.llm.answers import Exchange, one_line
 from agents.llm.extraction import storable
 from agents.llm.requests import LLMRequest, Reply, Status, Usage
 from agents.models import LLMCall, LLMPayload
+from agents.outages import outlasting
 
 logger = logging.getLogger(__name__)
 
@@ -30,11 +31,11 @@ def record_all(calls: Sequence[tuple[LLMRequest, Exchange]]) -> list[int | None]
 
     Where the insert fails, because an agent was deleted meanwhile or a value does not fit, each row is written alone,
     so that one cannot cost the others. A row that cannot be written even so is logged and its key is None: the caller
-    must not lose the answer with it.
+    must not lose the answer with it. A worker waits for a database that is away (`agents.outages`).
     """
     if len(calls) > 1:
         try:
-            return _record_together(calls)
+            return outlasting(lambda: _record_together(calls))
         except Exception as problem:  # noqa: BLE001 (what is wrong is said when the row is written alone)
             logger.info("%d ledger rows could not be written at once, now one by one: %r", len(calls), problem)
     return [_record_or_log(request, exchange) for request, exchange in calls]
@@ -58,7 +59,7 @@ def record(request: LLMRequest, exchange: Exchange) -> int:
 
 def _record_or_log(request: LLMRequest, exchange: Exchange) -> int | None:
     try:
-        return record(request, exchange)
+        return outlasting(lambda: record(request, exchange))
     except Exception:
         purpose, status = request.label.purpose, exchange.reply.status
         logger.exception("the ledger row of a %s call (%s) could not be written", purpose, status)
@@ -82,6 +83,12 @@ def _record_together(calls: Sequence[tuple[LLMRequest, Exchange]]) -> list[int |
         for payload in payloads:
             _insert_payload(payload)
     return [row.pk for row in rows]
+
+
+def keep_payload(call_id: int, request: LLMRequest, exchange: Exchange) -> None:
+    """Store the payload of a call whose row is there already, once, where `LLM_STORE_PAYLOADS` says so."""
+    if _stores_payload(request, exchange) and not LLMPayload.objects.filter(call=call_id).exists():
+        _insert_payload(_payload(call_id, exchange))
 
 
 def _stores_payload(request: LLMRequest, exchange: Exchange) -> bool:
@@ -130,6 +137,7 @@ def _columns(request: LLMRequest, reply: Reply) -> dict[str, Any]:
         "cost_usd": _cost(reply),
         "latency_ms": reply.latency_ms,
         "attempts": reply.attempts,
+        "batch": reply.batch,
         "request_id": one_line(reply.request_id, 120),
         "request_digest": reply.request_digest,
     }
@@ -143,7 +151,8 @@ def _cost(reply: Reply) -> Decimal | None:
     )
     if reply.attempts == 0 or turned_away:  # nothing was sent, or an HTTP error came back, which nobody bills
         return Decimal(0)
-    return prices.cost(reply.model, reply.usage, day=timezone.now().date(), served_model=reply.served_model)
+    today = timezone.now().date()
+    return prices.cost(reply.model, reply.usage, day=today, served_model=reply.served_model, batch=reply.batch)
 
 
 def _insert(columns: dict[str, Any]) -> LLMCall:
@@ -180,22 +189,37 @@ def totals(calls: QuerySet[LLMCall] | None = None, *, work_id: str | None = None
     chosen = LLMCall.objects.all() if calls is None else calls
     if work_id is not None:
         chosen = chosen.filter(work_id=work_id)
-    kinds = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
-    sums = chosen.order_by().aggregate(
-        calls=Count("pk"),
-        unpriced=Count("pk", filter=Q(cost_usd__isnull=True)),
-        cost=Sum("cost_usd"),
-        **{f"sum_{kind}": Sum(kind) for kind in kinds},
-    )
+    return _totals(chosen.order_by().aggregate(**_SUMS))
+
+
+def totals_of_work(work_ids: Collection[str]) -> dict[str, Totals]:
+    """Sum the calls of several pieces of work in one query; all of them are in the result, also those without calls."""
+    grouped = LLMCall.objects.filter(work_id__in=work_ids).order_by().values("work_id").annotate(**_SUMS)
+    found = {row["work_id"]: _totals(row) for row in grouped}
+    return {work_id: found.get(work_id) or _totals({}) for work_id in work_ids}
+
+
+_KINDS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
+_SUMS: dict[str, Any] = {
+    "calls": Count("pk"),
+    "unpriced": Count("pk", filter=Q(cost_usd__isnull=True)),
+    "cost": Sum("cost_usd"),
+    **{f"sum_{kind}": Sum(kind) for kind in _KINDS},
+}
+
+
+def _totals(sums: Mapping[str, Any]) -> Totals:
     return Totals(
-        calls=sums["calls"],
-        unpriced=sums["unpriced"],
-        cost_usd=sums["cost"] or Decimal(0),
-        **{kind: sums[f"sum_{kind}"] or 0 for kind in kinds},
+        calls=sums.get("calls", 0),
+        unpriced=sums.get("unpriced", 0),
+        cost_usd=sums.get("cost") or Decimal(0),
+        **{kind: sums.get(f"sum_{kind}") or 0 for kind in _KINDS},
     )
 
 
-def estimate_cost(model: str, input_tokens: int, output_tokens: int, *, day: date | None = None) -> Decimal | None:
+def estimate_cost(
+    model: str, input_tokens: int, output_tokens: int, *, day: date | None = None, batch: bool = False
+) -> Decimal | None:
     """US dollars that so many uncached tokens of **one** call would cost on `day` (today); None for an unpriced model."""
     usage = Usage(input_tokens=input_tokens, output_tokens=output_tokens)
-    return prices.cost(model, usage, day=day or timezone.now().date())
+    return prices.cost(model, usage, day=day or timezone.now().date(), batch=batch)

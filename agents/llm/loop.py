@@ -11,6 +11,7 @@ import atexit
 import concurrent.futures
 import logging
 import os
+import sys
 import threading
 from collections.abc import Coroutine
 from typing import Any, TypeVar
@@ -22,6 +23,9 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 CLOSING_SECONDS = 2.0
+# Seconds a thread may compute while another waits for its turn. A call needs a dozen turns (each read and write gives its own up), and
+# for each of them Python's 5 ms make it wait for a calling thread that is busy with prompts and rows.
+SWITCH_INTERVAL = 0.0005
 
 
 class Background:
@@ -31,6 +35,7 @@ class Background:
         load()
         import anyio  # of the SDK
 
+        sys.setswitchinterval(min(SWITCH_INTERVAL, sys.getswitchinterval()))
         self.clients = Clients()
         self.limiters: dict[str, Limiter] = {}
         self.loop = asyncio.new_event_loop()
@@ -77,6 +82,15 @@ def background() -> Background:
         if _background is None:
             _background = Background()
         return _background
+
+
+def slots_in_use() -> tuple[int, int]:
+    """Model calls of this process that are in flight now, and how many may be; (0, 0) before the first.
+
+    Read from another thread than the loop's: a figure to look at, a moment old.
+    """
+    limiters = list(_background.limiters.values()) if _background is not None else []
+    return sum(sum(each.in_use.values()) for each in limiters), sum(each.limit + each.gate_slots for each in limiters)
 
 
 def close() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from agents.llm.extraction import storable
@@ -46,6 +47,13 @@ def body_of(request: LLMRequest, *, model: str, structured: bool, example: bool)
     if model.startswith("claude-haiku-5"):
         body["thinking"] = {"type": "disabled"}  # it thinks unless told not to, and thoughts count against max_tokens
     return body
+
+
+def with_example(request: LLMRequest) -> LLMRequest:
+    """The request with its example as an exchange that already happened, for a second try of its own."""
+    answer = json.dumps(request.example, ensure_ascii=False)
+    shown = (Turn("user", (Block(EXAMPLE_QUESTION),)), Turn("assistant", (Block(answer),)))
+    return replace(request, turns=(*request.turns[:-1], *shown, request.turns[-1]), example=None, reask=False)
 
 
 def _message(turn: Turn) -> dict[str, Any]:

@@ -26,7 +26,7 @@ _DATED_NAME = re.compile(r"-20\d{6}$")
 _cache: tuple[float, dict[str, list[ModelPrice]]] | None = None
 
 
-def cost(model: str, usage: Usage, *, day: date, served_model: str = "") -> Decimal | None:
+def cost(model: str, usage: Usage, *, day: date, served_model: str = "", batch: bool = False) -> Decimal | None:
     """US dollars of one call, or None when its price or its tokens are not known.
 
     Cache reads and writes that a server does not report count as none: only servers that bill caching report it.
@@ -45,6 +45,8 @@ def cost(model: str, usage: Usage, *, day: date, served_model: str = "") -> Deci
     ) / PER_MILLION
     if price.long_prompt_tokens is not None and usage.input_tokens + written + read > price.long_prompt_tokens:
         dollars *= price.long_prompt_factor
+    if batch:
+        dollars *= price.batch_factor
     return dollars.quantize(DOLLARS)
 
 

@@ -77,7 +77,10 @@ class Turn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Label:
-    """What a call is for: the columns of its ledger row. Ids, never ORM objects, so that the value may cross threads."""
+    """What a call is for: the columns of its ledger row. Ids, never ORM objects, so that the value may cross threads.
+
+    `item` tells equal questions of one piece of work apart, e.g. repeated judgements; it is no column.
+    """
 
     purpose: str
     mechanism: str = ""
@@ -85,6 +88,7 @@ class Label:
     agent_id: int | None = None
     run_id: int | None = None
     work_id: str = ""
+    item: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,6 +160,7 @@ class Reply:
         latency_ms: Wall time of this call without waiting for a slot. `waited_ms`: waiting for a slot.
         attempts: HTTP requests made, retries included.
         call_id: Primary key of the ledger row; None only when writing it failed.
+        batch: Whether it was answered in a batch, at the batch price.
         earlier: Replies of this request before a re-ask; each has its own ledger row.
     """
 
@@ -176,6 +181,7 @@ class Reply:
     waited_ms: int = 0
     attempts: int = 1
     call_id: int | None = None
+    batch: bool = False
     earlier: tuple[Reply, ...] = ()
 
     @property

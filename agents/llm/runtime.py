@@ -8,23 +8,22 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from agents.llm import anthropic_api, ledger, offline, replay, tracing
+from agents.llm import dispatch, ledger, tracing
 from agents.llm.answers import Exchange
+from agents.llm.dispatch import Future
 from agents.llm.endpoints import Route, route, route_of
-from agents.llm.loop import Background, background
-from agents.llm.requests import LLMRequest, Reply, Role, Status
+from agents.llm.loop import background
+from agents.llm.requests import LLMRequest, Reply, Role
 
 GRACE = 1.0  # seconds past the deadline before the calling thread stops believing that the loop will answer
 GRACE_TOGETHER = 0.1  # the same where others wait for the whole: enough for the loop to cancel what hangs
 LOOKAHEAD = 2  # requests handed over per call that may be in flight: enough that no slot waits for the calling thread
 
-Future = concurrent.futures.Future[list[Exchange]]
-
 
 def warm_up(role: Role, *, model: str = "", retries: int = 0) -> None:
     """Import the SDK and make the client of a role, once per process, so that nobody's clock runs meanwhile (1.5 to 3 s)."""
     way = route_of(role, model)
-    if way.provider == "anthropic" and not way.problem:
+    if dispatch.is_distant(way):
         background().clients.get(base_url=way.base_url, key=way.key, retries=retries)
 
 
@@ -49,16 +48,17 @@ def complete(request: LLMRequest, *, deadline: float = 5.0) -> Reply:
     """
     _check(deadline)
     way = route(request)
-    if not _is_distant(way):
-        return _settle(request, [_at_hand(request, way)])
-    future = _hand_over(request, way, _ready(request, way), deadline=deadline, waiting_counts=True)
+    if not dispatch.is_distant(way):
+        return _settle(request, [dispatch.at_hand(request, way)])
+    future = dispatch.hand_over(request, way, dispatch.ready(request, way), deadline=deadline, waiting_counts=True)
     try:
         exchanges = future.result(timeout=deadline + GRACE)
     except BaseException as problem:
-        future.cancel()
         if not isinstance(problem, TimeoutError | concurrent.futures.CancelledError):
+            _settle_all([(request, dispatch.given_up(future, request, way))])
             raise
-        exchanges = [_lost(way, problem)]
+        future.cancel()
+        exchanges = [dispatch.lost(way, problem)]
     return _settle(request, exchanges)
 
 
@@ -100,11 +100,13 @@ def _stream(source: Iterator[LLMRequest | None], deadline: float) -> Iterator[tu
                     break
                 index += 1
                 way = route(request)
-                if not _is_distant(way):
-                    yield index, _settle(request, [_at_hand(request, way)])
+                if not dispatch.is_distant(way):
+                    yield index, _settle(request, [dispatch.at_hand(request, way)])
                     continue
                 window = LOOKAHEAD * (way.max_concurrency + way.gate_slots)
-                future = _hand_over(request, way, _ready(request, way), deadline=deadline, waiting_counts=request.gate)
+                future = dispatch.hand_over(
+                    request, way, dispatch.ready(request, way), deadline=deadline, waiting_counts=request.gate
+                )
                 pending[future] = index, request, way
                 future.add_done_callback(finished.put)
             if pending:
@@ -112,13 +114,12 @@ def _stream(source: Iterator[LLMRequest | None], deadline: float) -> Iterator[tu
                 while not finished.empty():  # what came while the caller was busy shares an insert
                     arrived.append(finished.get())
                 known = [(future, *pending.pop(future)) for future in arrived]
-                settled = _settle_all([(request, _exchanges(future, way)) for future, _, request, way in known])
+                settled = _settle_all([(request, dispatch.collect(future, way)) for future, _, request, way in known])
                 for (_, answered, _, _), reply in zip(known, settled, strict=True):
                     yield answered, reply
     finally:
-        for future, (_, request, _) in pending.items():
-            if _has_arrived(future):
-                _settle(request, future.result())
+        left = [(request, dispatch.given_up(future, request, way)) for future, (_, request, way) in pending.items()]
+        _settle_all(left)
 
 
 def complete_together(requests: Iterable[LLMRequest], *, deadline: float) -> list[Reply]:
@@ -141,24 +142,25 @@ def complete_together(requests: Iterable[LLMRequest], *, deadline: float) -> lis
     """
     _check(deadline)
     asked = [(request, route(request)) for request in requests]
-    distant = {index: _ready(*one) for index, one in enumerate(asked) if _is_distant(one[1])}
+    distant = {index: dispatch.ready(*one) for index, one in enumerate(asked) if dispatch.is_distant(one[1])}
     futures: dict[int, Future] = {}
     answered: dict[int, list[Exchange]] = {}
     handed_at = time.monotonic()
     try:
         for index, ground in distant.items():
-            futures[index] = _hand_over(
+            futures[index] = dispatch.hand_over(
                 *asked[index], ground, deadline=deadline, waiting_counts=True, handed_at=handed_at
             )
-        answered |= {index: [_at_hand(*one)] for index, one in enumerate(asked) if index not in distant}
+        answered |= {index: [dispatch.at_hand(*one)] for index, one in enumerate(asked) if index not in distant}
         wait_until = handed_at + deadline + GRACE_TOGETHER
         concurrent.futures.wait(futures.values(), timeout=max(0.0, wait_until - time.monotonic()))
         for index, future in futures.items():
             late = future.cancel()
-            answered[index] = [_lost(asked[index][1], TimeoutError())] if late else _exchanges(future, asked[index][1])
+            way = asked[index][1]
+            answered[index] = [dispatch.lost(way, TimeoutError())] if late else dispatch.collect(future, way)
     except BaseException:
-        arrived = {index: future.result() for index, future in futures.items() if _has_arrived(future)}
-        _settle_all([(asked[index][0], exchanges) for index, exchanges in (answered | arrived).items()])
+        left = {index: dispatch.given_up(future, *asked[index]) for index, future in futures.items()}
+        _settle_all([(asked[index][0], exchanges) for index, exchanges in (answered | left).items()])
         raise
     return _settle_all([(request, answered[index]) for index, (request, _) in enumerate(asked)])
 
@@ -166,72 +168,6 @@ def complete_together(requests: Iterable[LLMRequest], *, deadline: float) -> lis
 def _check(deadline: float) -> None:
     if not deadline > 0:
         raise ValueError(f"deadline is {deadline!r}; it must be a positive number of seconds")
-
-
-def _is_distant(way: Route) -> bool:
-    """Whether the request must go over the network."""
-    return way.provider == "anthropic" and not way.problem
-
-
-def _at_hand(request: LLMRequest, way: Route) -> Exchange:
-    """The answer of a provider that needs no network, or the refusal of a request that cannot be sent."""
-    if way.provider == "offline":
-        return offline.answer(request, way)
-    if way.provider == "replay":
-        return replay.answer(request, way)
-    return Exchange(_without_answer(way, Status.REJECTED, way.problem), time.time())
-
-
-def _ready(request: LLMRequest, way: Route) -> Background:
-    """The loop with the client of this endpoint in it: what a process does once and no deadline counts."""
-    ground = background()
-    ground.clients.get(base_url=way.base_url, key=way.key, retries=request.retries)
-    return ground
-
-
-def _hand_over(
-    request: LLMRequest,
-    way: Route,
-    ground: Background,
-    *,
-    deadline: float,
-    waiting_counts: bool,
-    handed_at: float | None = None,
-) -> Future:
-    asked = anthropic_api.answer(
-        request,
-        way,
-        ground,
-        deadline=deadline,
-        handed_at=time.monotonic() if handed_at is None else handed_at,
-        waiting_counts=waiting_counts,
-    )
-    return ground.submit(asked)
-
-
-def _has_arrived(future: Future) -> bool:
-    """Whether the calls of a future are over and brought replies; cancels it if not."""
-    return not future.cancel() and not future.cancelled() and future.exception() is None
-
-
-def _exchanges(future: Future, way: Route) -> list[Exchange]:
-    try:
-        return future.result()
-    except concurrent.futures.CancelledError as problem:
-        return [_lost(way, problem)]
-
-
-def _lost(way: Route, problem: BaseException) -> Exchange:
-    """The loop did not answer: it is stuck, or it was closed."""
-    if isinstance(problem, TimeoutError):
-        reply = _without_answer(way, Status.TIMEOUT, "no answer within the deadline")
-    else:
-        reply = _without_answer(way, Status.UNAVAILABLE, "the process is shutting down")
-    return Exchange(replace(reply, attempts=1), time.time())
-
-
-def _without_answer(way: Route, status: Status, error: str) -> Reply:
-    return Reply(status=status, error=error, provider=way.provider, endpoint=way.endpoint, model=way.model, attempts=0)
 
 
 def _settle(request: LLMRequest, exchanges: list[Exchange]) -> Reply:
@@ -249,5 +185,6 @@ def _settle_all(answered: Sequence[tuple[LLMRequest, list[Exchange]]]) -> list[R
         replies = [replace(exchange.reply, call_id=next(call_ids)) for exchange in exchanges]
         for exchange in exchanges:
             tracing.record(request, exchange)
-        settled.append(replace(replies[-1], earlier=tuple(replies[:-1])))
+        if replies:
+            settled.append(replace(replies[-1], earlier=tuple(replies[:-1])))
     return settled

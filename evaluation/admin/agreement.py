@@ -12,6 +12,7 @@ from evaluation.calibration.presentation import notes_of_figures
 from evaluation.calibration.stored import Key, all_agreements, calibration_of
 from evaluation.calibration.values import NOT_CALIBRATED, Agreement
 from evaluation.models import COUNTED, Baseline, JudgeCalibration
+from evaluation.wording import decimal
 
 MEANING = "quadratic-weighted kappa of this judge and people, with its 95 % interval: 0 is chance, 1 perfect agreement"
 FIGURES = (
@@ -72,7 +73,7 @@ def _figure(name: str, meaning: str, found: dict[str, Any]) -> dict[str, Any]:
     return {
         "name": display.visible(name),
         "meaning": meaning,
-        "value": display.EMPTY if found["value"] is None else f"{found['value']:.2f}",
-        "interval": f"{interval[0]:.2f} to {interval[1]:.2f}" if interval else found["reason"],
+        "value": display.EMPTY if found["value"] is None else decimal(found["value"], 2),
+        "interval": f"{decimal(interval[0], 2)} to {decimal(interval[1], 2)}" if interval else found["reason"],
         "n": f"{found['n']:,}",
     }

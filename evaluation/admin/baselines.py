@@ -25,6 +25,9 @@ from evaluation.baselines import is_stale
 from evaluation.control import queue_baseline
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore
 from evaluation.proposition_files import PropositionError
+from evaluation.rehearsal import ENOUGH
+from evaluation.rehearsal.queued import awaits_play
+from evaluation.wording import counted
 
 MOST_COMPARED = 3  # judges on an agent's page; each takes a handful of queries
 
@@ -147,15 +150,32 @@ def baseline_panel(request: HttpRequest, agent: Agent) -> SafeString:
 
 @admin.action(description="Capture baseline")
 def capture_baseline(model_admin: Any, request: HttpRequest, queryset: QuerySet[Agent]) -> None:
-    """Queue a baseline for each chosen agent; a worker runs them. Says for whom it could not be queued, and why."""
-    queued = 0
+    """Queue a baseline for each chosen agent; a worker runs them, and plays agents with little speech first."""
+    _queue(model_admin, request, queryset, play=True)
+
+
+@admin.action(description="Capture baseline of real speech only (nobody is played)")
+def capture_real_baseline(model_admin: Any, request: HttpRequest, queryset: QuerySet[Agent]) -> None:
+    """The same, of what was really said, however little."""
+    _queue(model_admin, request, queryset, play=False)
+
+
+def _queue(model_admin: Any, request: HttpRequest, queryset: QuerySet[Agent], *, play: bool) -> None:
+    """Says how many were queued, and for whom it could not be done, and why."""
+    runs: list[EvaluationRun] = []
     for agent in queryset:
         try:
-            queued += len(queue_baseline(agents=[agent]))
+            runs += queue_baseline(agents=[agent], play=play)
         except PropositionError as error:
             model_admin.message_user(request, f"{agent}: {error}", messages.ERROR)
-    if queued:
-        text = "1 baseline is queued" if queued == 1 else f"{queued} baselines are queued"
+    if runs:
+        played = [str(run.agent) for run in runs if awaits_play(run)]
+        first = f" Played first, for they said fewer than {ENOUGH} things: {', '.join(played)}." if played else ""
         where = display.link(display.list_url(EvaluationRun, is_baseline__exact=1), "Follow them")
-        told = format_html("{}; the worker (<code>manage.py work</code>) captures them. {}", text, where)
+        told = format_html(
+            "{} queued; the worker (<code>manage.py work</code>) captures them.{} {}",
+            counted(len(runs), "baseline is", "baselines are"),
+            first,
+            where,
+        )
         model_admin.message_user(request, told, messages.SUCCESS)

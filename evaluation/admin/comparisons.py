@@ -16,8 +16,9 @@ from evaluation.admin.display import dimension_badge, number
 from evaluation.comparison.choosing import newest_run
 from evaluation.comparison.compare import compare_to_baseline
 from evaluation.comparison.values import Change, Comparison, NotComparable
-from evaluation.comparison.words import interval_text, signed
+from evaluation.comparison.words import interval_text
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore
+from evaluation.wording import signed
 
 MOST_JUDGEMENTS = 20_000  # more take seconds; the command has no limit
 TONES: dict[str, Tone] = {"drifted": "good", "steady": "good", "cannot tell yet": "plain"}

@@ -18,6 +18,7 @@ from agents.models import Agent
 from evaluation.admin.display import dimension_badge, judge_badge, meter, procedure_badge
 from evaluation.drift.series import Evaluation, Series, series_of
 from evaluation.models import DriftAlert, EvaluationRun, EvaluationSchedule
+from evaluation.wording import counted
 
 WIDTH, HEIGHT = 720, 150
 LEFT, RIGHT, TOP, BOTTOM = 16, WIDTH - 8, 14, HEIGHT - 20
@@ -109,8 +110,8 @@ def _mark(alert: DriftAlert, x: float, series: Series) -> dict[str, Any]:
 def _label(series: Series, shown: Sequence[Evaluation], alerts: int) -> str:
     scores = [point.score for point in shown]
     return (
-        f"{series.dimension} by {series.judge}: {len(shown)} evaluations from {_day(shown[0].time)} to {_day(shown[-1].time)}, "
-        f"scores {min(scores):.1f} to {max(scores):.1f}, now {scores[-1]:.1f}; {alerts} alert{'s' if alerts != 1 else ''}"
+        f"{series.dimension} by {series.judge}: {counted(len(shown), 'evaluation')} from {_day(shown[0].time)} to {_day(shown[-1].time)}, "
+        f"scores {min(scores):.1f} to {max(scores):.1f}, now {scores[-1]:.1f}; {counted(alerts, 'alert')}"
     )
 
 

@@ -9,6 +9,7 @@ from django.utils.safestring import SafeString
 from agents.admin import display
 from agents.models import Channel
 from evaluation.models import EvaluationRun
+from evaluation.rehearsal.queued import awaits_play
 
 MOST_LINKS = 20
 
@@ -17,6 +18,8 @@ def played_by(run: EvaluationRun) -> SafeString | str:
     """The model that acted and the conversations it acted in, by situation; nothing for real speech."""
     if not run.played:
         return ""
+    if awaits_play(run):
+        return "to be played by a worker first: the agent said too little"
     return display.lines(display.badge(run.actor_model or "unknown", "plain", "the model that acted"), _channels(run))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from django.conf import settings
 from django.contrib import admin
 from django.db.models import CharField, Count, OuterRef, Q, QuerySet, Subquery, Sum, Value
 from django.db.models.functions import Cast, Concat
@@ -35,6 +36,7 @@ from evaluation.admin.display import (
 from evaluation.admin.lineups import line_up_link
 from evaluation.admin.played import played_by
 from evaluation.admin.run_control import ControlledRunAdmin, buttons_of
+from evaluation.batches import waiting_words
 from evaluation.calibration import calibration_of
 from evaluation.models import COUNTED, Dimension, EvaluationRun, EvaluationScore
 from evaluation.summary import DimensionSummary, PropositionSummary, summarize, worst_judgement
@@ -117,9 +119,10 @@ class EvaluationRunAdmin(ControlledRunAdmin):
             "baseline": baseline_badge() if obj.is_baseline else "",
             "overall": self.overall(obj),
             "judged": self.judged(obj),
-            "error": display.visible(obj.error),
+            "error": display.visible(obj.error or waiting_words([obj]).get(obj.pk, "")),
             "buttons": buttons_of(request, obj),
             "spent": self.spent(obj),
+            "live": _live(obj),
             "calls": display.link(display.list_url(LLMCall, work_id=obj.work_id), "the calls it made"),
             "scores": display.link(scores_url(obj), "all its scores"),
         }
@@ -193,6 +196,13 @@ class EvaluationRunAdmin(ControlledRunAdmin):
     def additional(self, run: EvaluationRun) -> SafeString:
         given = json.dumps(run.additional_context, ensure_ascii=False, indent=1) if run.additional_context else ""
         return display.block(given)
+
+
+def _live(run: EvaluationRun) -> dict[str, Any] | None:
+    """Where the page hears how far it is; None when it has ended."""
+    if run.status in EvaluationRun.FINAL:
+        return None
+    return {"url": reverse("evaluation:run-events", args=[run.pk]), "streams": settings.EVENT_STREAMS > 0}
 
 
 def _dimension_panel(run: EvaluationRun, found: DimensionSummary) -> dict[str, Any]:

@@ -66,7 +66,7 @@ class EvaluationScheduleAdmin(ModelAdmin[EvaluationSchedule]):
     actions = ("fire", "pause", "resume")
     fieldsets = (
         (None, {"fields": ("name", "is_active")}),
-        ("What is measured", {"fields": ("agents", "dimensions", "window", "where", "samples", "judge")}),
+        ("What is measured", {"fields": ("agents", "dimensions", "window", "where", "samples", "judge", "batch")}),
         ("When", {"fields": ("every", "next_at")}),
         ("Alerts", {"fields": ("drift_limit",)}),
     )

@@ -32,6 +32,7 @@ __all__ = ["Imported", "LabelFileError", "export_labels", "export_template", "im
 _PLACE = ("score", "run", "dimension", "proposition", "channel", "message", "claim")
 LABEL_COLUMNS = (*_PLACE, "annotator", "value", "note", "blind", "judge", "procedure", "judge_score")
 TEMPLATE_COLUMNS = (*_PLACE, "shown", "annotator", "value", "note")
+DIFFERS = "rows differ from stored labels: --replace lets this file win"
 _AT_ONCE = 500
 
 
@@ -48,7 +49,7 @@ class Imported:
 
     def __str__(self) -> str:
         parts = [(self.added, "added"), (self.replaced, "replaced"), (self.unchanged, "already there")]
-        parts.append((self.empty, "rows without a value, not labelled yet"))
+        parts.append((self.empty, f"{'row' if self.empty == 1 else 'rows'} without a value, not labelled yet"))
         return f"{self.path}: " + (", ".join(f"{n:,} {what}" for n, what in parts if n) or "no labels")
 
 
@@ -81,7 +82,8 @@ def import_labels(path: Path, *, annotator: str = "", replace: bool = False) -> 
             else:
                 given = CANNOT_TELL if label.value is None else label.value
                 what = "another note" if label.value == row.value else f"{given} is stored"
-                problems.append(_at(name, row, "value", f"{what} by {who}; --replace lets this file win"))
+                why = f"{what} by {who}; --replace lets this file win"
+                problems.append(_at(name, row, "value", why, of_many=DIFFERS))
         if problems:
             raise LabelFileError(sorted(problems, key=lambda problem: problem.line))
         ScoreLabel.objects.bulk_create(added, batch_size=_AT_ONCE)
@@ -92,9 +94,9 @@ def import_labels(path: Path, *, annotator: str = "", replace: bool = False) -> 
     return Imported(name, len(added), len(replaced), unchanged, read.empty, keys)
 
 
-def _at(path: str, row: LabelRow, column: str, reason: str) -> LabelProblem:
+def _at(path: str, row: LabelRow, column: str, reason: str, of_many: str = "") -> LabelProblem:
     value = {"value": CANNOT_TELL if row.value is None else str(row.value), "score": str(row.place.score or "")}
-    return LabelProblem(path, row.line, column, value.get(column, ""), reason)
+    return LabelProblem(path, row.line, column, value.get(column, ""), reason, of_many)
 
 
 def _scores(rows: Sequence[LabelRow], path: str, problems: list[LabelProblem]) -> dict[Place, EvaluationScore]:

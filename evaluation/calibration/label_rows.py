@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,22 +14,26 @@ from agents.transcripts.readers.csv_table import delimiter, unescape
 from agents.transcripts.records import TranscriptError
 from agents.transcripts.source import Source
 from evaluation.calibration.labels import checked_annotator, checked_note
+from evaluation.wording import counted
 
 CANNOT_TELL = "cannot tell"
 COLUMNS = ("score", "run", "dimension", "proposition", "channel", "message", "annotator", "value", "note", "blind")
 MOST_PROBLEMS = 50
+MANY = 4  # problems of one kind are told in one line
+NO_ANNOTATOR = "rows name no annotator: add --annotator NAME"
 VALUES = f"0 to 9, “{CANNOT_TELL}”, or empty for not labelled yet"
 
 
 @dataclass(frozen=True, slots=True)
 class LabelProblem:
-    """What is wrong at a place of a label file; line 0 = the file as a whole."""
+    """What is wrong at a place of a label file; line 0 = the file as a whole. `of_many`: how several of the kind are told at once."""
 
     path: str
     line: int
     column: str
     value: str
     reason: str
+    of_many: str = ""
 
     def __str__(self) -> str:
         line = f", line {self.line}" if self.line else ""
@@ -42,9 +47,13 @@ class LabelFileError(Exception):
 
     def __init__(self, problems: Sequence[LabelProblem]) -> None:
         self.problems = list(problems)
-        shown = [str(problem) for problem in self.problems[:MOST_PROBLEMS]]
-        if len(self.problems) > MOST_PROBLEMS:
-            shown.append(f"… and {len(self.problems) - MOST_PROBLEMS} more problems")
+        many = {kind: n for kind, n in Counter(p.of_many for p in self.problems).items() if kind and n >= MANY}
+        first = {kind: next(p for p in self.problems if p.of_many == kind) for kind in many}
+        shown = [f"{first[kind].path}: {n:,} {kind} (the first: line {first[kind].line})" for kind, n in many.items()]
+        others = [problem for problem in self.problems if problem.of_many not in many]
+        shown += [str(problem) for problem in others[:MOST_PROBLEMS]]
+        if len(others) > MOST_PROBLEMS:
+            shown.append(f"… and {counted(len(others) - MOST_PROBLEMS, 'more problem')}")
         super().__init__("\n".join(shown))
 
 
@@ -149,8 +158,9 @@ def _header(path: str, line: int, cells: list[str]) -> list[str]:
 class _Problem(Exception):
     """A cell that cannot be used."""
 
-    def __init__(self, column: str, value: object, reason: str) -> None:
+    def __init__(self, column: str, value: object, reason: str, of_many: str = "") -> None:
         self.column, self.value, self.reason = column, "" if value is None else str(value), reason
+        self.of_many = of_many
 
 
 @dataclass(slots=True)
@@ -173,7 +183,7 @@ class _Reading:
                 LabelRow(
                     line=self.line,
                     place=self._place(cells),
-                    annotator=self._text(cells, "annotator", checked_annotator, self.annotator),
+                    annotator=self._annotator(cells),
                     value=_value(cells["value"]),
                     note=self._text(cells, "note", checked_note),
                     blind=_flag(cells.get("blind")),
@@ -181,8 +191,16 @@ class _Reading:
             )
         except _Problem as problem:
             self.found.problems.append(
-                LabelProblem(self.path, self.line, problem.column, problem.value, problem.reason)
+                LabelProblem(self.path, self.line, problem.column, problem.value, problem.reason, problem.of_many)
             )
+
+    def _annotator(self, cells: dict[str, Any]) -> str:
+        try:
+            return self._text(cells, "annotator", checked_annotator, self.annotator)
+        except _Problem as problem:
+            if _is_empty(cells.get("annotator")) and not self.annotator:
+                raise _Problem("annotator", None, f"{problem.reason}; or add --annotator NAME", NO_ANNOTATOR) from None
+            raise
 
     def _place(self, cells: dict[str, Any]) -> Place:
         score, run = _number(cells, "score"), _number(cells, "run")

@@ -14,6 +14,7 @@ from evaluation.calibration.as_json import calibration_details
 from evaluation.calibration.values import LEAST_ITEMS, Calibration, PoweredMean, labels_text
 from evaluation.presentation import judge_label
 from evaluation.statistics.estimates import Estimate
+from evaluation.wording import counted, decimal
 
 SOURCE = (
     "Prediction-powered mean: Angelopoulos, Bates, Fannjiang, Jordan & Zrnic, Science 382 (2023), 669–674; λ as in PPI++\n"
@@ -57,6 +58,7 @@ def notes_of_figures(figures: Mapping[str, Any]) -> list[str]:
     said = []
     if figures["items"] < LEAST_ITEMS:
         said.append(f"Too few: an interval of fewer than {LEAST_ITEMS} labelled judgements is not to be trusted.")
+    said += _by_chance(figures)
     if figures["cannot_tell"]:
         said.append(f"{labels_text(figures['cannot_tell'])} “cannot tell”: in no figure.")
     if figures["not_blind"]:
@@ -67,22 +69,35 @@ def notes_of_figures(figures: Mapping[str, Any]) -> list[str]:
                 f"{mean['label_set']}: {mean['drawn'] - mean['labelled']} of {mean['drawn']} drawn are in no figure yet. Its mean takes "
                 "those that are for a random part of the draw, as they are when labelled in the order given."
             )
+        if mean["tuning"] == 0 and mean["mean"]["value"] is not None:
+            said.append(f"{mean['label_set']}: λ 0, the judge's scores added nothing to what the labels say alone.")
     return said
 
 
+def _by_chance(figures: Mapping[str, Any]) -> list[str]:
+    """A sentence on the figures of agreement that may be 0 or less."""
+    names = {"kappa": "kappa", "spearman": "Spearman", "alpha": "alpha of judge and people"}
+    known = {name: interval for key, name in names.items() if (interval := figures[key]["interval"])}
+    holds = [name for name, (low, _) in known.items() if low <= 0]
+    if not holds:
+        return []
+    which = "every figure" if len(holds) == len(known) > 1 else " and ".join(holds)
+    return [f"No better than chance, as far as these labels show: the interval of {which} is not wholly above 0."]
+
+
 def value_text(found: Estimate) -> str:
-    return "–" if found.value is None else f"{found.value:.2f}"
+    return "–" if found.value is None else decimal(found.value, 2)
 
 
 def interval_text(found: Estimate) -> str:
     """E.g. ``0.48 to 0.74``, or why there is none."""
-    return f"{found.interval.low:.2f} to {found.interval.high:.2f}" if found.interval else found.reason
+    return f"{decimal(found.interval.low, 2)} to {decimal(found.interval.high, 2)}" if found.interval else found.reason
 
 
 def _table(found: Calibration) -> Table:
     people = "1 annotator" if found.annotators == 1 else f"{found.annotators} annotators"
     title = f"{judge_label(found.judge)} · {found.procedure} · {found.dimension}"
-    caption = f"{labels_text(found.labels)} of {found.items:,} judgements by {people}"
+    caption = f"{labels_text(found.labels)} of {counted(found.items, 'judgement')} by {people}"
     table = Table(title=escape(f"{title}: {caption}"), box=box.SIMPLE_HEAD, title_justify="left")
     table.add_column("Agreement of judge and people")
     table.add_column("Value", justify="right", no_wrap=True)

@@ -9,6 +9,7 @@ from math import ceil
 
 from evaluation.statistics.estimates import Estimate
 from evaluation.statistics.prediction_powered import LEAST_LABELS, PredictionPowered
+from evaluation.wording import counted, decimal
 
 LEAST_ITEMS = 20
 """Fewest labelled judgements whose kappa is shown beside scores: intervals of fewer are not to be trusted."""
@@ -42,16 +43,24 @@ class Agreement:
         return self.items >= LEAST_ITEMS and self.kappa is not None
 
     @property
+    def by_chance(self) -> bool:
+        """Whether these labels do not show the judge to be better than chance: kappa, or what may be it, is not above 0."""
+        return self.enough and self.kappa is not None and (self.kappa if self.low is None else self.low) <= 0
+
+    @property
     def figure(self) -> str:
-        """E.g. ``κ 0.62 [0.48, 0.74], 80 labels``."""
+        """E.g. ``κ 0.62 [0.48, 0.74], 80 labels``; a judge that agrees no better than chance is said to."""
         if not self.labels:
             return NOT_CALIBRATED
         if self.items < LEAST_ITEMS:
             return f"{self.items} of {LEAST_ITEMS} labels needed"
         if self.kappa is None:
             return f"κ undefined, {labels_text(self.labels)}"
-        interval = "" if self.low is None or self.high is None else f" [{self.low:.2f}, {self.high:.2f}]"
-        return f"κ {self.kappa:.2f}{interval}, {labels_text(self.labels)}"
+        interval = (
+            "" if self.low is None or self.high is None else f" [{decimal(self.low, 2)}, {decimal(self.high, 2)}]"
+        )
+        chance = ": no better than chance so far" if self.by_chance else ""
+        return f"κ {decimal(self.kappa, 2)}{interval}, {labels_text(self.labels)}{chance}"
 
     def __str__(self) -> str:
         """The figure, with a word when it is stale."""
@@ -62,7 +71,7 @@ NOT_CALIBRATED = "not calibrated"
 
 
 def labels_text(count: int) -> str:
-    return "1 label" if count == 1 else f"{count:,} labels"
+    return counted(count, "label")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,7 @@ PER_MESSAGE = "adherence"  # the dimension whose precision more samples raise
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """Who is told how the judging goes: called with the runs when they are known, and as judgements are made."""
+    """Who is told how the judging goes: called with runs as they are made, and as judgements are."""
 
     prepared: Callable[[Sequence[EvaluationRun]], None] = lambda runs: None
     progress: Callable[[EvaluationRun, int], None] = lambda run, done: None

@@ -9,11 +9,13 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
+from agents.terminal import console_on
 from evaluation.comparison.detection import Detection
 from evaluation.comparison.values import Change, Comparison
-from evaluation.comparison.words import interval_text, signed
+from evaluation.comparison.words import interval_text
 from evaluation.models import is_heuristic
-from evaluation.presentation import console_on, heading_of, judge_label, number
+from evaluation.presentation import heading_of, judge_label, number
+from evaluation.wording import signed
 
 MOST_NAMED = 10
 STYLES = {"drifted": "bold", "steady": "green", "cannot tell yet": "dim"}

@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 from evaluation.comparison.values import Change
-
-
-def signed(value: float | None, digits: int = 1) -> str:
-    """A difference with its sign; one that rounds to nothing has none."""
-    if value is None:
-        return "–"
-    rounded = round(value, digits)
-    return f"{rounded:+.{digits}f}".replace("-", "−") if rounded else f"{0:.{digits}f}"
+from evaluation.wording import signed
 
 
 def interval_text(change: Change) -> str:
+    """E.g. ``−2.1 to +0.4``."""
     if change.interval is None:
         return "–"
     return f"{signed(change.interval.low)} to {signed(change.interval.high)}"

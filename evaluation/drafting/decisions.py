@@ -15,7 +15,8 @@ from evaluation.drafting.edits import CannotEdit, with_switches
 from evaluation.drafting.replacing import CannotWrite, read_bytes, replace_file
 from evaluation.drafting.writing import parse
 from evaluation.proposition_files import DEFAULT, LoadedFile, load_all, proposition_dirs
-from evaluation.propositions import Proposition, PropositionFile, resolve
+from evaluation.proposition_schema import PropositionFile
+from evaluation.propositions import Proposition, resolve
 
 
 class Decision(StrEnum):

@@ -12,11 +12,13 @@ from rich.markup import escape
 from rich.table import Table
 
 from agents.llm.ledger import Totals
+from agents.terminal import console_on
 from agents.text.fences import neutral
 from evaluation.drafting.service import Drafted
 from evaluation.drafting.trying import Trial, Tried
 from evaluation.drafting.writing import Written
-from evaluation.presentation import console_on, judge_label, money, number
+from evaluation.presentation import judge_label, money, number
+from evaluation.wording import counted
 
 SNIPPET = 240
 
@@ -25,11 +27,6 @@ def shown(text: str, limit: int = SNIPPET) -> str:
     """Text of an agent or a model as it may stand in a terminal."""
     line = " ".join(neutral(text, 10_000)[0].split())
     return escape(line if len(line) <= limit else line[: limit - 1].rstrip() + "…")
-
-
-def counted(number: int, what: str) -> str:
-    """``1 draft``, ``2 drafts``"""
-    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
 
 
 def cost_line(spent: Totals, *, exact: bool = False) -> str:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from agents.text.vocabulary import vocabulary
-from evaluation.propositions import Proposition, PropositionSpec
+from evaluation.proposition_schema import PropositionSpec
+from evaluation.propositions import Proposition
 from evaluation.rules import Rule
 
 ALIKE = 0.75  # share of the words of two claims that both have, from which they say the same

@@ -16,7 +16,7 @@ from agents.text.fences import neutral
 from agents.text.patterns import ends_soon
 from evaluation.drafting.quotes import bare, quote_problem
 from evaluation.drafting.sameness import Existing, says_the_same
-from evaluation.propositions import PropositionFile, PropositionSpec
+from evaluation.proposition_schema import PropositionFile, PropositionSpec
 from evaluation.yaml_files import in_words, location_of
 
 NAME = "{{agent_name}}"

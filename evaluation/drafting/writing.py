@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from agents.text.fences import neutral
 from evaluation.drafting.replacing import CannotWrite, read_bytes, replace_file
 from evaluation.drafting.service import DIMENSION, Drafted
-from evaluation.propositions import PropositionFile
+from evaluation.proposition_schema import PropositionFile
 
 ENDING = ".drafts.yaml"
 _WIDTH = 110

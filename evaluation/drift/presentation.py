@@ -12,9 +12,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from agents.models import Agent
+from agents.terminal import console_on
 from evaluation.drift.series import Drop, Series
 from evaluation.models import EvaluationRun
-from evaluation.presentation import console_on, judge_label, number
+from evaluation.presentation import judge_label, number
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 SPARKS = 30
@@ -76,17 +77,32 @@ def fall(series: Series, drop: Drop) -> str:
 
 
 def silent_note(agents: Sequence[Agent], found: Sequence[Series]) -> str:
-    """Which agents have no series, by what became of their newest scheduled evaluation; empty when all have one."""
-    shown = {series.agent.pk for series in found}
+    """Which agents have no series, and why; empty when all have one."""
     reasons: dict[str, list[str]] = {}
+    for slug, why in without_series(agents, found).items():
+        reasons.setdefault(why, []).append(slug)
+    return "\n".join(f"no series: {', '.join(slugs)}: {why}" for why, slugs in reasons.items())
+
+
+def without_series(agents: Sequence[Agent], found: Sequence[Series]) -> dict[str, str]:
+    """Slugs of the agents that have no series, each with what became of its newest scheduled evaluation."""
+    shown = {series.agent.pk for series in found}
+    reasons: dict[str, str] = {}
     for agent in agents:
         if agent.pk not in shown:
             last = (
                 EvaluationRun.objects.filter(agent=agent, schedule__isnull=False).order_by("-created_at", "-pk").first()
             )
-            why = "measured by no schedule yet" if last is None else last.error or f"evaluation {last.pk}: no score"
-            reasons.setdefault(why, []).append(agent.slug)
-    return "\n".join(f"no series: {', '.join(slugs)}: {why}" for why, slugs in reasons.items())
+            reasons[agent.slug] = _why_silent(last)
+    return reasons
+
+
+def _why_silent(last: EvaluationRun | None) -> str:
+    if last is None:
+        return "measured by no schedule yet"
+    if last.overall_score is not None:
+        return f"evaluation {last.pk}: scored, but not in what is asked for here"
+    return last.error or f"evaluation {last.pk}: no score"
 
 
 def _notes(rows: Sequence[Series]) -> dict[str, list[str]]:
@@ -98,9 +114,13 @@ def _notes(rows: Sequence[Series]) -> dict[str, list[str]]:
     return notes
 
 
-def drift_json(found: Sequence[Series]) -> dict[str, Any]:
-    """The object ``--json`` prints: per series its points, oldest first, and its falls."""
-    return {"series": [_series_json(series) for series in found]}
+def drift_json(found: Sequence[Series], agents: Sequence[Agent] = ()) -> dict[str, Any]:
+    """The object ``--json`` prints: per series its points, oldest first, and its falls; and which of `agents` have none, and why."""
+    silent = without_series(agents, found)
+    return {
+        "series": [_series_json(series) for series in found],
+        "no_series": [{"agent": slug, "reason": why} for slug, why in silent.items()],
+    }
 
 
 def _series_json(series: Series) -> dict[str, Any]:

@@ -74,7 +74,7 @@ def gather(
         baseline: What to compare with.
         margin: Half-width of "no change", in points.
         named: Slugs of agents that were asked for by name.
-        prepared: Called once with the runs, before anything is asked.
+        prepared: Called with runs as they are made, each once, before anything of them is asked.
         progress: Called as judgements are made.
     """
     found = [

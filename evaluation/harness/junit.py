@@ -11,6 +11,7 @@ from evaluation.harness.report import Report
 from evaluation.harness.texts import as_xml, plain
 from evaluation.harness.verdict import why_no_score
 from evaluation.presentation import judge_label
+from evaluation.wording import signed
 
 KINDS = {"failure": "failures", "error": "errors", "skipped": "skipped"}
 Case = tuple[str, str, str]  # kind, message, text
@@ -64,17 +65,17 @@ def _cases(result: AgentResult, dimension: str, findings: Findings) -> list[Case
     for r in findings.regressions:
         if (r.agent, r.whole.dimension) == (agent, dimension):
             change = r.change
-            line = f"{change.proposition or dimension} fell from {change.baseline:.1f} to {change.current:.1f} ({change.delta:+.1f})"
+            line = f"{change.proposition or dimension} fell from {change.baseline:.1f} to {change.current:.1f} ({signed(change.delta)})"
             worst = f": {r.worst.place} “{plain(r.worst.text)}”" if r.worst else ""
             lines.append(line + worst)
-            lines += [f"fell most, not surely: {c.proposition} ({c.delta:+.1f})" for c in r.fell_most]
+            lines += [f"fell most, not surely: {c.proposition} ({signed(c.delta)})" for c in r.fell_most]
     for b in findings.below:
         if (b.agent, b.dimension) == (agent, dimension):
             worst = f": {b.worst.place} “{plain(b.worst.text)}”" if b.worst else ""
             lines.append(f"{b.score:.1f} is below {b.threshold:g}; lowest {b.proposition}{worst}")
     for f in findings.fading:
         if (f.agent, f.dimension) == (agent, dimension):
-            lines.append(f"fades within conversations: turns {f.last} against {f.first}: {f.delta:+.1f}")
+            lines.append(f"fades within conversations: turns {f.last} against {f.first}: {signed(f.delta)}")
     if lines:
         return [("failure", lines[0], "\n".join(lines))]
     if dimension != OVERALL and result.score(dimension) is None:
@@ -88,7 +89,7 @@ def _note(result: AgentResult, dimension: str) -> str:
         return ""
     if change is None:
         return f"{score:.2f}; not compared: {result.no_baseline or 'no baseline in this dimension'}"
-    delta = "" if change.delta is None else f" ({change.delta:+.2f})"
+    delta = "" if change.delta is None else f" ({signed(change.delta, 2)})"
     return f"{score:.2f}{delta}: {change.verdict}, {change.reason}"
 
 

@@ -6,15 +6,18 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from evaluation.by_turn import TurnProfile
 from evaluation.comparison.values import Change
+from evaluation.comparison.words import interval_text
 from evaluation.harness.findings import Findings, WorstMessage
 from evaluation.harness.gather import AgentResult
 from evaluation.harness.limits import Limits
 from evaluation.harness.notes import notes_of, without_score
 from evaluation.harness.report import Report
 from evaluation.harness.report_json import coverage
-from evaluation.harness.texts import as_code, counted
+from evaluation.harness.spending import spent_line
+from evaluation.harness.texts import as_code
 from evaluation.harness.verdict import least_scores
 from evaluation.models import COUNTED, is_heuristic
+from evaluation.wording import counted, signed
 
 MARKER = "<!-- plumbline -->"  # what the workflow finds its own comment by
 MOST_CHARACTERS = 60_000  # a comment on GitHub holds 65,536
@@ -44,6 +47,7 @@ def markdown(report: Report) -> str:
         *_by_turn(list(report.by_turn.values())),
         *_notes(results),
         *_silent(results, findings),
+        spent_line(report),
         _how(results, limits),
     ]
     return shortened("\n\n".join(part for part in parts if part) + "\n")
@@ -101,7 +105,15 @@ def _table(findings: Findings) -> Iterator[str]:
         low, high = f.interval
         turns = f"turns {f.first} → {f.last}"
         rows.append(
-            [as_code(f.agent), f.dimension, turns, "", "", f"{f.delta:+.1f} ({low:+.1f} to {high:+.1f})", "**fades**"]
+            [
+                as_code(f.agent),
+                f.dimension,
+                turns,
+                "",
+                "",
+                f"{signed(f.delta)} ({signed(low)} to {signed(high)})",
+                "**fades**",
+            ]
         )
     for b in findings.below:
         rows.append(
@@ -116,7 +128,7 @@ def _table(findings: Findings) -> Iterator[str]:
             ]
         )
     if rows:
-        head = ["Agent", "Dimension", "Proposition", "Baseline", "Now", "Change (95 %)", ""]
+        head = ["Agent", "Dimension", "Proposition", "Baseline", "Now", "Change (95 %)", "Verdict"]
         yield "\n".join([*_grid(head, rows[:MOST_ROWS]), *_more(len(rows))])
 
 
@@ -173,7 +185,7 @@ def _cell(result: AgentResult, dimension: str) -> str:
     if score is None:
         return "–"
     text = f"{score:.0f}" if dimension in COUNTED else f"{score:.1f}"
-    return text if change is None or change.delta is None else f"{text} ({change.delta:+.1f})"
+    return text if change is None or change.delta is None else f"{text} ({signed(change.delta)})"
 
 
 def _by_turn(profiles: Sequence[TurnProfile]) -> Iterator[str]:
@@ -209,8 +221,8 @@ def _how(results: Sequence[AgentResult], limits: Limits) -> str:
     found = coverage(results)
     lines = [
         "Scores are 0 to 9, higher is better; ideas are counted.",
-        f"{found.scored:,} judgements scored, {found.trivial:,} trivial, {found.failed:,} failed "
-        f"({found.failed_share:.0%} of what this judge could judge), {found.beyond_judge:,} need an LLM judge, "
+        f"{counted(found.scored, 'judgement')} scored, {found.trivial:,} trivial, {found.failed:,} failed "
+        f"({found.failed_share:.0%} of what this judge could judge), {counted(found.beyond_judge, 'needs', 'need')} an LLM judge, "
         f"{found.not_evaluable:,} not evaluable.",
         f"A regression is a fall of {limits.regression_delta:g} points or more that is sure among all that was compared (95 %, Holm). "
         f"A change within ±{limits.margin:g} is none.",
@@ -220,9 +232,8 @@ def _how(results: Sequence[AgentResult], limits: Limits) -> str:
 
 
 def _change(change: Change) -> list[str]:
-    interval = change.interval
-    delta = "" if change.delta is None else f"{change.delta:+.1f}"
-    reach = f" ({interval.low:+.1f} to {interval.high:+.1f})" if interval else ""
+    delta = "" if change.delta is None else signed(change.delta)
+    reach = f" ({interval_text(change)})" if change.interval else ""
     return [_number(change.baseline), _number(change.current), delta + reach]
 
 

@@ -8,15 +8,22 @@ from evaluation.comparison.values import Comparison
 from evaluation.harness.findings import Findings
 from evaluation.harness.gather import AgentResult
 from evaluation.harness.verdict import why_no_score
+from evaluation.models import Dimension, is_heuristic
 
 MOST_NAMED = 5  # claims in one note
+SCRIPTED_FLUENCY = (
+    "fluency: the offline actor says the persona's few sample lines again and again; "
+    "the score shows that, and not how a model would speak"
+)
 VISIBLE = 0.05  # points: less does not show in a score with one decimal
 
 
 def notes_of(results: Sequence[AgentResult]) -> dict[str, list[str]]:
-    """Notes on the comparisons, with the agents each holds for."""
+    """Notes on the numbers and comparisons, with the agents each holds for."""
     found: dict[str, list[str]] = {}
     for result in results:
+        if result.run.played and is_heuristic(result.run.actor_model) and result.score(Dimension.FLUENCY) is not None:
+            found.setdefault(SCRIPTED_FLUENCY, []).append(result.agent)
         if result.comparison is not None:
             for note in (*result.comparison.notes, *_left_out(result, result.comparison)):
                 found.setdefault(note, []).append(result.agent)

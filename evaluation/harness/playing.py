@@ -8,9 +8,10 @@ from functools import partial
 from pathlib import Path
 
 from evaluation.comparison.values import Comparison, Side
+from evaluation.estimate import Estimate
 from evaluation.harness.findings import Unjudged
 from evaluation.harness.limits import Limits
-from evaluation.rehearsal import Play, load_situations, play, play_spec
+from evaluation.rehearsal import Play, PlayEstimate, estimate_play, load_situations, play, play_spec
 from evaluation.run_spec import RunSpec
 
 
@@ -48,6 +49,23 @@ def rehearse(
         if plays[-1].usable:
             played.append(play_spec(replace(spec, repeats=1), plays[-1]))
     return played, plays
+
+
+def estimate_rehearsal(
+    specs: Sequence[RunSpec], *, situations: Path, actor_model: str = ""
+) -> tuple[list[PlayEstimate], list[Estimate]]:
+    """What the same would need of the actor and of the judge; nobody is asked.
+
+    Raises:
+        YamlProblems: The file cannot be used.
+    """
+    found = load_situations(situations)
+    pairs = [
+        estimate_play(replace(spec, repeats=1), situations=found, actor_model=actor_model, repeats=spec.repeats)
+        for spec in specs
+        if spec.agent is not None
+    ]
+    return [acting for acting, _ in pairs], [judging for _, judging in pairs]
 
 
 def unplayed(plays: Sequence[Play], limits: Limits) -> Iterator[Unjudged]:

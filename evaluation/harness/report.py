@@ -14,6 +14,7 @@ from evaluation.harness.playing import unplayed
 from evaluation.harness.turns import fading_in, profiles_of
 from evaluation.harness.verdict import decide
 from evaluation.rehearsal import Play
+from evaluation.spending import Spending, spent_on
 from evaluation.turns import Bin
 
 
@@ -24,6 +25,7 @@ class Report:
     Attributes:
         by_turn: Per agent its scores by turn; empty unless asked for.
         plays: What was played to be measured; empty for real speech.
+        estimate: What judging was estimated to need; None where the judge costs nothing.
     """
 
     judge: str
@@ -32,6 +34,12 @@ class Report:
     limits: Limits
     by_turn: Mapping[str, TurnProfile]
     plays: tuple[Play, ...] = ()
+    estimate: Spending | None = None
+
+    @property
+    def actual(self) -> Spending:
+        """What judging really used, over all agents and channels, each once."""
+        return spent_on([result.captured for result in self.results])
 
     def json(self) -> str:
         """The object as text, ending with a line break."""
@@ -59,11 +67,18 @@ def make_report(
     *,
     bins: Sequence[Bin] = (),
     plays: Sequence[Play] = (),
+    estimate: Spending | None = None,
 ) -> Report:
     """Decide, and keep everything together."""
     profiles = profiles_of(results, bins, limits) if bins else {}
     fading = tuple(fading_in(list(profiles.values()), limits))
     findings = decide(results, limits, fading=fading, missing=tuple(unplayed(plays, limits)))
     return Report(
-        judge=judge, results=tuple(results), findings=findings, limits=limits, by_turn=profiles, plays=tuple(plays)
+        judge=judge,
+        results=tuple(results),
+        findings=findings,
+        limits=limits,
+        by_turn=profiles,
+        plays=tuple(plays),
+        estimate=estimate,
     )

@@ -18,6 +18,7 @@ from evaluation.harness.report import Report
 from evaluation.models import is_heuristic
 from evaluation.rehearsal import plays_json
 from evaluation.result_json import as_json
+from evaluation.spending import spending_json
 
 
 def report_json(report: Report) -> dict[str, Any]:
@@ -33,6 +34,7 @@ def report_json(report: Report) -> dict[str, Any]:
     return {
         **document,
         **plays_json(report.plays),
+        "spending": spending_json(report.estimate, report.actual),
         "regressions": [_regression(found) for found in findings.regressions],
         "fading": [asdict(found) for found in findings.fading],
         "below_threshold": [_below(found) for found in findings.below],

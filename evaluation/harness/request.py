@@ -81,8 +81,6 @@ def _check_combinations(options: Mapping[str, Any]) -> None:
         raise WrongUsage("--map is for --transcript")
     if options["actor_model"] and not rehearse:
         raise WrongUsage("--actor-model is for --rehearse")
-    if rehearse and options["dry_run"]:
-        raise WrongUsage("--rehearse cannot be estimated by --dry-run: what there is to judge is said in it")
     if rehearse and (options["where"] or options["window"] != "all"):
         raise WrongUsage("--rehearse measures all that was played; --where and --window are for what was said before")
     if options["by"] and options["baseline"]:

@@ -12,9 +12,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from agents.terminal import console_on
 from evaluation.by_turn import turn_table
-from evaluation.capture import channels_of
 from evaluation.comparison.values import Change
+from evaluation.comparison.words import interval_text
 from evaluation.harness.findings import Findings, Open, WorstMessage
 from evaluation.harness.gather import AgentResult
 from evaluation.harness.limits import Limits
@@ -22,10 +23,12 @@ from evaluation.harness.markdown import SIGNS, headline
 from evaluation.harness.notes import notes_of, without_score
 from evaluation.harness.report import Report
 from evaluation.harness.report_json import coverage
+from evaluation.harness.spending import spent_line
 from evaluation.harness.texts import plain
 from evaluation.models import COUNTED
-from evaluation.presentation import console_on, heading_of, judge_label, money, number
+from evaluation.presentation import heading_of, judge_label, number
 from evaluation.rehearsal.presentation import plays_table
+from evaluation.wording import counted, signed
 
 WIDTH = 80
 MOST_LINES = 20
@@ -34,8 +37,7 @@ MOST_LINES = 20
 def verdict_table(report: Report, out: Any) -> None:
     """All agents, then what is wrong, then what cannot be told, then the verdict."""
     judge, results, findings, limits = report.judge, report.results, report.findings, report.limits
-    console = console_on(out)
-    console.width = min(console.width, WIDTH)
+    console = _console(out)
     plays_table(report.plays, out)
     if results:
         console.print(f"Judged by {escape(judge_label(judge))}, 0 to 9, higher is better")
@@ -61,11 +63,22 @@ def verdict_table(report: Report, out: Any) -> None:
         console.print(f"[bold]not judged:[/] {escape(who)}: {escape(plain(found.why))}")
     if findings.without_baseline or findings.unjudged or silent:
         console.print()
-    _counts(console, results)
+    _counts(console, report)
     style = {0: "bold green", 1: "bold red"}.get(findings.exit_code, "bold yellow")
     console.print(
         f"[{style}]{SIGNS[findings.verdict]} {findings.verdict}[/]: {headline(findings)} (exit code {findings.exit_code})"
     )
+
+
+def tell(line: str, out: Any) -> None:
+    """A line before the verdict, wrapped as the verdict is."""
+    _console(out).print(escape(line))
+
+
+def _console(out: Any) -> Console:
+    console = console_on(out)
+    console.width = min(console.width, WIDTH)
+    return console
 
 
 def _scores(results: Sequence[AgentResult]) -> Table:
@@ -86,7 +99,7 @@ def _cell(result: AgentResult, dimension: str) -> str:
     text = f"{score:.0f}" if dimension in COUNTED else number(score)
     if change is None or change.delta is None:
         return text
-    return f"{text} ({change.delta:+.1f}{_sign(change)})"
+    return f"{text} ({signed(change.delta)}{_sign(change)})"
 
 
 def _sign(change: Change) -> str:
@@ -116,8 +129,8 @@ def _regressions(console: Console, findings: Findings) -> None:
         console.print(f"… and {len(findings.regressions) - MOST_LINES} more that got worse; --json holds all")
     for f in findings.fading[:MOST_LINES]:
         console.print(
-            f"[bold red]fades:[/] {escape(f.agent)} {f.dimension}: turns {f.last} against {f.first}: {f.delta:+.1f} "
-            f"(95 %: {f.interval[0]:+.1f} to {f.interval[1]:+.1f})"
+            f"[bold red]fades:[/] {escape(f.agent)} {f.dimension}: turns {f.last} against {f.first}: {signed(f.delta)} "
+            f"(95 %: {signed(f.interval[0])} to {signed(f.interval[1])})"
         )
     if findings.regressions or findings.fading:
         console.print()
@@ -141,9 +154,9 @@ def _message(console: Console, worst: WorstMessage | None) -> None:
 
 
 def _reach(change: Change) -> str:
-    interval = change.interval
-    delta = "" if change.delta is None else f" ({change.delta:+.1f}"
-    return f"{delta}; 95 %: {interval.low:+.1f} to {interval.high:+.1f})" if interval else f"{delta})" if delta else ""
+    if change.delta is None:
+        return ""
+    return f" ({signed(change.delta)}{f'; 95 %: {interval_text(change)}' if change.interval else ''})"
 
 
 def _fall(change: Change) -> str:
@@ -194,7 +207,7 @@ def complaint(report: Report, *, everything: bool) -> str:
         worst = f"; {r.worst.place} “{plain(r.worst.text, 100)}”" if r.worst else ""
         lines.append(f"{r.agent} {name}: {number(change.baseline)} → {number(change.current)}{worst}")
     for f in findings.fading:
-        lines.append(f"{f.agent} {f.dimension}: fades by {f.delta:+.1f} from turns {f.first} to {f.last}")
+        lines.append(f"{f.agent} {f.dimension}: fades by {signed(f.delta)} from turns {f.first} to {f.last}")
     for b in findings.below:
         lines.append(f"{b.agent} {b.dimension}: {number(b.score)} is below {b.threshold:g}")
     for o in findings.undecided:
@@ -206,13 +219,12 @@ def complaint(report: Report, *, everything: bool) -> str:
     return "\n  ".join((f"{findings.verdict}: {headline(findings)}", *shown))
 
 
-def _counts(console: Console, results: Sequence[AgentResult]) -> None:
-    found = coverage(results)
-    calls, cost, unpriced = 0, None, 0
-    for summary in (*(result.summary for result in results), *channels_of([result.captured for result in results])):
-        calls, unpriced = calls + summary.calls, unpriced + summary.unpriced_calls
-        cost = summary.cost_usd if cost is None else cost + (summary.cost_usd or 0)
+def _counts(console: Console, report: Report) -> None:
+    found = coverage(report.results)
     console.print(
-        f"{found.scored:,} judgements scored, {found.trivial:,} trivial, {found.failed:,} failed ({found.failed_share:.0%}), "
-        f"{found.beyond_judge:,} need an LLM judge, {found.not_evaluable:,} not evaluable; {calls:,} calls, {money(cost, unpriced)}."
+        f"{counted(found.scored, 'judgement')} scored, {found.trivial:,} trivial, {found.failed:,} failed "
+        f"({found.failed_share:.0%}), {counted(found.beyond_judge, 'needs', 'need')} an LLM judge, "
+        f"{found.not_evaluable:,} not evaluable."
     )
+    if line := spent_line(report):
+        console.print(line)

@@ -37,8 +37,3 @@ def _reference(character: str) -> str:
 def as_xml(text: str) -> str:
     """Without the characters that XML 1.0 cannot hold; escaping is the writer's."""
     return _NOT_IN_XML.sub("\ufffd", text)
-
-
-def counted(n: int, one: str, many: str = "") -> str:
-    """A number with its noun: ``1 judgement``, ``2 judgements``."""
-    return f"{n:,} {one if n == 1 else many or one + 's'}"

@@ -19,7 +19,7 @@ from evaluation.harness.findings import (
 )
 from evaluation.harness.gather import AgentResult
 from evaluation.harness.limits import EVERY, OVERALL, Limits
-from evaluation.harness.texts import counted
+from evaluation.wording import counted
 
 MOST_PROPOSITIONS = 3  # named where of none of them it is sure that it fell
 CODES: dict[Verdict, int] = {
@@ -118,11 +118,7 @@ def why_no_score(result: AgentResult, dimension: str) -> str:
     """Why a dimension of an agent has no score, for people."""
     found = result.coverage.get(dimension, Coverage())
     if found.beyond_judge:
-        return (
-            "1 claim needs an LLM judge"
-            if found.beyond_judge == 1
-            else f"{found.beyond_judge} claims need an LLM judge"
-        )
+        return counted(found.beyond_judge, "claim needs an LLM judge", "claims need an LLM judge")
     if found.not_evaluable:
         return f"{counted(found.not_evaluable, 'judgement')} not evaluable"
     return result.run.error or "nothing to judge"

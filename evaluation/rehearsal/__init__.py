@@ -4,6 +4,7 @@ to them.
 
 from __future__ import annotations
 
+from evaluation.rehearsal.estimate import PlayEstimate, estimate_play
 from evaluation.rehearsal.little_speech import ENOUGH, has_little_speech, play_where_little
 from evaluation.rehearsal.playing import MOST_REPEATS, play
 from evaluation.rehearsal.situations import Situation, load_situations
@@ -15,7 +16,9 @@ __all__ = [
     "MOST_REPEATS",
     "Conversation",
     "Play",
+    "PlayEstimate",
     "Situation",
+    "estimate_play",
     "has_little_speech",
     "load_situations",
     "play",

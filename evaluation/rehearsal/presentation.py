@@ -7,18 +7,20 @@ from types import TracebackType
 from typing import Any, TextIO
 
 from rich import box
-from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from agents.terminal import console_for_bars, console_on
 from evaluation.models import is_heuristic
-from evaluation.presentation import console_on
 from evaluation.rehearsal.little_speech import ENOUGH, play_where_little
 from evaluation.rehearsal.values import Play
 from evaluation.run_spec import RunSpec
 
-SCRIPTED = "The offline actor only says a persona's sample lines: a try-out, no measure of a model."
+SCRIPTED = (
+    "The offline actor only says a persona's sample lines: a try-out, no measure of a model.\n"
+    "It says them again and again: where its fluency is low, that is why."
+)
 TOO_FEW = f"They have fewer than {ENOUGH} messages of their own (--no-play: measure these)."
 
 
@@ -26,7 +28,7 @@ class PlayBar:
     """A bar per agent over the lines said to it, on a terminal; silent elsewhere."""
 
     def __init__(self, stream: TextIO, *, quiet: bool = False) -> None:
-        console = Console(file=stream, quiet=quiet or not stream.isatty())
+        console = console_for_bars(stream, quiet=quiet)
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         self._bar = Progress(*columns, console=console, transient=True)
         self._tasks: dict[str, TaskID] = {}

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from evaluation.rehearsal.stage import PLAY
 from evaluation.rehearsal.values import Play
-from evaluation.run_spec import MOST_SAMPLES, RunSpec
+from evaluation.run_spec import MOST_SAMPLES, PLAY, RunSpec
 from evaluation.windows import BEFORE, MessageWindow
 
 

@@ -17,9 +17,10 @@ from agents.models import Agent, Channel, ChannelMember
 from agents.persona import current_digest
 from evaluation.models import EvaluationRun, is_heuristic
 from evaluation.rehearsal.situations import Situation, situations_digest
+from evaluation.run_spec import PLAY
 
 RESUMABLE_FOR = timedelta(hours=24)
-PLAY, SITUATION, REPEAT, TURN = "play", "situation", "repeat", "turn"  # tags of channels and messages
+SITUATION, REPEAT, TURN = "situation", "repeat", "turn"  # tags of channels and messages, beside the play's
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from evaluation.statistics.estimates import numbers
+from evaluation.wording import counted
 
 if TYPE_CHECKING:
     import numpy as np
@@ -127,7 +128,7 @@ def find_drops(
     if any(later.time < earlier.time for earlier, later in pairwise(points)):
         raise ValueError("the points are not in order of time")
     if len(points) <= WARM_UP:
-        return Scan((), 0.0, threshold, f"{len(points)} evaluations; at least {WARM_UP + 1} are needed")
+        return Scan((), 0.0, threshold, f"{counted(len(points), 'evaluation')}; at least {WARM_UP + 1} are needed")
     alarms: list[Alarm] = []
     start = onset = 0
     statistic = 0.0

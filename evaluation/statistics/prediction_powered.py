@@ -9,6 +9,7 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 from evaluation.statistics.estimates import Estimate, Interval, check_level, numbers
+from evaluation.wording import counted
 
 if TYPE_CHECKING:
     from evaluation.statistics.estimates import Floats
@@ -76,7 +77,7 @@ def prediction_powered_mean(
     bias = float((f - y).mean()) if y.size else None
     if y.size < least_labels:
         value = float(y.mean()) if y.size else None
-        too_few = f"{y.size} labels; at least {least_labels} from a random sample are needed"
+        too_few = f"{counted(y.size, 'label')}; at least {least_labels} from a random sample are needed"
         return PredictionPowered(
             Estimate(None, None, int(y.size), too_few),
             Estimate(value, None, int(y.size), too_few),

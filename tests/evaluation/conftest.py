@@ -64,3 +64,10 @@ def chatty(propositions: PropositionFolder) -> Agent:
     agent = make_agent("chatty")
     talk(agent, [f"line {n}" for n in range(30)])
     return agent
+
+
+@pytest.fixture
+def one_claim(propositions: PropositionFolder) -> PropositionFolder:
+    """One claim of self-consistency, judged without the persona."""
+    propositions.claims("consistency/_default.yaml", "same", extra="include_personas: false")
+    return propositions

@@ -9,6 +9,8 @@ from agents.models import Agent
 from evaluation.capture import Captured, capture
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.planning import RunSpec
+from tests.evaluation.conftest import PropositionFolder
+from tests.factories import make_agent, talk
 
 
 def spec(agent: Agent, **fields: Any) -> RunSpec:
@@ -24,3 +26,19 @@ def statuses(run: EvaluationRun | None = None) -> Counter[str]:
     """How many judgements stand in which status."""
     rows = EvaluationScore.objects.all() if run is None else EvaluationScore.objects.filter(evaluation_run=run)
     return Counter(rows.values_list("status", flat=True))
+
+
+def three_kinds(propositions: PropositionFolder) -> Agent:
+    """An agent with one message, judged by a claim, an anti-pattern and a rule."""
+    propositions.write(
+        "adherence/_default.yaml",
+        """
+        propositions:
+          - {id: voice, claim: voice, recommendations_for_improvement: "Sound like Ada."}
+          - {id: flat, claim: flat, inverted: true}
+          - {id: brief, claim: brief, rule: {max_words: 2}}
+        """,
+    )
+    agent = make_agent("ada")
+    talk(agent, ["No."])
+    return agent

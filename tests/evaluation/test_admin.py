@@ -15,19 +15,13 @@ from agents.admin.transcript import transcript_url
 from agents.models import Agent, LLMCall, Message
 from agents.persona import TraitValue
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore
-from tests.console import list_of, page_of, queries, read, signed_in, staff, superuser, viewer
+from tests.console import HOSTILE, list_of, page_of, queries, read, signed_in, staff, viewer
 from tests.evaluation.judged import LLM, OFFLINE, cells, make_baseline, make_run, make_score
 from tests.factories import make_agent, make_channel, say
 
 pytestmark = pytest.mark.django_db
 
 LOGS: tuple[type[Model], ...] = (EvaluationRun, EvaluationScore, Baseline)
-HOSTILE = "<script>alert('x')</script>"
-
-
-@pytest.fixture
-def root() -> Client:
-    return signed_in(superuser())
 
 
 def fill(number: int, start: int = 0, *, text: str = "Noted.") -> None:

@@ -11,16 +11,11 @@ from pytest_django import Settings
 from agents.models import Agent
 from agents.persona import TraitValue, save_persona
 from evaluation.models import Baseline, EvaluationRun
-from tests.console import list_of, page_of, read, signed_in, superuser, viewer
+from tests.console import list_of, page_of, read, signed_in, viewer
 from tests.evaluation.judged import LLM, OFFLINE, cells, make_baseline, make_run
 from tests.factories import make_agent, make_channel, say
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def root() -> Client:
-    return signed_in(superuser())
 
 
 def test_judges_stand_in_lines_of_their_own_and_a_changed_persona_is_marked(root: Client) -> None:

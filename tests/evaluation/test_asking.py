@@ -12,7 +12,7 @@ from pytest_django import Settings
 
 from agents.models import Agent
 from evaluation.asking import GIVE_UP_AFTER, JudgeDown, Tally
-from evaluation.bulk import insert_rows, update_rows
+from evaluation.bulk import insert_values, update_rows
 from evaluation.capture import capture
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.planning import Prepared, RunSpec, prepare_run
@@ -109,7 +109,7 @@ def statements(captured: CaptureQueriesContext) -> list[str]:
 def test_many_rows_are_inserted_by_one_statement_with_their_defaults() -> None:
     run = make_run(make_agent())
     with CaptureQueriesContext(connection) as captured:
-        insert_rows([planned(run, n) for n in range(300)])
+        insert_values(planned(run, 0), ["proposition_id"], ((f"p{n}",) for n in range(300)))
 
     assert len(statements(captured)) == 1
     first, *_ = EvaluationScore.objects.order_by("pk")
@@ -161,8 +161,9 @@ def test_a_value_that_is_not_allowed_changes_nothing(change: dict[str, Any]) -> 
 
 
 def test_nothing_needs_no_statement() -> None:
+    like = planned(make_run(make_agent()), 0)
     with CaptureQueriesContext(connection) as captured:
-        insert_rows([])
+        insert_values(like, ["proposition_id"], [])
         assert update_rows([], ["score"]) == 0
     assert not captured.captured_queries
 

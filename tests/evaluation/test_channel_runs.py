@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import io
-import json
 from datetime import timedelta
-from typing import Any
 
 import pytest
-from django.core.management import call_command
-from django.test import Client
 from pytest_django import Settings
 
 from agents.models import Agent, Channel
@@ -19,56 +14,18 @@ from evaluation.models import Baseline, ChannelShare, EvaluationRun, EvaluationS
 from evaluation.planning import RunSpec, prepare_run
 from evaluation.runs import execute, work_one
 from evaluation.summary import summarize
-from tests.console import signed_in, superuser
-from tests.evaluation.conversing import DRY, LEARNED, LOUD, converse, diverse, in_turn
-from tests.evaluation.judging import answers, claims_of, prompt_of
-from tests.factories import MONDAY, make_agent, make_channel, talk
+from tests.evaluation.channel_cast import ALL_FIVE, captured, gather
+from tests.evaluation.conversing import diverse
+from tests.evaluation.judging import claims_of, prompt_of
+from tests.factories import make_agent, make_channel
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
 
-ALL_FIVE = ("adherence", "consistency", "fluency", "convergence", "ideas_quantity")
-
-
-def judge(body: dict[str, Any]) -> dict[str, Any]:
-    """Claims of #one score 8, of #two 2, of agents 6; two ideas in each conversation."""
-    prompt = prompt_of(body)
-    if "<<<IDEAS" in prompt:
-        return {"json": {"same": []}}
-    if "What to list" in prompt:
-        found = [{"idea": name, "description": "", "entries": [1]} for name in ("a pond", "a boat")]
-        return {"json": {"ideas": found}}
-    return answers(lambda claim: 8 if "#one" in claim else 2 if "#two" in claim else 6)(
-        {**body, "messages": [{**body["messages"][-1]}]}
-    )
-
-
-@pytest.fixture
-def root(db: None) -> Client:
-    return signed_in(superuser())
-
 
 @pytest.fixture
 def cast(llm_server: LLMServer) -> dict[str, Agent]:
-    """Ada and Bea talk in #one; Ada, a third as often, in #two with Cyd; Dov has a diary."""
-    llm_server.respond = lambda body: (
-        judge(body) if "agree with each other readily" not in prompt_of(body) else _environment(body)
-    )
-    converse(make_channel("one"), in_turn(DRY, LOUD))
-    converse(make_channel("two"), [("ada", "Hello."), ("cyd", LEARNED[0]), ("cyd", LEARNED[1])])
-    converse(make_channel("diary"), [("dov", text) for text in DRY])
-    return {agent.slug: agent for agent in Agent.objects.all()}
-
-
-def _environment(body: dict[str, Any]) -> dict[str, Any]:
-    """An inverted claim scores so that it comes out like the others."""
-    one = "#one" in prompt_of(body)
-    return answers(lambda claim: (1 if one else 7) if "readily" in claim else (8 if one else 2))(body)
-
-
-def captured(agents: list[Agent], *dimensions: str) -> list[Any]:
-    specs = [RunSpec(agent=agent, dimensions=dimensions or ALL_FIVE, is_baseline=True) for agent in agents]
-    return capture(specs)
+    return gather(llm_server)
 
 
 # -- a channel as the target
@@ -233,86 +190,6 @@ def test_a_channel_whose_judge_failed_is_asked_again_by_the_same_command(
 
 
 # -- what people see
-def command(*arguments: str) -> str:
-    out = io.StringIO()
-    call_command("capture_baseline", *arguments, stdout=out)
-    return out.getvalue()
-
-
-def test_json_names_the_channels(cast: dict[str, Agent]) -> None:
-    document = json.loads(command("--agents", "ada,bea", "--dimensions", "convergence,ideas_quantity", "--json"))
-
-    assert [run["channel"] for run in document["channels"]] == ["one", "two"]
-    ada = document["runs"][0]["dimensions"]
-    assert [c["channel"] for c in ada["convergence"]["channels"]] == ["one", "two"]
-    assert (ada["ideas_quantity"]["count"], "score" in ada["ideas_quantity"]) == (4, False)
-    one = document["channels"][0]["dimensions"]
-    assert one["convergence"]["figures"]["pairs"][0][:2] == ["ada", "bea"]
-    assert [idea["idea"] for idea in one["ideas_quantity"]["ideas"]] == ["a pond", "a boat"]
-
-
-def test_the_table_shows_counts_apart_and_a_line_per_channel(cast: dict[str, Agent]) -> None:
-    out = command("--agents", "ada,bea")
-
-    assert "Ideas (n)" in out
-    channels = out[out.index("Channels these agents spoke in") :]
-    assert "#one" in channels
-    assert "8.0" in channels
-
-
-def test_a_dry_run_counts_each_channel_once(llm_server: LLMServer, cast: dict[str, Agent]) -> None:
-    document = json.loads(command("--agents", "ada,bea", "--dimensions", "fluency,convergence", "--json", "--dry-run"))
-
-    assert [(c["channel"], c["calls"]) for c in document["channels"]] == [("one", 1), ("two", 1)]
-    assert [(a["agent"], a["calls"]) for a in document["agents"]] == [("ada", 1), ("bea", 1)]
-    assert "#one" in command("--agents", "ada", "--dimensions", "convergence", "--dry-run")
-    assert llm_server.calls == 0
-
-
-def test_exports_hold_the_channels_too(cast: dict[str, Agent], capsys: pytest.CaptureFixture[str]) -> None:
-    captured([cast["bea"]], "fluency", "convergence", "ideas_quantity")
-
-    call_command("export_scores", "--format", "jsonl", "--agents", "bea")
-
-    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert {(row["agent"], row["channel"], row["dimension"]) for row in rows} == {
-        ("bea", None, "fluency"),
-        (None, "one", "convergence"),
-        (None, "one", "ideas_quantity"),
-    }
-    assert [row["count"] for row in rows if row["dimension"] == "ideas_quantity"] == [2]
-
-
-def test_the_console_shows_channels_ideas_and_pairs(cast: dict[str, Agent], root: Client) -> None:
-    (found,) = captured([cast["bea"]], "fluency", "convergence", "ideas_quantity")
-    channel_run = EvaluationRun.objects.get(channel__slug="one")
-
-    agents_page = root.get(f"/admin/evaluation/evaluationrun/{found.summary.run.pk}/change/").content.decode()
-    page = root.get(f"/admin/evaluation/evaluationrun/{channel_run.pk}/change/").content.decode()
-    scores = root.get("/admin/evaluation/evaluationscore/").content.decode()
-
-    assert f"/admin/evaluation/evaluationrun/{channel_run.pk}/change/" in agents_page
-    assert "Messages of the agent" in agents_page
-    for words in ("a pond", "a boat", "Whose words are most alike", "ada", "bea"):
-        assert words in page
-    assert "the whole conversation" in scores
-
-
-def test_the_console_shows_both_messages_of_a_pair(llm_server: LLMServer, root: Client) -> None:
-    ada, office = make_agent("ada"), make_channel()
-    talk(ada, ["It was always so."], channel=office)
-    talk(ada, ["It is new."], channel=office, sent_at=MONDAY + timedelta(days=1))
-    capture([RunSpec(agent=ada, dimensions=("consistency",))])
-    score = EvaluationScore.objects.filter(dimension="consistency")[0]
-
-    listed = root.get("/admin/evaluation/evaluationscore/").content.decode()
-    page = root.get(f"/admin/evaluation/evaluationscore/{score.pk}/change/").content.decode()
-
-    assert "against" in listed
-    for text in ("It was always so.", "It is new."):
-        assert text in page
-
-
 def test_offline_all_agents_of_a_room_in_one_capture(settings: Settings) -> None:
     settings.JUDGE_MODEL = "offline:lexical-1"
     diverse()

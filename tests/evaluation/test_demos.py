@@ -25,10 +25,11 @@ from evaluation.ideas import distinct_ideas
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.planning import RunSpec
 from evaluation.summary import by_tag, worst_judgement
+from tests.evaluation.brainstorming import BRAINSTORM, lister
 from tests.evaluation.conversing import converged, converse, diverse
 from tests.evaluation.judging import claims_of, entry, prompt_of
 from tests.evaluation.test_fluency import COPIED, VARIED
-from tests.evaluation.test_ideas import BRAINSTORM, MARKED, lister
+from tests.evaluation.test_ideas import MARKED
 from tests.factories import MONDAY, make_agent, make_channel, talk
 from tests.llm_server import LLMServer
 

@@ -11,25 +11,18 @@ from django.test import Client
 from agents.models import Channel, owner_name
 from evaluation.lineup_runs import newest_line_up, queue_line_up, said_since, work_one
 from evaluation.models import LineUpRun
-from tests.console import list_of, page_of, queries, read, signed_in, staff, superuser, viewer
+from tests.console import HOSTILE, list_of, page_of, queries, read, signed_in, staff, superuser, viewer
 from tests.evaluation.conversing import DRY, LEARNED, LOUD, converse, in_turn
 from tests.evaluation.judged import make_run
 from tests.factories import make_channel, say
 
 pytestmark = pytest.mark.django_db
 
-HOSTILE = "<script>alert('x')</script>"
-
 
 @pytest.fixture
 def channel() -> Channel:
     """Three voices, five lines each: the first lines of a speaker stand in every stretch of time."""
     return converse(make_channel("trio"), in_turn(DRY * 2, LOUD * 2, LEARNED * 2))
-
-
-@pytest.fixture
-def root() -> Client:
-    return signed_in(superuser())
 
 
 def measure(channel: Channel) -> str:

@@ -74,10 +74,10 @@ def test_an_unforeseen_error_at_the_start_leaves_no_run_claimed(
     talk(bob, ["two"], channel=make_channel("b"))
     planned = [prepare_run(spec(agent))[0] for agent in (ada, bob)]
 
-    def second_fails(run: EvaluationRun, owner: str) -> Any:
+    def second_fails(run: EvaluationRun, *given: Any) -> Any:
         if run.agent == bob:
             raise RuntimeError("disk full")
-        return open_session(run, owner)
+        return open_session(run, *given)
 
     monkeypatch.setattr("evaluation.runs.open_session", second_fails)
     with pytest.raises(RuntimeError, match="disk full"):

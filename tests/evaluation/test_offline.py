@@ -16,7 +16,7 @@ from agents.text.ngrams import RepetitionStatistics
 from evaluation.judge import score_proposition, score_propositions
 from evaluation.offline import repetition_value
 from evaluation.prompts import Context
-from evaluation.propositions import Cues
+from evaluation.proposition_schema import Cues
 from evaluation.trajectory import Event, Window
 from evaluation.verdicts import Verdict
 from tests.evaluation.judging import LABEL, claim

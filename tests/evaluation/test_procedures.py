@@ -1,4 +1,4 @@
-"""How a run is judged: hard mode, TinyTroupe's method, repeats, advice, background. Scores of different procedures stay apart."""
+"""How a run is judged: hard mode, TinyTroupe's method, advice, background. Scores of different procedures stay apart."""
 
 from __future__ import annotations
 
@@ -17,11 +17,9 @@ from evaluation.capture import capture, evaluate_agent
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore
 from evaluation.planning import RunSpec
 from evaluation.preconditions import PRECONDITIONS, Target, precondition
-from evaluation.summary import by_tag
-from tests.console import signed_in, superuser
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers, claims_of, entry, prompt_of, tail_of
-from tests.evaluation.measuring import measured
+from tests.evaluation.measuring import measured, three_kinds
 from tests.factories import make_agent, make_channel, talk
 from tests.llm_server import LLMServer
 
@@ -29,24 +27,8 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def root(db: None) -> Client:
-    return signed_in(superuser())
-
-
-@pytest.fixture
 def ada(propositions: PropositionFolder) -> Agent:
-    propositions.write(
-        "adherence/_default.yaml",
-        """
-        propositions:
-          - {id: voice, claim: voice, recommendations_for_improvement: "Sound like Ada."}
-          - {id: flat, claim: flat, inverted: true}
-          - {id: brief, claim: brief, rule: {max_words: 2}}
-        """,
-    )
-    agent = make_agent("ada")
-    talk(agent, ["No."])
-    return agent
+    return three_kinds(propositions)
 
 
 def rows() -> dict[str, EvaluationScore]:
@@ -140,73 +122,6 @@ def test_a_capture_names_the_baseline_of_its_own_procedure_as_the_one_before(llm
 
     assert other.before is None
     assert again.before is not None
-
-
-# -- repeats
-def test_each_item_is_judged_k_times_and_its_mean_counts_once(llm_server: LLMServer, ada: Agent) -> None:
-    values = {"voice": iter([9, 5, 7]), "flat": iter([1, 1, 1])}
-    llm_server.respond = answers(lambda claim: next(values[claim]))
-
-    found = evaluate_agent(agent=ada, dimensions=("adherence",), repeats=3)
-
-    dimension = found.dimensions["adherence"]
-    assert {p.id: p.score for p in dimension.propositions} == {"voice": 7.0, "flat": 8.0, "brief": 9.0}
-    assert dimension.score == pytest.approx((7 + 8 + 9) / 3), "a rule is judged once and weighs like the others"
-    assert dimension.scored == 3 + 3 + 1
-    voice = EvaluationScore.objects.filter(proposition_id="voice").values_list("repeat", "score")
-    repeats, scores = zip(*voice, strict=True)
-    assert (sorted(repeats), sorted(scores)) == ([1, 2, 3], [5, 7, 9]), "calls are in flight together, in any order"
-    assert [len(claims_of(body)) for body in llm_server.bodies] == [2, 2, 2], "a claim stands once in a call"
-
-
-def test_the_noise_is_the_spread_of_repeats_around_their_items_means(llm_server: LLMServer, ada: Agent) -> None:
-    values = {"voice": iter([9, 5, 7]), "flat": iter([1, 1, 4])}
-    llm_server.respond = answers(lambda claim: next(values[claim]))
-
-    dimension = evaluate_agent(agent=ada, dimensions=("adherence",), repeats=3).dimensions["adherence"]
-
-    assert dimension.noise == pytest.approx(((4 + 4 + 0 + 1 + 1 + 4) / 4) ** 0.5, abs=1e-4)
-
-
-def test_without_repeats_nothing_is_known_of_the_noise(llm_server: LLMServer, ada: Agent) -> None:
-    assert evaluate_agent(agent=ada, dimensions=("adherence",)).dimensions["adherence"].noise is None
-
-
-def test_an_item_some_of_whose_repeats_failed_has_the_mean_of_the_others(
-    llm_server: LLMServer, propositions: PropositionFolder
-) -> None:
-    propositions.claims("adherence/_default.yaml", "voice")
-    ada = make_agent("ada")
-    talk(ada, ["No.", "Yes."])
-    values = iter([9, 7, "none", 2, 2, 2])
-    llm_server.respond = answers(lambda claim: next(values, "none"))
-
-    dimension = evaluate_agent(agent=ada, dimensions=("adherence",), repeats=3).dimensions["adherence"]
-
-    assert (dimension.scored, dimension.unscored) == (5, 1)
-    means: dict[int | None, list[int]] = {}
-    for row in EvaluationScore.objects.filter(status="scored"):
-        means.setdefault(row.message_id, []).append(row.score or 0)
-    assert dimension.score == pytest.approx(sum(sum(v) / len(v) for v in means.values()) / 2, abs=1e-4)
-
-
-def test_tags_tell_repeated_judgements_apart_too(llm_server: LLMServer, ada: Agent) -> None:
-    talk(ada, ["Three words here"], channel=make_channel("two"), tags={"build": "41"})
-    llm_server.respond = answers(lambda claim: 6)
-
-    run = evaluate_agent(agent=ada, dimensions=("adherence",), repeats=4).run
-
-    assert by_tag(run, "build") == {"41": pytest.approx((6 + 3 + 0) / 3)}
-
-
-def test_windows_and_pairs_are_repeated_too(llm_server: LLMServer) -> None:
-    ada = make_agent("ada")
-    talk(ada, ["a", "b", "c", "d"])
-
-    found = evaluate_agent(agent=ada, dimensions=("fluency", "consistency"), repeats=2)
-
-    assert found.dimensions["fluency"].scored == 4 * 2
-    assert found.dimensions["consistency"].scored == 2 * 4 * 2
 
 
 # -- advice (AC-6.0.14)

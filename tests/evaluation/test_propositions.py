@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from evaluation.preconditions import PRECONDITIONS, Target
-from evaluation.propositions import Proposition, PropositionFile, fill, propositions_digest, resolve
+from evaluation.proposition_schema import PropositionFile
+from evaluation.propositions import Proposition, fill, propositions_digest, resolve
 
 
 def file_of(*specs: dict[str, Any], **fields: Any) -> PropositionFile:

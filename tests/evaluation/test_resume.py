@@ -26,8 +26,6 @@ ROOT = Path(__file__).resolve().parents[2]
 MESSAGES, SLOTS, ANSWERED = 12, 3, 5
 CAPTURE = ("manage.py", "capture_baseline", "--agents", "ada", "--dimensions", "adherence", "--json")
 SETUP = f"""
-from django.core.management import call_command
-call_command("migrate", verbosity=0)
 from tests.factories import make_agent, talk
 talk(make_agent("ada"), [f"line {{n}}" for n in range({MESSAGES})])
 """
@@ -49,10 +47,8 @@ call_command("capture_baseline", agents="ada", dimensions="adherence")
 
 
 def environment(database: Path, server: LLMServer | None) -> dict[str, str]:
-    compiled = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(database.parents[1] / "compiled")}
     return {
         **os.environ,
-        **(compiled if os.environ.get("PYTHONDONTWRITEBYTECODE") else {}),  # else every process compiles the SDK anew
         "DJANGO_SETTINGS_MODULE": "project.settings",
         "DATABASE_URL": f"sqlite:///{database}",
         "PYTHONPATH": str(ROOT),
@@ -71,9 +67,9 @@ def script(code: str) -> tuple[str, ...]:
 
 
 @pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def template(migrated_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A database file with one agent that said twelve things."""
-    path = tmp_path_factory.mktemp("resume") / "template.sqlite3"
+    path = Path(shutil.copy(migrated_file, tmp_path_factory.mktemp("resume") / "template.sqlite3"))
     done = subprocess.run(
         [sys.executable, *script(SETUP)],
         cwd=ROOT,

@@ -18,11 +18,6 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def root() -> Client:
-    return signed_in(superuser())
-
-
-@pytest.fixture
 def ada() -> Agent:
     return make_agent("ada")
 

@@ -98,7 +98,13 @@ def test_several_agents_are_judged_together(llm_server: LLMServer, ada: Agent) -
     """Calls of all runs are in flight at once: two agents with one message each fill two slots."""
     bob = make_agent("bob")
     talk(bob, ["YES."])
-    llm_server.always(latency=0.05)
+
+    def both_at_once(body: dict[str, Any]) -> dict[str, Any]:
+        if llm_server.calls == 2:
+            llm_server.release()
+        return {"hold": True}
+
+    llm_server.respond = both_at_once
 
     found = capture([spec(ada, samples=1), spec(bob)])
 

@@ -10,7 +10,7 @@ import pytest
 from django.conf import settings as configured
 
 from evaluation.proposition_files import DEFAULT, load_file, propositions_for
-from evaluation.propositions import PropositionFile
+from evaluation.proposition_schema import PropositionFile
 
 
 # -- what is shipped

@@ -176,7 +176,7 @@ def test_runs_whose_turn_has_not_come_keep_their_claims(
         kept.append(waiting.filter(lease_expires_at__gt=timezone.now()).exists())
         waiting.update(lease_expires_at=timezone.now() - timedelta(seconds=1))
 
-    capture([spec(chatty), spec(last)], progress=look)
+    execute([prepare_run(asked)[0] for asked in (spec(chatty), spec(last))], progress=look)
 
     assert kept[:15] == [True] * 15
 

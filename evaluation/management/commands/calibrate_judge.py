@@ -10,8 +10,8 @@ from typing import IO, Any
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from rich.console import Console
 
+from agents.terminal import console_on
 from agents.usage import exit_3_on_wrong_usage
 from evaluation.calibration import LabelFileError, NothingToDraw, calibration_details, draw_label_set
 from evaluation.calibration.figures import calibration
@@ -123,7 +123,7 @@ Exit code: 0 done, 2 there is nothing to calibrate or to draw from, 3 wrong usag
         if options["json"]:
             self.stdout.write(json.dumps(document, ensure_ascii=False, indent=2))
         elif found:
-            calibration_tables(found, self._console())
+            calibration_tables(found, console_on(self.stdout))
         if not found and not (set(document) - {"calibrations"} or options["template"]):
             raise CommandError(_nothing(options), returncode=2)
 
@@ -176,10 +176,6 @@ Exit code: 0 done, 2 there is nothing to calibrate or to draw from, 3 wrong usag
     def _say(self, text: str, options: dict[str, Any]) -> None:
         if not options["json"]:
             self.stdout.write(text)
-
-    def _console(self) -> Console:
-        terminal = bool(self.stdout.isatty())
-        return Console(file=self.stdout, width=None if terminal else 120, highlight=False)  # type: ignore[arg-type]
 
 
 def _nothing(options: dict[str, Any]) -> str:

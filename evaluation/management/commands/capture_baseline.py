@@ -12,8 +12,8 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
+from agents.stopping import stopping_on_sigterm
 from agents.usage import exit_3_on_wrong_usage
-from agents.work_queues import stopping_on_sigterm
 from evaluation.capture import Captured, UnknownAgents, capture, choose_agents
 from evaluation.estimate import estimate, estimate_before, estimate_channels
 from evaluation.estimate_tables import estimate_json, estimate_table, spending_table
@@ -21,7 +21,7 @@ from evaluation.models import Method
 from evaluation.planning import RunSpec
 from evaluation.presentation import ProgressBar, outcome_table
 from evaluation.proposition_files import PropositionError, default_dimensions
-from evaluation.rehearsal import ENOUGH, Play, has_little_speech, plays_json
+from evaluation.rehearsal import ENOUGH, Play, estimate_play, has_little_speech, load_situations, plays_json
 from evaluation.rehearsal.presentation import TOO_FEW, play_with_bar, plays_table
 from evaluation.result_json import as_json
 from evaluation.scorers import SCORERS
@@ -102,6 +102,12 @@ class Command(BaseCommand):
             help="tinytroupe: one claim per call, penalties taken off by the judge, a trivial 9 counts; compares with nothing else",
         )
         parser.add_argument(
+            "--batch",
+            action="store_true",
+            help="hand the questions in as Message Batches: half the price, an answer within a day; stays until it is there, and after "
+            "Ctrl-C the same command, or a worker, goes on with it",
+        )
+        parser.add_argument(
             "--by-tag", metavar="TAG", help="also show adherence per value of this tag, from the same judgements"
         )
         parser.add_argument(
@@ -161,6 +167,7 @@ class Command(BaseCommand):
                     double_check=options["double_check"],
                     method=options["method"],
                     is_baseline=True,
+                    batch=options["batch"],
                 )
                 for agent in agents
             ]
@@ -180,20 +187,29 @@ class Command(BaseCommand):
         return tuple(name.strip() for name in named.split(",") if name.strip())
 
     def _dry_run(self, specs: Sequence[RunSpec], options: dict[str, Any]) -> None:
-        estimates = [*(estimate(spec) for spec in specs), *estimate_channels(specs)]
+        played = [] if options["no_play"] else [spec for spec in specs if has_little_speech(spec)]
+        real = [spec for spec in specs if spec not in played]
+        pairs = [estimate_play(spec, situations=load_situations()) for spec in played]
+        estimates = [
+            *(judging for _, judging in pairs),
+            *(estimate(spec) for spec in real),
+            *estimate_channels(real),
+        ]
+        plays = [acting for acting, _ in pairs]
         if options["json"]:
-            self._emit(estimate_json(estimates), options)
+            self._emit(estimate_json(estimates, plays), options)
         else:
-            estimate_table(estimates, self.stdout)
-        if not options["no_play"] and (who := [spec.target.slug for spec in specs if has_little_speech(spec)]):
-            self.stderr.write(f"Fewer than {ENOUGH} messages: {', '.join(who)} would be played first; not estimated.")
+            estimate_table(estimates, self.stdout, plays)
+        if plays:
+            who = ", ".join(play.agent for play in plays)
+            self.stderr.write(f"Fewer than {ENOUGH} messages: {who} would be played first, if not played before.")
 
     def _capture(self, specs: Sequence[RunSpec], options: dict[str, Any]) -> None:
         quiet = options["json"] and not sys.stderr.isatty()
         specs, plays = (specs, []) if options["no_play"] else play_with_bar(specs, sys.stderr, quiet=quiet)
         before = estimate_before(specs)
         with ProgressBar("Judging", sys.stderr, quiet=quiet) as bar:
-            results = capture(specs, prepared=bar.prepared, progress=bar.progress) if specs else []
+            results = capture(specs, prepared=bar.prepared, progress=bar.progress, notice=self._notice) if specs else []
         judge = str(settings.JUDGE_MODEL)
         estimate, actual = estimated(before) if before else None, spent_on(results)
         document = {**as_json(judge, results), **spending_json(estimate, actual), **plays_json(plays)}
@@ -212,6 +228,10 @@ class Command(BaseCommand):
             if options["out"]:
                 self._write(document, options["out"])
         self._complain(results, plays)
+
+    def _notice(self, words: str) -> None:
+        for line in filter(None, words.splitlines()):
+            self.stderr.write(line[:1].upper() + line[1:])
 
     def _emit(self, document: dict[str, Any], options: dict[str, Any]) -> None:
         self.stdout.write(json.dumps(document, ensure_ascii=False, indent=2))

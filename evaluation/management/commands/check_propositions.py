@@ -13,7 +13,8 @@ from django.db import DatabaseError
 
 from agents.models import Agent
 from evaluation.proposition_files import DEFAULT, LoadedFile, PropositionError, load_all, load_file
-from evaluation.propositions import PropositionFile
+from evaluation.proposition_schema import PropositionFile
+from evaluation.wording import counted
 from evaluation.yaml_files import FileProblem
 
 
@@ -62,14 +63,14 @@ class Command(BaseCommand):
             known = "" if slugs is None or file.agent_id in slugs | {DEFAULT} else "   (no agent of that slug here)"
             about = " (about drafts)" if file.level == "action" else ""
             detail = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
-            held = f"{len(file.propositions)} propositions ({detail})" if file.propositions else ""
+            held = f"{counted(len(file.propositions), 'proposition')} ({detail})" if file.propositions else ""
             self.stdout.write(
                 f"{file.dimension}/{file.agent_id}{about}: {', '.join(filter(None, (held, _drafts(file))))}{known}"
             )
         if files:
             self.stdout.write(
                 self.style.SUCCESS(
-                    f"{len(files)} files, {sum(len(f.propositions) for f in files)} propositions, all valid."
+                    f"{counted(len(files), 'file')}, {counted(sum(len(f.propositions) for f in files), 'proposition')}, all valid."
                     + _not_judged(files)
                 )
             )
@@ -79,13 +80,14 @@ def _drafts(file: LoadedFile) -> str:
     """How many drafts a file holds, and how many of them were turned down."""
     rejected = sum(p.rejected for p in file.drafts)
     waiting = len(file.drafts) - rejected
-    parts = [f"{waiting} drafts" if waiting else "", f"{rejected} rejected" if rejected else ""]
+    parts = [counted(waiting, "draft") if waiting else "", f"{rejected} rejected" if rejected else ""]
     return ", ".join(filter(None, parts))
 
 
 def _not_judged(files: list[LoadedFile]) -> str:
     waiting = sum(not p.rejected for f in files for p in f.drafts)
-    return f" {waiting} drafts besides, which are not judged before somebody accepts them." if waiting else ""
+    them = "it" if waiting == 1 else "them"
+    return f" {counted(waiting, 'draft')} besides, not judged before somebody accepts {them}." if waiting else ""
 
 
 def _document(files: list[LoadedFile], problems: list[FileProblem]) -> dict[str, Any]:

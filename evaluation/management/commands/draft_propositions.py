@@ -11,19 +11,20 @@ from typing import Any
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
-from rich.console import Console
 from rich.progress import Progress
 
 from agents.models import Agent
+from agents.terminal import console_for_bars
 from agents.usage import WRONG_USAGE, exit_3_on_wrong_usage
 from evaluation.capture import UnknownAgents, choose_agents
-from evaluation.drafting.presentation import cost_line, counted, drafted_json, show_drafted
+from evaluation.drafting.presentation import cost_line, drafted_json, show_drafted
 from evaluation.drafting.replacing import CannotWrite
 from evaluation.drafting.service import MOST, Drafted, draft_for
 from evaluation.drafting.writing import Written, default_folder, path_for, write_drafts
 from evaluation.models import is_heuristic
 from evaluation.presentation import judge_label
 from evaluation.proposition_files import LoadedFile, PropositionError, load_file, proposition_dirs
+from evaluation.wording import counted
 
 
 class Command(BaseCommand):
@@ -60,7 +61,7 @@ class Command(BaseCommand):
             if not agents:
                 raise ValueError("there are no agents yet: `manage.py seed` or `manage.py import_agents` makes some")
             known = list(_unread(folder, agents))
-            with Progress(console=Console(file=sys.stderr, quiet=not sys.stderr.isatty()), transient=True) as bar:
+            with Progress(console=console_for_bars(sys.stderr), transient=True) as bar:
                 task = bar.add_task("Drafting", total=len(agents))
                 found = list(
                     draft_for(
@@ -122,6 +123,7 @@ class Command(BaseCommand):
             for drafted, _, _ in written:
                 self.stdout.write(f"  {drafted.agent.slug}: {cost_line(drafted.spent)}")
         if drafts and folder is not None and not options["dry_run"]:
+            self.stdout.write("Try one first: manage.py try_proposition FILE:ID --agent AGENT.")
             self.stdout.write("Accept or reject them in the console (Proposition drafts), or by editing the files.")
             if not any(folder.resolve().is_relative_to(d.resolve()) for d in proposition_dirs()):
                 self.stdout.write(self.style.WARNING(f"{folder} is not read: add it to PROPOSITION_DIRS."))

@@ -43,7 +43,7 @@ class Command(BaseCommand):
             series for agent in agents for series in series_of(agent, schedule=schedule, dimension=options["dimension"])
         ]
         if options["json"]:
-            self.stdout.write(json.dumps(drift_json(found), ensure_ascii=False, indent=2))
+            self.stdout.write(json.dumps(drift_json(found, agents), ensure_ascii=False, indent=2))
         elif found:
             drift_table(found, self.stdout)
             if silent := silent_note(agents, found):

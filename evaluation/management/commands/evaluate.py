@@ -15,26 +15,28 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError
 
+from agents.stopping import stopping_on_sigterm
 from agents.usage import WRONG_USAGE, exit_3_on_wrong_usage
-from agents.work_queues import stopping_on_sigterm
 from evaluation.comparison.compare import UnreadableSides
 from evaluation.comparison.values import NotComparable
-from evaluation.estimate import estimate, estimate_channels
+from evaluation.estimate import estimate, estimate_before, estimate_channels
 from evaluation.estimate_tables import estimate_json, estimate_table
 from evaluation.harness.arguments import add_arguments
 from evaluation.harness.baseline import BaselineSource, CurrentBaselines, FileBaseline, NoBaseline
 from evaluation.harness.gather import gather
-from evaluation.harness.playing import rehearse
+from evaluation.harness.playing import estimate_rehearsal, rehearse
 from evaluation.harness.private import UnusableFiles, load_files, private_database, with_propositions
 from evaluation.harness.report import Report, make_report
 from evaluation.harness.request import Request, WrongUsage, named_agents, read_request, specs_of
-from evaluation.harness.terminal import complaint, verdict_table
+from evaluation.harness.spending import estimate_line, plays_line
+from evaluation.harness.terminal import complaint, tell, verdict_table
 from evaluation.management.commands.capture_baseline import tag_pairs
 from evaluation.presentation import ProgressBar
 from evaluation.proposition_files import PropositionError
 from evaluation.rehearsal import Play
 from evaluation.rehearsal.presentation import PlayBar
 from evaluation.run_spec import RunSpec
+from evaluation.spending import Spending, estimated
 from evaluation.yaml_files import YamlProblems
 
 logger = logging.getLogger(__name__)
@@ -122,6 +124,7 @@ class Command(BaseCommand):
         quiet = options["json"] and not sys.stderr.isatty()
         plays: list[Play] = []
         if options["rehearse"]:
+            self._tell_plays(specs, request)
             with PlayBar(sys.stderr, quiet=quiet) as playing:
                 specs, plays = rehearse(
                     specs,
@@ -129,6 +132,7 @@ class Command(BaseCommand):
                     actor_model=options["actor_model"],
                     progress=playing.progress,
                 )
+        before = self._estimate(specs, request)
         with ProgressBar("Judging", sys.stderr, quiet=quiet) as bar:
             results = gather(
                 specs,
@@ -138,7 +142,27 @@ class Command(BaseCommand):
                 prepared=bar.prepared,
                 progress=bar.progress,
             )
-        return make_report(str(settings.JUDGE_MODEL), results, request.limits, bins=request.bins, plays=plays)
+        judge = str(settings.JUDGE_MODEL)
+        return make_report(judge, results, request.limits, bins=request.bins, plays=plays, estimate=before)
+
+    def _estimate(self, specs: Sequence[RunSpec], request: Request) -> Spending | None:
+        """What judging will need, told before anything is asked; None where the judge costs nothing."""
+        estimates = estimate_before(specs)
+        if estimates is None:
+            return None
+        found = estimated(estimates)
+        if not request.options["json"]:
+            tell(estimate_line(found), self.stdout)
+        return found
+
+    def _tell_plays(self, specs: Sequence[RunSpec], request: Request) -> None:
+        """What playing will need, before anybody is played; nothing where the actors cost nothing."""
+        options = request.options
+        if options["json"]:
+            return
+        plays, _ = estimate_rehearsal(specs, situations=options["rehearse"], actor_model=options["actor_model"])
+        if line := plays_line(plays):
+            tell(line, self.stdout)
 
     def _baseline(self, request: Request, specs: Sequence[RunSpec]) -> BaselineSource:
         if request.options["baseline"]:
@@ -150,11 +174,17 @@ class Command(BaseCommand):
         return CurrentBaselines()
 
     def _dry_run(self, specs: Sequence[RunSpec], request: Request) -> None:
-        estimates = [*(estimate(spec) for spec in specs), *estimate_channels(specs)]
-        if request.options["json"]:
-            self.stdout.write(json.dumps(estimate_json(estimates), ensure_ascii=False, indent=2))
+        options = request.options
+        if options["rehearse"]:
+            plays, estimates = estimate_rehearsal(
+                specs, situations=options["rehearse"], actor_model=options["actor_model"]
+            )
         else:
-            estimate_table(estimates, self.stdout)
+            plays, estimates = [], [*(estimate(spec) for spec in specs), *estimate_channels(specs)]
+        if options["json"]:
+            self.stdout.write(json.dumps(estimate_json(estimates, plays), ensure_ascii=False, indent=2))
+        else:
+            estimate_table(estimates, self.stdout, plays)
 
     def _emit(self, report: Report, request: Request) -> None:
         """Write everything that was asked for; then end with the verdict's exit code."""

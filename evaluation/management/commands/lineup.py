@@ -13,6 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from agents.models import Channel
+from agents.terminal import console_on
 from agents.usage import exit_3_on_wrong_usage
 from evaluation.lineup import MIN_LINES, PERMUTATIONS, LineUp, line_up
 from evaluation.management.commands.capture_baseline import tag_pairs
@@ -96,8 +97,7 @@ Exit code: 0 there is a figure, 2 there are too few lines or speakers for one, 3
             raise CommandError(f"no figure for #{channel.slug}: {result.reason}{hint}", returncode=2)
 
     def _show(self, result: LineUp) -> None:
-        terminal = bool(self.stdout.isatty())
-        console = Console(file=self.stdout, width=None if terminal else 120, highlight=False)  # type: ignore[arg-type]
+        console = console_on(self.stdout)
         if not result.reason:
             _figures(result, console)
         if result.left_out:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, BooleanOptionalAction, Namespace, RawDescriptionHelpFormatter
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
@@ -12,11 +12,11 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
+from agents.terminal import console_on
 from agents.usage import exit_3_on_wrong_usage
 from evaluation.capture import choose_agents
 from evaluation.management.commands.capture_baseline import tag_pairs
 from evaluation.models import EvaluationSchedule
-from evaluation.presentation import console_on
 from evaluation.schedule_changes import default_window, find_schedule, first_time, save_schedule, schedule_json
 from evaluation.schedules import ALLOWED_EVERY, Fired, every_name, fire_now, overlap_note, parse_every
 from evaluation.scorers import SCORERS
@@ -78,6 +78,11 @@ class Command(BaseCommand):
             "--where", action="append", metavar="TAG=VALUE", help="only messages with this tag; repeatable"
         )
         parser.add_argument("--samples", type=int, help=f"most messages sampled per agent{default('20')}")
+        parser.add_argument(
+            "--batch",
+            action=BooleanOptionalAction,
+            help=f"ask the judge in batches: half the price, an answer within a day{default('no')}",
+        )
         parser.add_argument("--judge", help=f"model{default('JUDGE_MODEL when it is fired')}")
         parser.add_argument(
             "--limit", type=float, metavar="POINTS", help=f"least fall that raises an alert, 0.1 to 9{default('0.8')}"
@@ -120,7 +125,8 @@ class Command(BaseCommand):
             schedule.dimensions = [] if named == ["all"] else named
         if asked.where is not None:
             schedule.where = tag_pairs(asked.where)
-        for field, value in (("samples", asked.samples), ("judge", asked.judge), ("drift_limit", asked.limit)):
+        given = {"samples": asked.samples, "judge": asked.judge, "drift_limit": asked.limit, "batch": asked.batch}
+        for field, value in given.items():
             if value is not None:
                 setattr(schedule, field, value)
         agents = None

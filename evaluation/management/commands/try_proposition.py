@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
-from rich.console import Console
 from rich.progress import Progress
 
 from agents.models import Agent
+from agents.terminal import console_for_bars
 from agents.usage import WRONG_USAGE, exit_3_on_wrong_usage
 from evaluation.capture import UnknownAgents, choose_agents
 from evaluation.drafting.presentation import ids_table, show_trial, trial_json
@@ -56,7 +56,7 @@ class Command(BaseCommand):
             )
         agent = self._agent(file, options["agent"])
         try:
-            with Progress(console=Console(file=sys.stderr, quiet=not sys.stderr.isatty()), transient=True) as bar:
+            with Progress(console=console_for_bars(sys.stderr), transient=True) as bar:
                 task = bar.add_task("Judging", total=None)
                 trial = try_proposition(
                     proposition=found[wanted],

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import csv
 import json
+import random
 from pathlib import Path
 
 import pytest
 from django.core.management import call_command
 from django.core.management.base import CommandError
 
+from evaluation.calibration import save_label
 from evaluation.models import JudgeCalibration, ScoreLabel
-from tests.evaluation.calibration.labelled import judgements
+from tests.evaluation.calibration.labelled import judgements, label_all
 from tests.evaluation.judged import LLM
 
 pytestmark = pytest.mark.django_db
@@ -100,3 +102,14 @@ def test_labels_of_a_bad_file_are_told_and_nothing_is_stored(
 
     assert error.value.returncode == 3
     assert not ScoreLabel.objects.exists()
+
+
+def test_a_judge_that_agrees_by_chance_is_said_to_and_a_good_one_is_not(capsys: pytest.CaptureFixture[str]) -> None:
+    scores = judgements(JUDGE * 2)
+    draw = random.Random(4)
+    label_all(scores, [draw.randint(0, 9) for _ in scores])
+    assert "No better than chance, as far as these labels show: the interval of" in command(capsys)
+
+    for score in scores:
+        save_label(score=score, annotator="ann", value=score.raw_score)
+    assert "No better than chance" not in command(capsys)

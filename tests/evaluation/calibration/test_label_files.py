@@ -43,7 +43,7 @@ def test_a_csv_file_by_score(tmp_path: Path, scores: list[EvaluationScore]) -> N
 
     assert stored() == [(a, "ann", 1, "dry"), (b, "ann", None, "")]
     assert (done.added, done.empty) == (2, 1)
-    assert str(done).endswith("2 added, 1 rows without a value, not labelled yet")
+    assert str(done).endswith("2 added, 1 row without a value, not labelled yet")
 
 
 def test_a_file_of_json_lines(tmp_path: Path, scores: list[EvaluationScore]) -> None:
@@ -203,3 +203,25 @@ def test_what_replaces_a_label_of_the_console_was_not_given_blind(
     import_labels(written(tmp_path, f"score,annotator,value\n{scores[0].pk},ann,2\n"), replace=True)
 
     assert ScoreLabel.objects.get().blind is False
+
+
+def test_many_rows_without_an_annotator_are_one_line_with_the_remedy(tmp_path: Path) -> None:
+    rows = "".join(f"{score.pk},5\n" for score in judgements([1, 2, 3, 4, 5, 6]))
+
+    told = problems(written(tmp_path, f"score,value\n{rows}"))
+
+    assert told.splitlines() == [
+        f"{tmp_path / 'labels.csv'}: 6 rows name no annotator: add --annotator NAME (the first: line 2)"
+    ]
+
+
+def test_many_labels_that_differ_are_one_line_and_other_problems_stand_beside_it(tmp_path: Path) -> None:
+    scores = judgements([1, 2, 3, 4, 5, 6])
+    import_labels(written(tmp_path, "score,value\n" + "".join(f"{s.pk},1\n" for s in scores)), annotator="ann")
+    other = "score,value\n" + "".join(f"{s.pk},2\n" for s in scores) + "2147483000,5\n"
+
+    told = problems(written(tmp_path, other), annotator="ann").splitlines()
+
+    assert "6 rows differ from stored labels: --replace lets this file win" in told[0]
+    assert len(told) == 2
+    assert "there is no such score" in told[1]

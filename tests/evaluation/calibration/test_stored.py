@@ -67,7 +67,7 @@ def test_a_label_makes_the_figures_stale_until_the_worker_computed_them() -> Non
 
 
 def test_the_worker_knows_the_queue() -> None:
-    assert work_one in work_queues()
+    assert work_one in work_queues().values()
 
 
 def test_labels_that_change_while_figures_are_computed_leave_them_stale() -> None:
@@ -102,6 +102,11 @@ def test_few_labels_are_no_figure() -> None:
     ("found", "told"),
     [
         ({"kappa": 0.616, "low": 0.484, "high": 0.741, "labels": 80, "items": 80}, "κ 0.62 [0.48, 0.74], 80 labels"),
+        (
+            {"kappa": -0.04, "low": -0.26, "high": 0.16, "labels": 72, "items": 72},
+            "κ −0.04 [−0.26, 0.16], 72 labels: no better than chance so far",
+        ),
+        ({"kappa": 0.0, "labels": 25, "items": 25}, "κ 0.00, 25 labels: no better than chance so far"),
         ({"kappa": 1.0, "labels": 25, "items": 25}, "κ 1.00, 25 labels"),
         ({"kappa": None, "labels": 25, "items": 25}, "κ undefined, 25 labels"),
         ({"kappa": None, "labels": 0, "items": 0}, "not calibrated"),

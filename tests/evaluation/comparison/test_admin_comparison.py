@@ -11,16 +11,11 @@ from agents.models import Agent
 from agents.persona import TraitValue, save_persona
 from evaluation.admin import comparisons
 from evaluation.models import EvaluationRun
-from tests.console import list_of, page_of, queries, read, signed_in, superuser
+from tests.console import list_of, page_of, queries, read
 from tests.evaluation.judged import make_baseline, make_run, make_score
 from tests.factories import make_agent, make_channel, talk
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def root() -> Client:
-    return signed_in(superuser())
 
 
 def judged(agent: Agent, score: int, *, messages: int = 8, **fields: Any) -> EvaluationRun:

@@ -14,7 +14,7 @@ from agents.persona import save_persona
 from evaluation.admin.drafts import drafts_url
 from evaluation.models import PropositionDraft
 from evaluation.proposition_files import load_file, propositions_for
-from tests.console import Browser, list_of, queries, read, signed_in, staff, superuser, viewer
+from tests.console import Browser, list_of, plain, queries, read, signed_in, staff, superuser, viewer
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.drafting.proposing import make_ada
 
@@ -41,15 +41,6 @@ URL = drafts_url("ada")
 def file(propositions: PropositionFolder) -> Path:
     make_ada()
     return propositions.write("adherence/ada.drafts.yaml", FILE)
-
-
-@pytest.fixture
-def root() -> Client:
-    return signed_in(superuser())
-
-
-def plain(html: str) -> str:
-    return " ".join(re.sub(r"<[^>]*>", " ", html).split())
 
 
 def press(client: Client, button: str, name: str) -> str:

@@ -184,9 +184,9 @@ def test_drafts_are_shown_by_the_check_and_in_its_document(propositions: Proposi
     _, out = run("check_propositions")
     found = document("check_propositions")
 
-    assert "adherence/ada: 1 propositions (1 judge only), 1 drafts, 1 rejected" in out
-    assert "adherence/bob: 1 drafts" in out
-    assert "2 drafts besides, which are not judged before somebody accepts them." in out
+    assert "adherence/ada: 1 proposition (1 judge only), 1 draft, 1 rejected" in out
+    assert "adherence/bob: 1 draft" in out
+    assert "2 drafts besides, not judged before somebody accepts them." in out
     assert (found["files"][0]["propositions"], found["files"][0]["drafts"]) == (["c"], ["a"])
     assert found["files"][0]["rejected"] == ["b"]
 

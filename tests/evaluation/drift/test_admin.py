@@ -14,7 +14,7 @@ from django.utils import timezone
 from agents.models import Agent
 from evaluation import schedules
 from evaluation.models import DriftAlert, EvaluationRun, EvaluationSchedule
-from tests.console import list_of, page_of, queries, read, signed_in, staff, superuser, viewer
+from tests.console import list_of, page_of, queries, read, signed_in, staff, viewer
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.drift.scheduling import DAY, make_schedule, measured_day
 from tests.evaluation.judged import LLM, OFFLINE, cells
@@ -23,11 +23,6 @@ from tests.factories import MONDAY, make_agent, talk
 pytestmark = pytest.mark.django_db
 
 HOSTILE = "<img src=x onerror=alert(1)>"
-
-
-@pytest.fixture
-def root() -> Client:
-    return signed_in(superuser())
 
 
 def fallen(slug: str = "ada", name: str = "nightly") -> tuple[EvaluationSchedule, Agent]:

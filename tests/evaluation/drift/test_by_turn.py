@@ -227,7 +227,7 @@ def test_the_table_fits_eighty_columns_and_names_judge_and_verdict(shown: TurnPr
 
     table = out.getvalue()
     assert "Adherence of ada by turn, by test-model" in table
-    assert "turns 31+ against 1-5: -5" in table
+    assert "turns 31+ against 1-5: −5" in table
     assert "drifted" in table
     assert "Not by turn, because judged as a whole: fluency." in table
     assert max(len(line) for line in table.splitlines() if "conversation" not in line) <= 80

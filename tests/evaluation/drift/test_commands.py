@@ -174,6 +174,7 @@ def test_drift_says_who_has_no_series(ada: Agent) -> None:
 
     assert "no series: kevin: measured by no schedule yet" in run("drift")
     assert "no series" not in run("drift", "--agent", "ada")
+    assert said("drift")["no_series"] == [{"agent": "kevin", "reason": "measured by no schedule yet"}]
 
 
 def test_drift_json_has_points_and_falls(ada: Agent) -> None:
@@ -184,12 +185,13 @@ def test_drift_json_has_points_and_falls(ada: Agent) -> None:
     assert (len(llm["points"]), len(llm["drops"]), offline["drops"]) == (18, 1, [])
     assert llm["points"][0].keys() == {"evaluation_run", "time", "score", "error", "tested", "restarts"}
     assert llm["drops"][0]["before"] == pytest.approx(7.1, abs=0.2)
-    assert said("drift", "--agent", "ada", "--dimension", "fluency") == {"series": []}
+    none = said("drift", "--agent", "ada", "--dimension", "fluency")
+    assert (none["series"], [row["agent"] for row in none["no_series"]]) == ([], ["ada"])
 
 
 def test_drift_without_series_says_how_to_get_some(ada: Agent) -> None:
     assert "schedule add nightly" in run("drift")
-    assert said("drift") == {"series": []}
+    assert said("drift") == {"series": [], "no_series": [{"agent": "ada", "reason": "measured by no schedule yet"}]}
 
 
 @pytest.mark.parametrize(

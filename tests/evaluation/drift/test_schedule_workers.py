@@ -46,12 +46,13 @@ print(done)
 """
 
 
-def test_two_processes_fire_no_schedule_twice(tmp_path: Path) -> None:
-    file = tmp_path / "two.sqlite3"
-    environment = os.environ | {"DATABASE_URL": f"sqlite:///{file}", "DJANGO_SETTINGS_MODULE": "project.settings"}
+def test_two_processes_fire_no_schedule_twice(database_file: Path) -> None:
+    environment = os.environ | {
+        "DATABASE_URL": f"sqlite:///{database_file}",
+        "DJANGO_SETTINGS_MODULE": "project.settings",
+    }
     environment |= {"DEBUG": "1", "JUDGE_MODEL": "offline:lexical-1", "SENTRY_DSN": ""}
     root, pipe = settings.BASE_DIR, subprocess.PIPE
-    subprocess.run([sys.executable, "manage.py", "migrate", "-v0"], env=environment, cwd=root, check=True)
     subprocess.run([sys.executable, "-c", SETUP], env=environment, cwd=root, check=True)
     workers = [
         subprocess.Popen([sys.executable, "-c", WORKER], env=environment, cwd=root, stdin=pipe, stdout=pipe, text=True)
@@ -67,7 +68,7 @@ def test_two_processes_fire_no_schedule_twice(tmp_path: Path) -> None:
     for worker in workers:
         worker.communicate(timeout=60)
         assert worker.returncode == 0
-    with closing(sqlite3.connect(file)) as database:
+    with closing(sqlite3.connect(database_file)) as database:
         made = database.execute("select schedule_id, agent_id, count(*) from evaluation_runs group by 1, 2").fetchall()
     assert [count for *_, count in made] == [1] * 50
 

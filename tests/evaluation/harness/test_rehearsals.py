@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
+from pytest_django import Settings
 
-from agents.models import Agent, Channel, Message
+from agents.models import Agent, Channel, LLMCall, Message
+from evaluation.models import EvaluationRun
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.harness.building import report, run
 from tests.evaluation.judging import answers, tail_of
@@ -98,3 +101,52 @@ def test_personas_alone_are_rehearsed_without_a_database(actor: Agent, situation
     assert [entry["agent"] for entry in found["runs"]] == ["eve"]
     assert found["summary"]["judgements"]["scored"] == len(SITUATIONS)
     assert not Message.objects.exists()
+
+
+def test_a_dry_run_estimates_turns_and_judgements_and_asks_and_stores_nothing(
+    actor: Agent, situations: Path, llm_server: LLMServer
+) -> None:
+    command = ("--rehearse", str(situations), "--actor-model", "good-model", "--repeats", "2")
+    code, out, _ = run(*command, "--dry-run", "--json")
+
+    found = json.loads(out)
+    (play,), (judging,) = found["plays"], found["agents"]
+    lines = 2 * len(SITUATIONS)
+    assert code == 0
+    assert (play["agent"], play["actor_model"], play["lines"], play["calls"]) == ("ada", "good-model", lines, 2 * lines)
+    assert (judging["judgements"], judging["calls"]) == (lines, lines)
+    assert llm_server.calls == 0
+    assert [model.objects.count() for model in (Message, Channel, EvaluationRun)] == [0, 0, 0]
+
+    report(*command)
+    real = {purpose: LLMCall.objects.filter(purpose=purpose) for purpose in ("turn", "evaluation")}
+    assert (real["turn"].count(), real["evaluation"].count()) == (play["calls"], judging["calls"])
+
+
+def test_a_dry_run_of_a_rehearsal_is_shown_as_tables(actor: Agent, situations: Path) -> None:
+    code, out, _ = run("--rehearse", str(situations), "--dry-run")
+
+    assert code == 0
+    assert "playing the agents first" in out
+    assert "nothing was asked" in out
+
+
+def test_what_a_rehearsal_takes_is_told_before_it_is_played(actor: Agent, situations: Path) -> None:
+    _, out, _ = run("--rehearse", str(situations), "--actor-model", "good-model")
+
+    assert "Estimate of playing: 6 lines said to agents, 12 calls" in " ".join(out.split())
+
+
+def test_fluency_of_the_scripted_actor_is_said_to_be_its_repeated_lines(
+    propositions: PropositionFolder, situations: Path, settings: Settings, tmp_path: Path
+) -> None:
+    settings.ACTOR_MODEL, settings.JUDGE_MODEL = "offline:scripted-1", "offline:lexical-1"
+    settings.PROPOSITIONS_DIR = settings.BASE_DIR / "propositions"
+    make_agent("ada", sample_lines=["Quite so.", "Not at all."])
+    comment = tmp_path / "comment.md"
+
+    _, out, _ = run("--rehearse", str(situations), "--dimensions", "fluency", "--markdown", str(comment))
+
+    told = "the offline actor says the persona's few sample lines again and again"
+    assert told in " ".join(out.split())
+    assert "sample lines again and again" in comment.read_text(encoding="utf-8")

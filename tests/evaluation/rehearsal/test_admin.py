@@ -10,17 +10,11 @@ from evaluation.capture import capture
 from evaluation.models import Baseline
 from evaluation.rehearsal import play_spec
 from evaluation.run_spec import RunSpec
-from tests.console import signed_in, superuser
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.rehearsal.acting import played
 from tests.factories import make_agent
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-@pytest.fixture
-def root() -> Client:
-    return signed_in(superuser())
 
 
 def test_numbers_of_played_speech_say_so_and_lead_to_it(

@@ -12,6 +12,7 @@ from pytest_django import Settings
 
 from agents.models import Agent, Channel, Run
 from evaluation.models import Baseline, EvaluationRun
+from evaluation.rehearsal import load_situations
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers
 from tests.evaluation.rehearsal.acting import acts
@@ -174,11 +175,14 @@ def test_a_real_model_acts_and_a_real_judge_judges(
     assert (run["overall_score"], run["actor_model"]) == (8.0, "test-model")
 
 
-def test_a_dry_run_plays_nothing_and_says_who_would_be_played() -> None:
+def test_a_dry_run_plays_nothing_says_who_would_be_played_and_what_that_takes() -> None:
     speaker()
-    err = io.StringIO()
+    out, err = io.StringIO(), io.StringIO()
 
-    call_command("capture_baseline", "--dry-run", "--json", stdout=io.StringIO(), stderr=err)
+    call_command("capture_baseline", "--dry-run", "--json", stdout=out, stderr=err)
 
-    assert "Fewer than 10 messages: ada would be played first; not estimated" in err.getvalue()
+    assert "Fewer than 10 messages: ada would be played first" in err.getvalue()
+    (play,) = json.loads(out.getvalue())["plays"]
+    assert (play["agent"], play["calls"]) == ("ada", 2 * play["lines"])
+    assert play["lines"] == sum(len(situation.lines) for situation in load_situations())
     assert not Run.objects.exists()

@@ -20,8 +20,6 @@ from tests.llm_server import LLMServer
 
 ROOT = Path(__file__).resolve().parents[3]
 SETUP = """
-from django.core.management import call_command
-call_command("migrate", verbosity=0)
 from tests.factories import make_agent
 make_agent("ada")
 """
@@ -36,10 +34,8 @@ SAID, CALLS_PER_LINE, LINES = 4, 2, 9
 
 
 def environment(database: Path, server: LLMServer) -> dict[str, str]:
-    compiled = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(database.parent / "compiled")}
     return {
         **os.environ,
-        **(compiled if os.environ.get("PYTHONDONTWRITEBYTECODE") else {}),  # else every process compiles the SDK anew
         "DJANGO_SETTINGS_MODULE": "project.settings",
         "DATABASE_URL": f"sqlite:///{database}",
         "PYTHONPATH": str(ROOT),
@@ -77,10 +73,9 @@ def eventually(condition: Callable[[], bool], what: str, within: float = 60.0) -
 
 
 @pytest.mark.parametrize("after_speaking", [False, True], ids=["before it spoke", "after it spoke"])
-def test_a_killed_play_goes_on_where_it_stopped(tmp_path: Path, after_speaking: bool) -> None:
+def test_a_killed_play_goes_on_where_it_stopped(database_file: Path, after_speaking: bool) -> None:
     """The fifth line's turn hangs at the server when the process is killed, before or after the agent said something in it."""
-    database = tmp_path / "db.sqlite3"
-    stop = SAID * CALLS_PER_LINE + after_speaking
+    database, stop = database_file, SAID * CALLS_PER_LINE + after_speaking
     with LLMServer() as server:
         answering = acts(lambda body: f"Answer {server.calls}.")
         server.respond = lambda body: {**(answering(body) or {}), "hold": server.calls > stop}

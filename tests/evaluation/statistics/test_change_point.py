@@ -206,7 +206,7 @@ def test_too_few_evaluations_say_so(count: int) -> None:
     scan = find_drops(daily(*[7.0] * count), every=DAY)
 
     assert (scan.alarms, scan.statistic) == ((), 0)
-    assert f"{count} evaluations; at least 9" in scan.reason
+    assert f"{count} evaluation{'s' * (count != 1)}; at least 9" in scan.reason
 
 
 def test_nine_are_enough() -> None:

@@ -140,7 +140,7 @@ def test_too_few_labels_give_no_estimate(count: int) -> None:
 
     assert (result.estimate.value, result.estimate.interval, result.tuning) == (None, None, None)
     assert result.labels_only.interval is None
-    assert f"{count} labels; at least 50" in result.estimate.reason
+    assert f"{count} label{'s' * (count != 1)}; at least 50" in result.estimate.reason
     assert result.judge_mean == pytest.approx(6)
 
 

@@ -1,0 +1,207 @@
+"""Anthropic's Message Batches over the SDK: hand in, look, cancel, find, read the results. Synchronous; no database in here."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, TypeVar
+
+from agents.llm.answers import one_line
+from agents.llm.anthropic_api import text_of, usage_of
+from agents.llm.client import Trace
+from agents.llm.endpoints import Route
+from agents.llm.failures import describe
+from agents.llm.loop import background
+from agents.llm.requests import Status, Usage
+
+HAND_IN_SECONDS = 120.0  # megabytes go up
+LOOK_SECONDS = 30.0
+GRACE = 1.0
+RESULTS_AT_ONCE = 200
+LISTED_AT_ONCE = 100
+
+T = TypeVar("T")
+
+
+class BatchProblem(Exception):
+    """The server did not do what it was asked to. `http_status` is 0 where there was no answer."""
+
+    def __init__(self, status: Status, error: str, http_status: int = 0) -> None:
+        super().__init__(error)
+        self.status, self.http_status = status, http_status
+
+    @property
+    def is_refusal(self) -> bool:
+        """Whether the server said no, so that nothing was begun; after anything else it may have been."""
+        return 400 <= self.http_status < 500 and self.http_status not in (408, 409, 429)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A batch as the server tells it."""
+
+    id: str
+    status: str
+    requests: int
+    answered: int
+    created_at: datetime | None
+    expires_at: datetime | None
+    has_results: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A line of the results: `result` is succeeded, errored, expired or canceled."""
+
+    custom_id: str
+    result: str
+    text: str = ""
+    stop_reason: str = ""
+    served_model: str = ""
+    usage: Usage = field(default_factory=Usage)
+    error: str = ""
+
+
+def hand_in(way: Route, requests: Sequence[tuple[str, dict[str, Any]]]) -> Seen:
+    """Hand in bodies by custom id.
+
+    Raises:
+        BatchProblem: It was refused, or nobody knows whether it arrived.
+    """
+    entries = [{"custom_id": name, "params": body} for name, body in requests]
+    return _seen(_call(way, lambda batches: batches.create(requests=entries), HAND_IN_SECONDS))
+
+
+def look(way: Route, batch_id: str) -> Seen:
+    """How far a batch is.
+
+    Raises:
+        BatchProblem: The server did not say.
+    """
+    return _seen(_call(way, lambda batches: batches.retrieve(batch_id), LOOK_SECONDS))
+
+
+def cancel(way: Route, batch_id: str) -> None:
+    """Have the server stop; what was answered till then is in the results.
+
+    Raises:
+        BatchProblem: It did not take it, for example because the batch has ended.
+    """
+    _call(way, lambda batches: batches.cancel(batch_id), LOOK_SECONDS)
+
+
+def since(way: Route, begin: datetime) -> list[Seen]:
+    """The batches made since then, oldest first.
+
+    Raises:
+        BatchProblem: The server did not say.
+    """
+
+    async def newest(batches: Any) -> list[Seen]:
+        found = []
+        async for batch in batches.list(limit=LISTED_AT_ONCE):
+            seen = _seen(batch)
+            if seen.created_at is not None and seen.created_at < begin:
+                break
+            found.append(seen)
+        return found[::-1]
+
+    return _call(way, newest, LOOK_SECONDS)
+
+
+def results(way: Route, batch_id: str) -> Iterator[list[Entry]]:
+    """The results as they stream in, some hundred at a time, in no order.
+
+    Raises:
+        BatchProblem: They stopped coming; what was yielded holds.
+    """
+    lines: Any = _call(way, lambda batches: batches.results(batch_id), LOOK_SECONDS)
+
+    async def some(_: Any) -> list[Any]:
+        found: list[Any] = []
+        while len(found) < RESULTS_AT_ONCE:
+            try:
+                found.append(await anext(lines))
+            except StopAsyncIteration:
+                break
+        return found
+
+    while found := _call(way, some, LOOK_SECONDS):
+        yield [_entry(line) for line in found]
+
+
+def _call(way: Route, action: Callable[[Any], Awaitable[T]], seconds: float) -> T:
+    ground = background()
+    client = ground.clients.get(base_url=way.base_url, key=way.key, retries=0)
+
+    import httpx2  # of the SDK, which does not wrap what breaks off a stream
+
+    async def guarded() -> T:
+        try:
+            async with asyncio.timeout(seconds):
+                return await action(client.messages.batches)
+        except TimeoutError:
+            raise BatchProblem(Status.TIMEOUT, f"{way.endpoint} did not answer within {seconds:g} s") from None
+        except httpx2.TransportError as problem:
+            error = one_line(f"{way.endpoint} broke off: {type(problem).__name__}: {problem}")
+            raise BatchProblem(Status.UNAVAILABLE, error) from None
+        except Exception as problem:  # noqa: BLE001 (a failure is a value; unforeseen ones are logged with it)
+            code = getattr(problem, "status_code", 0)
+            trace = Trace(limiter=ground.limiter(way.base_url), give_up_at=0.0, http_status=code)
+            raise BatchProblem(*describe(problem, way, trace), code) from None
+
+    future = ground.submit(guarded())
+    try:
+        return future.result(timeout=seconds + GRACE)
+    except (TimeoutError, concurrent.futures.CancelledError):
+        future.cancel()
+        raise BatchProblem(Status.TIMEOUT, f"{way.endpoint} did not answer within {seconds:g} s") from None
+    except BaseException:
+        future.cancel()
+        raise
+
+
+def _seen(batch: Any) -> Seen:
+    counts = getattr(batch, "request_counts", None)
+    numbers = {name: int(getattr(counts, name, 0) or 0) for name in _COUNTS}
+    requests = sum(numbers.values())
+    return Seen(
+        id=str(getattr(batch, "id", "") or ""),
+        status=str(getattr(batch, "processing_status", "") or ""),
+        requests=requests,
+        answered=requests - numbers["processing"],
+        created_at=_time(batch, "created_at"),
+        expires_at=_time(batch, "expires_at"),
+        has_results=bool(getattr(batch, "results_url", None)),
+    )
+
+
+_COUNTS = ("processing", "succeeded", "errored", "canceled", "expired")
+
+
+def _time(batch: Any, name: str) -> datetime | None:
+    value = getattr(batch, name, None)
+    return value if isinstance(value, datetime) and value.tzinfo is not None else None
+
+
+def _entry(line: Any) -> Entry:
+    name, result = str(getattr(line, "custom_id", "") or ""), getattr(line, "result", None)
+    kind = str(getattr(result, "type", "") or "")
+    message = getattr(result, "message", None)
+    content = getattr(message, "content", None)
+    if kind == "succeeded" and isinstance(content, list):
+        return Entry(
+            name,
+            kind,
+            text=text_of(content),
+            stop_reason=str(getattr(message, "stop_reason", None) or ""),
+            served_model=str(getattr(message, "model", None) or ""),
+            usage=usage_of(message),
+        )
+    if kind in ("expired", "canceled"):
+        return Entry(name, kind)
+    said = getattr(getattr(getattr(result, "error", None), "error", None), "message", None)
+    return Entry(name, "errored", error=one_line(str(said or "the server gave no reason")))
