@@ -5,8 +5,10 @@ BIN    := $(VENV)/bin
 MANAGE := $(BIN)/python manage.py
 PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet --require-hashes
 
+export PYTHONDONTWRITEBYTECODE := # else every process would compile all that it imports, which takes seconds
+
 .DEFAULT_GOAL := help
-.PHONY: help demo run test check bench e2e e2e-local lock clean
+.PHONY: help demo run test check openapi fuzz bench e2e e2e-local lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -18,7 +20,7 @@ run: $(VENV)/.runtime ## start console and worker on this machine, print address
 	@DEBUG=1 exec $(MANAGE) serve
 
 test: $(VENV)/.dev ## set everything up and run the tests
-	@$(BIN)/python -m pytest -n auto --dist loadfile -q $(ARGS)
+	@$(BIN)/python -m pytest -n auto --dist worksteal -q $(ARGS)
 
 e2e: $(VENV)/.dev ## only the tests in a real browser (Chromium)
 	@$(BIN)/python -m pytest -q -m e2e $(ARGS)
@@ -32,6 +34,12 @@ check: $(VENV)/.dev ## lint, types, migrations, production settings, proposition
 	@SECRET_KEY=$$($(BIN)/python -c 'import secrets; print(secrets.token_urlsafe(64))') ALLOWED_HOSTS=plumbline.example.org \
 	  ANTHROPIC_API_KEY=for-the-check CELERY_BROKER_URL=redis://127.0.0.1:6379/0 DATABASE_URL=sqlite:///:memory: \
 	  $(MANAGE) check --deploy --fail-level WARNING
+
+openapi: $(VENV)/.runtime ## renew docs/openapi.yaml from the routes of the API
+	@DEBUG=1 $(MANAGE) spectacular --validate --fail-on-warn --file docs/openapi.yaml
+
+fuzz: $(VENV)/.dev ## send many generated requests to every route; needs DATABASE_URL of a PostgreSQL server
+	@FUZZ_EXAMPLES=$${FUZZ_EXAMPLES:-50} $(BIN)/python -m pytest -q -n 0 tests/api/test_contract.py $(ARGS)
 
 bench: $(VENV)/.runtime ## measure speed against a stub model server on loopback
 	@$(BIN)/python -m tests.bench $(ARGS)

@@ -8,6 +8,10 @@ class AgentsConfig(AppConfig):
 
     def ready(self) -> None:
         from agents import checks  # noqa: F401 (registers the system checks)
+        from agents.groups import make_groups
         from agents.llm.prices import seed_prices
 
         post_migrate.connect(seed_prices, sender=self, dispatch_uid="agents.seed_prices")
+        post_migrate.connect(
+            make_groups, dispatch_uid="agents.make_groups"
+        )  # of every app: each has its own permissions

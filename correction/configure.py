@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -41,7 +41,12 @@ class ConfigChange:
 
 
 def configure(
-    *, agent: Agent | None, changes: Mapping[str, Any], user: AbstractBaseUser | None = None, reason: str = ""
+    *,
+    agent: Agent | None,
+    changes: Mapping[str, Any],
+    user: AbstractBaseUser | None = None,
+    reason: str = "",
+    check: Callable[[ResolvedConfig], None] | None = None,
 ) -> ResolvedConfig:
     """Change some fields of an agent's configuration, or of the defaults; the others stay, whoever changes them meanwhile.
 
@@ -50,6 +55,7 @@ def configure(
         changes: Field to value; None, an empty text and ``inherit`` reset it to inherit.
         user: Who; in a web request the signed-in user when left out.
         reason: Why, one line of at most 100 characters; kept in the history.
+        check: Gets the configuration as it is before the change, while nobody else can change it; raises to leave it so.
 
     Returns:
         The configuration in effect afterwards. Nothing is written, and no history made, where nothing changes.
@@ -68,13 +74,15 @@ def configure(
             raise ConfigError({"agent": f"there is no agent {agent.slug!r} any more: nothing was changed"})
         if row is None and any(value is not None for value in values.values()):
             row = _made(agent, user, NO_OWN)
+        if check is not None:
+            check(_in_effect(agent))
         changed = [name for name, value in values.items() if getattr(row, name, None) != value]
         if row is not None and changed:
             for name in changed:
                 setattr(row, name, values[name])
             _sign(row, user, reason)
             row.save(update_fields=[*changed, "updated_at"])
-    return resolve_config(agent) if agent is not None else resolve_defaults()
+    return _in_effect(agent)
 
 
 def ensure_rows(*, agents: Iterable[Agent], reason: str) -> int:
@@ -161,6 +169,10 @@ def _judge_is_unpriced() -> bool:
 def plain_values(config: ResolvedConfig) -> dict[str, Any]:
     """Field to the value in effect as JSON knows it: booleans, numbers, texts, null."""
     return {name: float(value) if isinstance(value, Decimal) else value for name, value in config.values.items()}
+
+
+def _in_effect(agent: Agent | None) -> ResolvedConfig:
+    return resolve_config(agent) if agent is not None else resolve_defaults()
 
 
 def _history(agent: Agent | None) -> Any:

@@ -1,4 +1,7 @@
-"""What holding personas in character costs, summed over the ledger, and the daily budgets (AC-7.3.5, AC-7.3.6)."""
+"""What holding personas in character costs, summed over the ledger, and the daily budgets (AC-7.3.5, AC-7.3.6).
+
+Summaries read sums of whole hours and days (`agents.rollup`) and raw rows only at the edges; budgets read raw rows: they hold at once.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +9,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
+from operator import add
 from typing import Any, Literal, get_args
 
-from django.db.models import Case, CharField, Count, F, Q, QuerySet, Sum, When
+from django.db.models import Case, CharField, Count, F, Q, Sum, When
 from django.db.models.functions import TruncDate
 from django.utils import timezone
 
+from agents import rollup
 from agents.llm.endpoints import model_of, provider_of
 from agents.llm.ledger import Totals
 from agents.models import Agent, LLMCall
-from correction.config import ResolvedConfig, resolve_config
+from agents.rollups.reading import Question, read
+from correction.config import ResolvedConfig, resolve_config, resolve_defaults
 from evaluation.windows import MessageWindow, parse_window
 
 Grouping = Literal["mechanism", "dimension", "model", "day", "agent"]
@@ -26,7 +32,6 @@ CORRECTION = ("gate", "intervention", "behavior")
 BUDGETED = (*CORRECTION, "evaluation")
 
 ALLOWED_WINDOWS = "all, or a duration such as 24h, 7d, 4w"
-_TOKENS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
 _DOLLARS = Decimal("0.00000001")  # the ledger's eight decimals: SQLite sums in floating point
 _KEYS: dict[Grouping, Any] = {
     "mechanism": Case(
@@ -39,6 +44,7 @@ _KEYS: dict[Grouping, Any] = {
     "day": TruncDate("created_at", tzinfo=UTC),
     "agent": F("agent__slug"),
 }
+_SUMMED = ("s_calls", "s_unpriced", "s_cost_usd", *(f"s_{kind}" for kind in rollup.TOKENS))
 TOLD_APART_BY_PURPOSE = ("mechanism", "dimension")
 
 
@@ -87,7 +93,7 @@ def get_cost_summary(
     *, agent: Agent, window: str | MessageWindow = "7d", by: Sequence[Grouping] = GROUPINGS
 ) -> CostSummary:
     """Sum the ledger for one agent; see `get_total_cost_summary`."""
-    return _summary(LLMCall.objects.filter(agent=agent), window, by, agent)
+    return _summary(window, by, agent)
 
 
 def get_total_cost_summary(*, window: str | MessageWindow = "7d", by: Sequence[Grouping] = GROUPINGS) -> CostSummary:
@@ -100,7 +106,7 @@ def get_total_cost_summary(*, window: str | MessageWindow = "7d", by: Sequence[G
     Raises:
         ValueError: The window or a grouping is not one; names what is allowed.
     """
-    return _summary(LLMCall.objects.all(), window, by, None)
+    return _summary(window, by, None)
 
 
 def window_of_time(spec: str, *, now: datetime | None = None) -> MessageWindow:
@@ -118,30 +124,35 @@ def window_of_time(spec: str, *, now: datetime | None = None) -> MessageWindow:
     return window
 
 
-def spent_today(agent: Agent, *, now: datetime | None = None) -> Spent:
-    """What correcting and measuring `agent` cost since midnight UTC, in one query."""
+def spent_today(agent: Agent | None, *, now: datetime | None = None) -> Spent:
+    """What correcting and measuring `agent` cost since midnight UTC, in one query; None: what measuring channels did, for no agent."""
     midnight = (now or timezone.now()).astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     calls = LLMCall.objects.filter(agent=agent, created_at__gte=midnight, purpose__in=BUDGETED)
     sums = calls.order_by().aggregate(cost=Sum("cost_usd"), unpriced=Count("pk", filter=Q(cost_usd__isnull=True)))
     return Spent(_dollars(sums["cost"]), sums["unpriced"])
 
 
-def over_budget(agent: Agent, config: ResolvedConfig) -> bool:
+def over_budget(agent: Agent | None, config: ResolvedConfig) -> bool:
     """Whether paid checks of `agent` must stop for today: mechanisms then pass (`budget_passed`).
+
+    None: of personas that are no agents; with what measuring channels costs, all of a day have the cap of the defaults.
 
     False without a query unless a budget is set. A judge that is never billed (offline, replay) is not stopped: it spends nothing.
     """
     return bool(_overspent(agent, config, judge=model_of("judge")))
 
 
-def evaluation_over_budget(agent: Agent, judge: str) -> str | None:
+def evaluation_over_budget(agent: Agent | None, judge: str, *, planned: Decimal = Decimal(0)) -> str | None:
     """Why an evaluation of `agent` by `judge` must pause now; empty when there is room, None when nothing is capped.
 
-    What `EVALUATION_BUDGET` names.
+    Evaluations of channels belong to no agent: all of a day together have the cap that the defaults give an agent.
+    `planned` US dollars are about to be spent at once. What `EVALUATION_BUDGET` names.
     """
     if provider_of(judge) != "anthropic":
         return None
-    return _overspent(agent, resolve_config(agent), judge=judge)
+    return _overspent(
+        agent, resolve_config(agent) if agent is not None else resolve_defaults(), judge=judge, planned=planned
+    )
 
 
 def groupings(text: str) -> tuple[Grouping, ...]:
@@ -157,30 +168,29 @@ def groupings(text: str) -> tuple[Grouping, ...]:
     return tuple(name for name in GROUPINGS if name in names)
 
 
-def _overspent(agent: Agent, config: ResolvedConfig, *, judge: str) -> str | None:
+def _overspent(agent: Agent | None, config: ResolvedConfig, *, judge: str, planned: Decimal = Decimal(0)) -> str | None:
     if not config["budget_enabled"] or config["daily_budget_usd"] is None or provider_of(judge) != "anthropic":
         return None
     spent, cap = spent_today(agent), config["daily_budget_usd"]
-    if spent.cost_usd < cap:
+    if spent.cost_usd < cap and spent.cost_usd + planned <= cap:
         return ""
     unpriced = f" ({spent.unpriced} unpriced calls not counted)" if spent.unpriced else ""
+    whose = agent.slug if agent is not None else "evaluations of channels (that of the defaults)"
     return (
-        f"the daily budget of {agent.slug} is used up: ${spent.cost_usd:.4f} of ${cap:.4f}{unpriced}; "
+        f"the daily budget of {whose} {_short(spent.cost_usd, cap, planned)}: ${spent.cost_usd:.4f} of ${cap:.4f}{unpriced}; "
         "goes on after midnight UTC, or with a higher daily_budget_usd"
     )
 
 
-def _summary(
-    calls: QuerySet[LLMCall], window: str | MessageWindow, by: Sequence[Grouping], agent: Agent | None
-) -> CostSummary:
+def _short(spent: Decimal, cap: Decimal, planned: Decimal) -> str:
+    return "is used up" if spent >= cap else f"has no room for a batch of about ${planned:.4f}"
+
+
+def _summary(window: str | MessageWindow, by: Sequence[Grouping], agent: Agent | None) -> CostSummary:
     if isinstance(window, str):
         window = window_of_time(window)
-    if window.start is not None:
-        calls = calls.filter(created_at__gte=window.start)
-    if window.end is not None:
-        calls = calls.filter(created_at__lte=window.end)
-    by_mechanism = _rows(calls, "mechanism")  # every call is in one of these rows: their sums are the totals
-    rows = {name: by_mechanism if name == "mechanism" else _rows(calls, name) for name in by}
+    by_mechanism = _rows("mechanism", window, agent)  # every call is in one of these rows: their sums are the totals
+    rows = {name: by_mechanism if name == "mechanism" else _rows(name, window, agent) for name in by}
     return CostSummary(
         window=window,
         total=_added(row.totals for row in by_mechanism),
@@ -190,37 +200,47 @@ def _summary(
     )
 
 
-def _rows(calls: QuerySet[LLMCall], grouping: Grouping) -> tuple[CostRow, ...]:
-    names = {"name": F("agent__display_name")} if grouping == "agent" else {}
-    told_apart = ["purpose"] if grouping in TOLD_APART_BY_PURPOSE else []
-    groups = (
-        calls.order_by()
-        .values(*told_apart, key=_KEYS[grouping], **names)
-        .annotate(
-            calls=Count("pk"),
-            cost=Sum("cost_usd"),
-            unpriced=Count("pk", filter=Q(cost_usd__isnull=True)),
-            **{f"sum_{kind}": Sum(kind) for kind in _TOKENS},
-        )
-    )
+def _rows(grouping: Grouping, window: MessageWindow, agent: Agent | None) -> tuple[CostRow, ...]:
+    sums: dict[tuple[str, str, str], list[Any]] = {}
+    for row in read(_question(grouping, window, agent)):
+        key = "" if row["k_key"] is None else str(row["k_key"])
+        part = [row[name] for name in _SUMMED]
+        group = (row.get("k_purpose", ""), key, row.get("k_name") or "")
+        sums[group] = list(map(add, sums[group], part)) if group in sums else part
     rows = [
-        CostRow(
-            key="" if group["key"] is None else str(group["key"]),
-            purpose=group.get("purpose", ""),
-            name=group.get("name") or "",
-            totals=Totals(
-                calls=group["calls"],
-                cost_usd=_dollars(group["cost"]),
-                unpriced=group["unpriced"],
-                **{kind: group[f"sum_{kind}"] or 0 for kind in _TOKENS},
-            ),
-        )
-        for group in groups
+        CostRow(key=key, purpose=purpose, name=name, totals=_totals(group))
+        for (purpose, key, name), group in sums.items()
     ]
     if grouping == "day":
         return tuple(sorted(rows, key=lambda row: row.key))
     return tuple(
         sorted(rows, key=lambda r: (r.purpose not in CORRECTION, -r.totals.cost_usd, -r.totals.calls, r.purpose, r.key))
+    )
+
+
+def _question(grouping: Grouping, window: MessageWindow, agent: Agent | None) -> Question:
+    more = {"name": F("agent__display_name")} if grouping == "agent" else {}
+    if grouping in TOLD_APART_BY_PURPOSE:
+        more = {"purpose": F("purpose")}
+    tables = rollup.OF_AN_AGENT if agent is not None else rollup.BY_AGENT if grouping == "agent" else rollup.OF_ALL
+    whose = Q() if agent is None else Q(agent=agent)
+    return Question(
+        name=rollup.LEDGER.name,
+        family=rollup.CALLS,
+        start=window.start,
+        end=window.end,
+        tables=tables,
+        raw_where=whose,
+        where=whose,
+        raw_keys={"key": _KEYS[grouping], **more},
+        keys={"key": TruncDate("start", tzinfo=UTC) if grouping == "day" else _KEYS[grouping], **more},
+    )
+
+
+def _totals(sums: Sequence[Any]) -> Totals:
+    calls, unpriced, cost, *tokens = sums
+    return Totals(
+        calls=calls, cost_usd=_dollars(cost), unpriced=unpriced, **dict(zip(rollup.TOKENS, tokens, strict=True))
     )
 
 
@@ -230,7 +250,7 @@ def _added(parts: Iterable[Totals]) -> Totals:
         calls=sum(p.calls for p in chosen),
         cost_usd=sum((p.cost_usd for p in chosen), Decimal(0)),
         unpriced=sum(p.unpriced for p in chosen),
-        **{kind: sum(getattr(p, kind) for p in chosen) for kind in _TOKENS},
+        **{kind: sum(getattr(p, kind) for p in chosen) for kind in rollup.TOKENS},
     )
 
 

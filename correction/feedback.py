@@ -13,7 +13,7 @@ LABELS = {"adherence": "Persona adherence", "consistency": "Self-consistency", "
 MAX_DRAFT, MAX_FINDING = 1_000, 1_500  # characters quoted
 
 
-def feedback(*, draft: str, checks: Sequence[DimensionCheck], attempt: int, left: int) -> str:
+def feedback(*, draft: str, checks: Sequence[DimensionCheck], attempt: int, left: int, external: bool = False) -> str:
     """The feedback for an attempt that failed.
 
     The draft and the judge's words are data: quoted line by line, their marker-like text neutralised, so that neither can pass for
@@ -23,7 +23,8 @@ def feedback(*, draft: str, checks: Sequence[DimensionCheck], attempt: int, left
         draft: The text as it was judged.
         checks: Every dimension that was checked; those that failed are explained.
         attempt: Which attempt this was, from 1.
-        left: Retries that are left, 1 or more.
+        left: Retries that are left, 1 or more; 0 only where another program decides what then happens.
+        external: Whether it is another program's draft: no tools of ours, and whether it is said is not our decision.
     """
     failed = [
         {
@@ -42,6 +43,7 @@ def feedback(*, draft: str, checks: Sequence[DimensionCheck], attempt: int, left
         "draft": _quoted(draft, MAX_DRAFT),
         "attempt": attempt,
         "left": left,
+        "external": external,
     }
     return render_to_string("prompts/gate/feedback.md", values).strip()
 

@@ -9,7 +9,7 @@ from agents.llm import Label
 from correction.gate_values import Action
 from evaluation.judge import MAX_PER_CALL, Question
 from evaluation.prompts import Context
-from evaluation.proposition_files import LoadedFile, PropositionError, load_all, propositions_for
+from evaluation.proposition_files import DEFAULT, LoadedFile, PropositionError, load_all, propositions_for
 from evaluation.propositions import Proposition
 from evaluation.trajectory import Window, cut_window
 
@@ -33,13 +33,20 @@ class Claims:
         return max((p.last_n for claims in self.judged.values() for p in claims), default=0)
 
 
-def load_claims(*, agent_slug: str, dimensions: Collection[str], hard_adherence: bool = False) -> Claims:
+def load_claims(
+    *,
+    agent_slug: str,
+    dimensions: Collection[str],
+    hard_adherence: bool = False,
+    own: Sequence[LoadedFile] = (),
+) -> Claims:
     """The claims about a draft of this agent; the folders are looked at once.
 
     Args:
         agent_slug: Whose.
         dimensions: Those a judge is to be asked about. One without an action-level file has no claims.
         hard_adherence: Ask the adherence claims in hard mode (those that are not inverted).
+        own: Files that lie in no folder; at action level they take the place of the shipped ones of their dimension.
 
     Returns:
         The claims. Files that cannot be used are no exception: a draft must not wait for somebody to mend a file.
@@ -48,6 +55,11 @@ def load_claims(*, agent_slug: str, dimensions: Collection[str], hard_adherence:
         files = tuple(load_all())
     except PropositionError as error:
         return Claims((), {}, f"proposition files cannot be used: {error.problems[0]}")
+    replaced = {file.dimension for file in own if file.level == "action"}
+    files = (
+        *(f for f in files if not (f.agent_id == DEFAULT and f.level == "action" and f.dimension in replaced)),
+        *own,
+    )
     judged: dict[str, tuple[Proposition, ...]] = {}
     for dimension in dimensions:
         found = propositions_for(agent_slug=agent_slug, dimension=dimension, level="action", files=files)

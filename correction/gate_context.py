@@ -59,7 +59,7 @@ def _action(
         text=text,
         agent_name=agent.display_name,
         agent_slug=agent.slug,
-        persona=_persona(agent, persona_version_id) if shown else None,
+        persona=persona_of(agent, persona_version_id) if shown else None,
         channel_name=str(channel),
         channel_kind=channel.kind,
         is_reply=is_reply,
@@ -67,7 +67,7 @@ def _action(
     )
 
 
-def _persona(agent: Agent, version_id: int | None) -> str:
+def persona_of(agent: Agent, version_id: int | None) -> str:
     """The persona it speaks under: that of the version, or the agent's present one where there is no version."""
     found = PersonaVersion.objects.filter(pk=version_id).order_by() if version_id is not None else None
     version = found.values_list("system_prompt", "traits").first() if found is not None else None

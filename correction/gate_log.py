@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
 from django.db import IntegrityError, transaction
@@ -11,8 +13,10 @@ from django.db.models import Case, F, Max, Q, Value, When
 
 from agents.llm.extraction import storable
 from agents.models import Message
+from agents.rollups import mark_stale, may_be_closed
 from correction.gate_values import GateResult
 from correction.models import CorrectionLog, GateDimensionResult, Outcome
+from correction.rollup import GATE
 
 TRIES = 20  # each lost race means that somebody else won one: as many as may continue one session at once
 
@@ -46,6 +50,7 @@ class Closing:
     entry: Entry | None = None
     best: int | None = None
     has_earlier: bool = False
+    began: datetime | None = None
 
 
 CLOSING = "gate:closing"
@@ -59,14 +64,14 @@ def write(entry: Entry, *, committed: bool = False, message: Message | None = No
 
     Raises:
         KeyTaken: Another process logged a draft of the same idempotency key meanwhile; only for a draft that was sent back.
-        IntegrityError: Not the gate's own, and logged before; or a row it refers to is gone.
+        IntegrityError: Of a message said already, and logged before; or a row it refers to is gone.
     """
     for _ in range(TRIES):
         try:
             with transaction.atomic():
                 return _insert(entry, committed, message)
         except IntegrityError:
-            if entry.source != CorrectionLog.Source.GATE:
+            if entry.source == CorrectionLog.Source.OBSERVE:
                 raise
             entry = _made_room(entry, committed)
     with transaction.atomic():
@@ -123,16 +128,35 @@ def _made_room(entry: Entry, committed: bool) -> Entry:
     return replace(entry, attempt=(rows.aggregate(last=Max("attempt"))["last"] or 0) + 1)
 
 
-def close(*, session: uuid.UUID, message: Message, best: int | None) -> None:
-    """Link the attempts of a session to what was said; `best` is the logged attempt whose text it was, None for a later one."""
+def close(*, session: uuid.UUID, message: Message, best: int | None, began: datetime | None = None) -> None:
+    """Link the attempts of a session to what was said.
+
+    Args:
+        session: Whose attempts.
+        message: What was said.
+        best: The logged attempt whose text it was; None for a later one.
+        began: When the first attempt was logged.
+    """
     changes: dict[str, Any] = {"message": message}
     if best is not None:
         changes["committed"] = Case(When(attempt=best, then=Value(True)), default=F("committed"))
-    CorrectionLog.objects.filter(session=session).update(**changes)
+    logs = CorrectionLog.objects.filter(session=session)
+    logs.update(**changes)
+    if best is not None and began is not None and may_be_closed(began):
+        _sum_up_anew(logs.values_list("created_at", flat=True))
 
 
 def end(*, session: uuid.UUID, outcome: Outcome) -> bool:
     """Give the last attempt of an open session its final outcome; False when somebody else ended it."""
-    last = CorrectionLog.objects.filter(session=session).order_by("-attempt").values("pk")[:1]
-    open_now = CorrectionLog.objects.filter(pk__in=[row["pk"] for row in last], outcome=Outcome.CORRECTED)
-    return bool(open_now.update(outcome=outcome))
+    last = CorrectionLog.objects.filter(session=session).order_by("-attempt").values("pk", "created_at")[:1]
+    found = {row["pk"]: row["created_at"] for row in last}
+    if not CorrectionLog.objects.filter(pk__in=list(found), outcome=Outcome.CORRECTED).update(outcome=outcome):
+        return False
+    _sum_up_anew(moment for moment in found.values() if may_be_closed(moment))
+    return True
+
+
+def _sum_up_anew(moments: Iterable[datetime]) -> None:
+    """Attempts of hours that are summed up already were changed."""
+    for hour in {moment.replace(minute=0, second=0, microsecond=0) for moment in moments}:
+        mark_stale(GATE.name, hour)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from django.db.models import Q
@@ -74,6 +75,11 @@ class Session:
         return self.logged[-1].log.attempt + 1 if self.logged else 1
 
     @property
+    def began(self) -> datetime | None:
+        """When the first attempt was logged."""
+        return self.logged[0].log.created_at if self.logged else None
+
+    @property
     def spent_seconds(self) -> float:
         """Seconds of judging so far."""
         return sum(logged.log.duration_ms for logged in self.logged) / 1000
@@ -82,18 +88,18 @@ class Session:
         return [logged.attempt() for logged in self.logged]
 
 
-def load_logged(*, session: str = "", draft_key: str = "") -> list[Logged]:
-    """The gate's attempts of a session, and the one with this idempotency key, oldest first; one query.
+def load_logged(*, session: str = "", draft_key: str = "", source: str = CorrectionLog.Source.GATE) -> list[Logged]:
+    """The attempts of a session, and the one with this idempotency key, oldest first; one query.
 
-    An id that is none finds nothing.
+    An id that is none, or that of a session of another source, finds nothing.
     """
-    key = _as_uuid(session)
+    key = as_uuid(session)
     if key is None and not draft_key:
         return []
     wanted = Q(log__draft_key=draft_key) if draft_key else Q()
     if key is not None:
         wanted |= Q(log__session=key)
-    rows = GateDimensionResult.objects.filter(wanted, log__source=CorrectionLog.Source.GATE).select_related("log")
+    rows = GateDimensionResult.objects.filter(wanted, log__source=source).select_related("log")
     found: dict[int, tuple[CorrectionLog, list[GateDimensionResult]]] = {}
     for row in rows.order_by("log__attempt", "log_id", "pk"):
         found.setdefault(row.log_id, (row.log, []))[1].append(row)
@@ -115,7 +121,7 @@ def usable(logged: Sequence[Logged], *, session: str, agent: Agent, channel: Cha
     Raises:
         ValueError: It cannot be continued.
     """
-    key = _as_uuid(session)
+    key = as_uuid(session)
     if key is None:
         shown = session[:60]
         raise ValueError(f"session {shown!r} is not a session id; allowed: the id that a rejected draft came with")
@@ -132,7 +138,8 @@ def usable(logged: Sequence[Logged], *, session: str, agent: Agent, channel: Cha
     return Session(key, own)
 
 
-def _as_uuid(session: str) -> uuid.UUID | None:
+def as_uuid(session: str) -> uuid.UUID | None:
+    """The id that a text spells; None where it spells none."""
     try:
         return uuid.UUID(session) if session else None
     except ValueError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import uuid
+from collections.abc import Sequence
 from datetime import timedelta
 from decimal import Decimal
 
@@ -12,13 +13,14 @@ import sentry_sdk
 from django.conf import settings
 from django.db import IntegrityError, transaction
 
-from agents.models import Claimable, Message
+from agents.models import Agent, Claimable, Message
+from agents.outages import is_outage
 from agents.work_queues import wake_workers
 from correction import gate_log
-from correction.config import ResolvedConfig, resolve_config
+from correction.config import ResolvedConfig, resolve_all, resolve_config
 from correction.gate_context import action_of_message
 from correction.gate_for_agent import check_for_agent
-from correction.models import CorrectionLog, ObservedMessage, Outcome
+from correction.models import CorrectionLog, GateMode, ObservedMessage, Outcome
 
 logger = logging.getLogger(__name__)
 
@@ -47,6 +49,24 @@ def queue(*, message: Message, rate: Decimal | float) -> ObservedMessage | None:
     return observed
 
 
+def queue_ingested(messages: Sequence[Message]) -> int:
+    """Have those of newly stored messages judged later whose agents are observed and that are sampled; returns how many.
+
+    What `INGEST_OBSERVERS` names: called inside the transaction that stores them.
+    """
+    agents = Agent.objects.filter(pk__in={m.agent_id for m in messages if m.agent_id is not None})
+    rates = {
+        agent.pk: config["observe_sample_rate"]
+        for agent, config in resolve_all(agents.select_related("evaluation_config"))
+        if config.gate_mode == GateMode.OBSERVE and not config.gate_is_off
+    }
+    sampled = [m for m in messages if m.agent_id and is_sampled(m.pk, rates.get(m.agent_id, 0))]
+    ObservedMessage.objects.bulk_create([ObservedMessage(message=m, session=uuid.uuid4()) for m in sampled])
+    if sampled:
+        transaction.on_commit(wake_workers)
+    return len(sampled)
+
+
 def work_one(*, owner: str) -> bool:
     """Claim and judge the oldest message waiting to be observed; whether there was one. What `manage.py work` calls."""
     observed = ObservedMessage.claim_next(owner=owner, lease=_lease())
@@ -56,6 +76,9 @@ def work_one(*, owner: str) -> bool:
         try:
             status, error = _judge(observed)
         except Exception as crash:
+            if is_outage(crash):
+                observed.finish(owner=owner, status=Status.PENDING)
+                raise
             logger.exception("the observation of message %s crashed", observed.message_id)
             sentry_sdk.capture_exception(crash)
             again = observed.attempt < MOST_ATTEMPTS

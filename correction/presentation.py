@@ -6,18 +6,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from rich import box
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from agents.llm.ledger import Totals
 from agents.models import Agent
+from agents.terminal import console_on
 from correction.config import BUILT_IN, ResolvedConfig
 from correction.config_fields import CONFIG_FIELDS
 from correction.configure import ConfigChange
 from correction.costs import CostSummary, Grouping
-
-WIDTH_WHEN_PIPED = 140
 
 
 def config_table(agent: Agent | None, config: ResolvedConfig, out: Any) -> None:
@@ -33,7 +31,7 @@ def config_table(agent: Agent | None, config: ResolvedConfig, out: Any) -> None:
             name, field.show_effective(config[name]), config.provenance[name], field.allowed, escape(meaning),
             style="" if config.provenance[name] == "built-in" else "bold",
         )  # fmt: skip
-    _console(out).print(table)
+    console_on(out).print(table)
 
 
 def field_table(out: Any) -> None:
@@ -44,7 +42,7 @@ def field_table(out: Any) -> None:
         table.add_column(heading)
     for name, field in CONFIG_FIELDS.items():
         table.add_row(name, field.allowed, field.show_effective(BUILT_IN[name]), escape(field.description))
-    _console(out).print(table)
+    console_on(out).print(table)
 
 
 def history_table(agent: Agent | None, changes: Sequence[ConfigChange], out: Any) -> None:
@@ -65,12 +63,12 @@ def history_table(agent: Agent | None, changes: Sequence[ConfigChange], out: Any
         table.add_row(
             str(change.history_id), when, escape(change.user or "–"), escape("\n".join(what) or change.kind), escape(change.reason)
         )  # fmt: skip
-    _console(out).print(table)
+    console_on(out).print(table)
 
 
 def cost_tables(summary: CostSummary, out: Any) -> None:
     """The sums, then a table per grouping."""
-    console = _console(out)
+    console = console_on(out)
     whose = summary.agent.slug if summary.agent else "all agents"
     since = f"since {summary.window.start:%Y-%m-%d %H:%M} UTC" if summary.window.start else "of all time"
     total, correction = summary.total, summary.correction
@@ -122,10 +120,3 @@ def _table(title: str) -> Table:
     table = Table(title=title, box=box.SIMPLE_HEAD)
     table.title_justify = "left"
     return table
-
-
-def _console(out: Any) -> Console:
-    terminal = bool(out.isatty())
-    return Console(
-        file=out, force_terminal=terminal or None, width=None if terminal else WIDTH_WHEN_PIPED, highlight=False
-    )

@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from rich import box
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from agents.terminal import console_on
 from agents.turn.values import SendResult
 from correction.models import ObservedMessage, Outcome
 from evaluation.presentation import judge_label
-
-WIDTH = 110  # columns where standard output is no terminal
 
 
 def as_json(result: SendResult) -> dict[str, Any]:
@@ -32,8 +30,7 @@ def as_json(result: SendResult) -> dict[str, Any]:
 
 def write_result(result: SendResult, *, agent: str, channel: str, out: Any) -> None:
     """The result for people: outcome, the dimensions, and what to do next."""
-    terminal = bool(getattr(out, "isatty", lambda: False)())
-    console = Console(file=out, force_terminal=terminal or None, width=None if terminal else WIDTH, highlight=False)
+    console = console_on(out)
     gate = result.reports.get("gate") or {}
     console.print(escape(_headline(result, gate, agent, channel)))
     if gate:

@@ -1,22 +1,29 @@
-"""What the gate did, in numbers (AC-7.0.13, AC-7.0.14). Three aggregates in the database, whatever the number of rows."""
+"""What the gate did, in numbers (AC-7.0.13, AC-7.0.14).
+
+Two aggregates in the database, over sums of whole hours and days (`correction.rollup`) and over raw rows only at the edges of a window.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import Avg, Count, Q, QuerySet
+from django.db.models import F, Model, Q
 
 from agents.models import Agent
+from agents.rollups import Family
+from agents.rollups.reading import Question, read
+from correction import rollup
 from correction.costs import window_of_time
-from correction.models import CorrectionLog, GateDimensionResult, Outcome, played
+from correction.models import CorrectionLog, Outcome, played
 from correction.statistics_values import Checks, DimensionStatistics, GateStatistics, JudgeMeans
 from evaluation.windows import MessageWindow
 
 __all__ = ["Checks", "DimensionStatistics", "GateStatistics", "JudgeMeans", "get_gate_statistics"]
 
 Source = CorrectionLog.Source
-Status = GateDimensionResult.Status
 PASSED_UNJUDGED = {
     "timeouts": Outcome.TIMEOUT_PASSED,
     "overloads": Outcome.OVERLOAD_PASSED,
@@ -25,6 +32,12 @@ PASSED_UNJUDGED = {
     "over_budget": Outcome.BUDGET_PASSED,
 }
 _PASSING = (Outcome.PASSED, *PASSED_UNJUDGED.values())
+_ENDINGS = {
+    Outcome.PASSED_AFTER_RETRY: "passed_after_retry_count",
+    Outcome.FORCED_THROUGH: "forced_through_count",
+    Outcome.ABANDONED: "abandoned",
+    **{outcome: name for name, outcome in PASSED_UNJUDGED.items()},
+}
 
 
 def get_gate_statistics(
@@ -41,20 +54,12 @@ def get_gate_statistics(
         ValueError: The window is not one; names what is allowed.
     """
     stretch = window_of_time(window) if isinstance(window, str) else window
-    logs = CorrectionLog.objects.filter(played() if synthetic else ~played())
-    if agent is not None:
-        logs = logs.filter(agent=agent)
-    if stretch.start is not None:
-        logs = logs.filter(created_at__gte=stretch.start)
-    if stretch.end is not None:
-        logs = logs.filter(created_at__lte=stretch.end)
-    results = _results(agent, stretch, synthetic)
-    totals = {str(row.pop("source")): row for row in _totals(logs)}
-    dimensions, failed = _dimensions(results), _failed_logs(results)
+    asked = _Asked(agent, stretch, synthetic)
+    totals, dimensions = _totals(asked), _dimensions(asked)
     apart = {
         source: Checks(
-            total=totals[source]["total_actions"],
-            passed=totals[source]["total_actions"] - failed.get(source, 0),
+            total=_checks(totals[source]),
+            passed=_checks(totals[source]) - totals[source]["failed"],
             dimensions=dimensions.get(source, {}),
         )
         for source in (Source.OBSERVE, Source.EXTERNAL)
@@ -66,87 +71,102 @@ def get_gate_statistics(
         dimensions=dimensions.get(Source.GATE, {}),
         observed=apart.get(Source.OBSERVE, Checks()),
         external=apart.get(Source.EXTERNAL, Checks()),
-        **totals.get(Source.GATE, {}),
+        # That a draft of the gate's failed something, its outcome says.
+        **{name: count for name, count in totals.get(Source.GATE, {}).items() if name != "failed"},
     )
 
 
-def _totals(logs: QuerySet[CorrectionLog]) -> list[dict[str, Any]]:
-    """Counts of logged attempts, one row per source."""
-    first, judged = Q(attempt=1), Q(score_sum__isnull=False) | Q(outcome=Outcome.PASSED)
-    rows = (
-        logs.order_by()
-        .values("source")
-        .annotate(
-            total_actions=Count("pk", filter=first),
-            judged_count=Count("pk", filter=first & judged),
-            original_pass_count=Count("pk", filter=first & judged & Q(outcome__in=_PASSING)),
-            regeneration_count=Count("pk", filter=Q(attempt__gt=1)),
-            passed_after_retry_count=Count("pk", filter=Q(outcome=Outcome.PASSED_AFTER_RETRY)),
-            forced_through_count=Count("pk", filter=Q(outcome=Outcome.FORCED_THROUGH)),
-            abandoned=Count("pk", filter=Q(outcome=Outcome.ABANDONED)),
-            **{name: Count("pk", filter=Q(outcome=outcome)) for name, outcome in PASSED_UNJUDGED.items()},
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """Whose drafts, when, and whether really said or played."""
+
+    agent: Agent | None
+    stretch: MessageWindow
+    synthetic: bool
+
+    def attempts(self, *keys: str) -> list[dict[str, Any]]:
+        """Sums over logged attempts."""
+        tables = rollup.ATTEMPTS_OF_ALL if self.agent is None else rollup.ATTEMPTS_OF_AN_AGENT
+        return read(self._question(rollup.ATTEMPTS, tables, keys, prefix=""))
+
+    def verdicts(self, *keys: str) -> list[dict[str, Any]]:
+        """Sums over verdicts on dimensions."""
+        tables = rollup.VERDICTS_OF_ALL if self.agent is None else rollup.VERDICTS_OF_AN_AGENT
+        return read(self._question(rollup.VERDICTS, tables, keys, prefix="log__"))
+
+    def _question(
+        self, family: Family, tables: Mapping[int, type[Model]], keys: Sequence[str], *, prefix: str
+    ) -> Question:
+        whose = Q() if self.agent is None else Q(**{f"{prefix}agent": self.agent})
+        return Question(
+            name=rollup.GATE.name,
+            family=family,
+            start=self.stretch.start,
+            end=self.stretch.end,
+            tables=tables,
+            raw_where=whose & (played(prefix) if self.synthetic else ~played(prefix)),
+            where=Q(played=self.synthetic) & (Q() if self.agent is None else Q(agent=self.agent)),
+            raw_keys={key: family.keys[key] for key in keys},
+            keys={key: F(key) for key in keys},
         )
-    )
-    return [dict(row) for row in rows]
 
 
-def _results(agent: Agent | None, stretch: MessageWindow, synthetic: bool) -> QuerySet[GateDimensionResult]:
-    results = GateDimensionResult.objects.filter(played("log__") if synthetic else ~played("log__"))
-    if agent is not None:
-        results = results.filter(log__agent=agent)
-    if stretch.start is not None:
-        results = results.filter(log__created_at__gte=stretch.start)
-    if stretch.end is not None:
-        results = results.filter(log__created_at__lte=stretch.end)
-    return results
+def _checks(counts: Mapping[str, int]) -> int:
+    """Every attempt: whether another program said a draft that was sent back, nobody here knows."""
+    return counts["total_actions"] + counts["regeneration_count"]
 
 
-def _dimensions(results: QuerySet[GateDimensionResult]) -> dict[str, dict[str, DimensionStatistics]]:
-    """Per source and dimension; the database groups by judge as well."""
-    scored, first = Q(status=Status.SCORED), Q(log__attempt=1)
-    rows = (
-        results.order_by()
-        .values("log__source", "dimension", "log__judge")
-        .annotate(
-            checks=Count("pk"),
-            scored=Count("pk", filter=scored),
-            failures=Count("pk", filter=Q(passed=False)),
-            first_failures=Count("pk", filter=Q(passed=False) & first),
-            mean=Avg("score", filter=scored),
-            mean_first=Avg("score", filter=scored & first),
-            mean_committed=Avg("score", filter=scored & Q(log__committed=True)),
-            **{f"were_{status}": Count("pk", filter=Q(status=status)) for status in _UNJUDGED},
-        )
-    )
-    found: dict[str, dict[str, list[dict[str, Any]]]] = {}
-    for row in sorted(rows, key=lambda r: (r["dimension"], r["log__judge"])):
-        found.setdefault(row["log__source"], {}).setdefault(row["dimension"], []).append(dict(row))
-    return {source: {d: _dimension(d, parts) for d, parts in by.items()} for source, by in found.items()}
+def _totals(asked: _Asked) -> dict[str, dict[str, int]]:
+    """Counts of logged attempts, by source."""
+    found: dict[str, Counter[str]] = {}
+    for row in asked.attempts("source", "outcome"):
+        counts, outcome = found.setdefault(row["k_source"], Counter()), row["k_outcome"]
+        counts["total_actions"] += row["s_firsts"]
+        counts["judged_count"] += row["s_firsts_judged"]
+        counts["failed"] += row["s_failed"]
+        counts["regeneration_count"] += row["s_attempts"] - row["s_firsts"]
+        if outcome in _PASSING:
+            counts["original_pass_count"] += row["s_firsts_judged"]
+        if outcome in _ENDINGS:
+            counts[_ENDINGS[outcome]] += row["s_attempts"]
+    return {source: dict(counts) for source, counts in found.items()}
 
 
-_UNJUDGED = (Status.TIMEOUT, Status.OVERLOAD, Status.ERROR, Status.UNSCORED, Status.BUDGET)
+def _dimensions(asked: _Asked) -> dict[str, dict[str, DimensionStatistics]]:
+    """Per source and dimension; judges stay apart."""
+    found: dict[str, dict[str, dict[str, Counter[str]]]] = {}
+    for row in asked.verdicts("source", "dimension", "judge"):
+        judges = found.setdefault(row["k_source"], {}).setdefault(row["k_dimension"], {})
+        sums = {name.removeprefix("s_"): value for name, value in row.items() if name.startswith("s_")}
+        judges.setdefault(row["k_judge"], Counter()).update(sums)
+    return {
+        source: {dimension: _dimension(dimension, by[dimension]) for dimension in sorted(by)}
+        for source, by in found.items()
+    }
 
 
-def _dimension(dimension: str, rows: Sequence[Mapping[str, Any]]) -> DimensionStatistics:
-    counts = {name: sum(row[name] for row in rows) for name in ("checks", "scored", "failures", "first_failures")}
-    unjudged = {str(status): sum(row[f"were_{status}"] for row in rows) for status in _UNJUDGED}
+def _dimension(dimension: str, judges: Mapping[str, Counter[str]]) -> DimensionStatistics:
+    counts = {
+        name: sum(sums[name] for sums in judges.values()) for name in ("checks", "scored", "failures", "first_failures")
+    }
+    unjudged = {str(status): sum(sums[f"were_{status}"] for sums in judges.values()) for status in rollup.UNJUDGED}
     return DimensionStatistics(
         dimension=dimension,
         unjudged={status: number for status, number in unjudged.items() if number},
-        by_judge=tuple(
-            JudgeMeans(
-                judge=row["log__judge"],
-                **{name: row[name] for name in ("scored", "mean", "mean_first", "mean_committed")},
-            )
-            for row in rows
-            if row["scored"]
-        ),
+        by_judge=tuple(_means(judge, judges[judge]) for judge in sorted(judges) if judges[judge]["scored"]),
         **counts,
     )
 
 
-def _failed_logs(results: QuerySet[GateDimensionResult]) -> dict[str, int]:
-    """How many observed and external checks failed something."""
-    failed = results.filter(passed=False, log__source__in=(Source.OBSERVE, Source.EXTERNAL)).order_by()
-    rows = failed.values("log__source").annotate(number=Count("log", distinct=True))
-    return {row["log__source"]: row["number"] for row in rows}
+def _means(judge: str, sums: Counter[str]) -> JudgeMeans:
+    def mean(which: str) -> float | None:
+        number = sums[f"{which}scored"]
+        return sums[f"{which}score_sum"] / number if number else None
+
+    return JudgeMeans(
+        judge=judge,
+        scored=sums["scored"],
+        mean=mean(""),
+        mean_first=mean("first_"),
+        mean_committed=mean("committed_"),
+    )

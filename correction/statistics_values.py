@@ -57,7 +57,7 @@ class DimensionStatistics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checks:
-    """Checks that held nothing back: of messages said already, or of drafts of other programs."""
+    """Checks that held nothing back: of messages said already, or of drafts of other programs, each attempt one check."""
 
     total: int = 0
     passed: int = 0

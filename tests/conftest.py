@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import hypothesis
 import pytest
 import sentry_sdk
 from django.core.cache import cache
+from django.test import Client, SimpleTestCase
 from pytest_django import Settings
 
 from agents.llm import endpoints, prices
+from tests.console import signed_in, superuser
+from tests.database_file import migrated_in
 from tests.llm_server import LLMServer
 from tests.tracing import Caught
+
+# Every process that a test starts would compile all that it imports anew, which takes longer than most of these tests.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # On a busy machine an example may take long; that is no defect of what is tested.
 hypothesis.settings.register_profile(
@@ -21,10 +30,33 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("plumbline")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--database-only",
+        action="store_true",
+        help="only tests that use the configured database or a service: the others do the very same on any database",
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--database-only"):
+        chosen = {item: _uses_the_database(item) for item in items}
+        config.hook.pytest_deselected(items=[item for item in items if not chosen[item]])
+        items[:] = [item for item in items if chosen[item]]
+
+
+def _uses_the_database(item: pytest.Item) -> bool:
+    """Whether a test asks for the database or a service, in any of the ways there are to ask."""
+    marked = any(item.get_closest_marker(name) for name in ("django_db", "service", "e2e"))
+    asked = {"db", "transactional_db", "live_server"} & set(getattr(item, "fixturenames", ()))
+    return marked or bool(asked) or issubclass(getattr(item, "cls", None) or object, SimpleTestCase)
+
+
 @pytest.fixture(autouse=True)
-def _nothing_remembered(settings: Settings) -> None:
+def _nothing_remembered(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a process remembers of servers and prices must not pass from one test to the next; nor may a developer's own files."""
     settings.PROPOSITION_DIRS = []
+    monkeypatch.delenv("COLUMNS", raising=False)
     cache.clear()  # how often somebody asked for what costs money
     endpoints.forget()
     prices.forget_prices()
@@ -38,6 +70,25 @@ def llm_server(settings: Settings) -> Iterator[LLMServer]:
         settings.JUDGE_MODEL = settings.ACTOR_MODEL = "test-model"
         settings.ANTHROPIC_API_KEY = "sk-test-secret"
         yield server
+
+
+@pytest.fixture(scope="session")
+def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A migrated SQLite file: not to be written to, but copied. Migrating takes seconds; all workers share one."""
+    own = tmp_path_factory.getbasetemp()
+    return migrated_in(own.parent if "PYTEST_XDIST_WORKER" in os.environ else own)
+
+
+@pytest.fixture
+def database_file(migrated_file: Path, tmp_path: Path) -> Path:
+    """A migrated SQLite file of this test's own."""
+    return Path(shutil.copy(migrated_file, tmp_path / "db.sqlite3"))
+
+
+@pytest.fixture
+def root(db: None) -> Client:
+    """The browser of somebody who may do everything in the console."""
+    return signed_in(superuser())
 
 
 @pytest.fixture

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from html import unescape
 from typing import Any
 
 from django.contrib.auth.models import Permission, User
@@ -10,6 +12,8 @@ from django.db.models import Model
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
+
+HOSTILE = "<script>alert('x')</script>"
 
 
 class Browser(Client):
@@ -58,6 +62,11 @@ def read(client: Client, url: str) -> str:
     response = client.get(url)
     assert response.status_code == 200, f"{url} answered {response.status_code}"
     return response.content.decode()
+
+
+def plain(html: str) -> str:
+    """The text of a page as a person reads it."""
+    return " ".join(unescape(re.sub(r"<[^>]*>", " ", html)).split())
 
 
 def queries(client: Client, url: str) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from django.conf import settings
 from django.contrib import admin
 from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import PermissionDenied
@@ -18,7 +19,7 @@ from django.utils.safestring import SafeString
 from agents.admin import display
 from agents.admin.filters import RecentValuesFilter
 from agents.admin.formsets import DistinctMembers
-from agents.admin.transcript import position_of, transcript_page, transcript_url
+from agents.admin.transcript import Page, position_of, transcript_page, transcript_url
 from agents.adminsite import ModelAdmin, ReadOnlyAdmin, TabularInline, extensions
 from agents.models import Channel, ChannelMember, Message
 
@@ -142,12 +143,22 @@ class ChannelAdmin(ModelAdmin[Channel]):
                 (line, [found[line.message.pk] for found in notes if line.message.pk in found]) for line in page.lines
             ],
             "at": at,
+            "live": _live(request, channel, page),
             "members": [display.isolated(member.agent or member.user) for member in channel.memberships.all()],
             "kind_badge": self.kind_badge(channel),
             "tags": display.tags(channel.tags) if channel.tags else "",
         }
         request.current_app = self.admin_site.name
         return TemplateResponse(request, "admin/agents/channel/transcript.html", context)
+
+
+def _live(request: HttpRequest, channel: Channel, page: Page) -> dict[str, Any] | None:
+    """Where the page hears of what is said after it; None for an older page, and for who may not hear it."""
+    if page.newer is not None or not request.user.has_perm("agents.view_message"):
+        return None
+    since = page.lines[-1].message.position if page.lines else channel.next_position - 1
+    url = reverse("agents:channel-events", args=[channel.slug])
+    return {"url": url, "since": since, "streams": settings.EVENT_STREAMS > 0}
 
 
 @admin.register(Message)

@@ -96,6 +96,7 @@ class LLMCallAdmin(ReadOnlyAdmin[LLMCall]):
                     "cache_write_tokens",
                     "latency",
                     "attempts",
+                    "batch",
                 )
             },
         ),

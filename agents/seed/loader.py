@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, time, timedelta
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import yaml
 from django.conf import settings
@@ -21,6 +21,7 @@ from agents.models import Agent, Channel, ChannelMember, Message
 from agents.persona import AgentValues, Outcome, TraitValue, upsert_agent
 
 FOLDER = Path(__file__).resolve().parent
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # both are safe; the C one is ten times faster
 NOTE = "example data"
 
 
@@ -107,16 +108,20 @@ class SeedReport:
     notes: list[str] = field(default_factory=list)
 
 
+def _read(path: Path) -> Any:
+    return yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)  # noqa: S506
+
+
 def personas() -> Iterator[SeedPersona]:
     """The persona files, checked."""
     for path in sorted((FOLDER / "personas").glob("*.yaml")):
-        yield SeedPersona.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+        yield SeedPersona.model_validate(_read(path))
 
 
 def conversations() -> Iterator[SeedConversation]:
     """The conversation files, checked."""
     for path in sorted((FOLDER / "conversations").glob("*.yaml")):
-        yield SeedConversation.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+        yield SeedConversation.model_validate(_read(path))
 
 
 def seed(*, reset: bool = False, now: datetime | None = None) -> SeedReport:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -53,10 +53,11 @@ def count_batch(batch: Sequence[Prepared]) -> BatchResult:
     return _result(batch, _new(batch, stored), stored, ())
 
 
-def write_batch(batch: Sequence[Prepared]) -> BatchResult:
+def write_batch(batch: Sequence[Prepared], *, on_new: Callable[[Sequence[Message]], None] | None = None) -> BatchResult:
     """Store the messages of a batch that are not stored yet, in one transaction.
 
     The channels' rows are locked first, so that two writers neither take a position twice nor store a message twice.
+    `on_new` is told of those that are new, inside the transaction.
     """
     with transaction.atomic():
         channels = _locked_channels({message.target.slug: message.target for message in batch})
@@ -68,6 +69,8 @@ def write_batch(batch: Sequence[Prepared]) -> BatchResult:
         speaking = {(m.target.slug, m.author.agent_id) for m in new if m.author.agent_id is not None}
         _join(channels, sorted(speaking))
         orphans = _link_parents(rows, stored) + _unlinked(batch, stored)
+        if on_new is not None and rows:
+            on_new([row for _, row in rows])
     return _result(batch, new, stored, tuple(orphans))
 
 

@@ -14,7 +14,9 @@ from django.utils import timezone
 
 from agents import llm
 from agents.llm.extraction import storable
+from agents.log_context import logging_about
 from agents.models import ChannelMember, Run, owner_is_dead
+from agents.outages import is_outage
 from agents.turn.admission import RequiredStageFailed
 from agents.turn.exchange import load
 from agents.turn.pipeline import StageFailed, pipeline
@@ -29,7 +31,6 @@ logger = logging.getLogger(__name__)
 
 Status, StopReason = Run.Status, Run.StopReason
 MALFORMED_IN_A_ROW = 2
-CANDIDATES = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,8 @@ def run_turn(run: Run, *, owner: str) -> Run:
         run.refresh_from_db()
         return run
     try:
-        with sentry_sdk.start_span(op="agents.turn", name="take a turn") as span:
+        about = logging_about(run=run.pk, agent=run.agent_id)
+        with about, sentry_sdk.start_span(op="agents.turn", name="take a turn") as span:
             span.set_data("run", run.pk)
             span.set_data("agent", run.agent_id)
             _take(run, owner)
@@ -76,6 +78,9 @@ def run_turn(run: Run, *, owner: str) -> Run:
         logger.warning("%s", lost)
         run.refresh_from_db()
     except Exception as error:
+        if is_outage(error):  # no fault of the turn: it is taken up where it stopped
+            run.finish(owner=owner, status=Status.PENDING)
+            raise
         sentry_sdk.capture_exception(error)
         run.finish(owner=owner, status=Status.ERRORED, error=_crash(error), stop_reason=StopReason.ERROR)
         raise
@@ -86,12 +91,13 @@ def run_turn(run: Run, *, owner: str) -> Run:
 
 
 def work_one(*, owner: str) -> bool:
-    """Claim and take the oldest queued or lost turn; whether there was one. What `manage.py work` calls.
+    """Claim and take the queued or lost turn whose turn it is; whether there was one. What `manage.py work` calls.
 
     Turns of an agent that is busy with another one wait, and hold up nobody else's.
     """
     for run in _claimable():
         if run.claim(owner=owner, lease=lease()):
+            run.note_served()
             with sentry_sdk.start_transaction(op="agents.work", name="turn"):  # a span alone would be sent nowhere
                 run_turn(run, owner=owner)
             return True
@@ -119,7 +125,7 @@ def _claimable() -> list[Run]:
     dead = [run.pk for run in running.only("claimed_by") if owner_is_dead(run.claimed_by)]
     busy = running.filter(agent=OuterRef("agent")).exclude(Run.claimable()).exclude(pk__in=dead)
     free = Run.objects.filter(Run.claimable() | Q(pk__in=dead)).exclude(Exists(busy))
-    return list(free.order_by("-status", "created_at", "pk")[:CANDIDATES])
+    return Run.in_turn(free, first=("-status",))
 
 
 def _crash(error: Exception) -> str:
@@ -139,6 +145,8 @@ def _take(run: Run, owner: str) -> None:
     except ClaimLost:
         raise
     except Exception as error:
+        if is_outage(error):
+            raise
         with suppress(StageFailed):
             pipeline(turn.overrides).finish(turn)
         run.finish(

@@ -10,7 +10,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import Exists, OuterRef
 
 from agents.models import Agent, Channel, ChannelMember, Message, Run
-from agents.work_queues import wake_workers
+from agents.work_queues import wake_for_turns
 
 
 class TurnRefused(ValueError):
@@ -70,7 +70,7 @@ def queue(*, agent: Agent, channel: Channel, idempotency_key: str | None = None,
         if first is None:
             raise
         return first
-    transaction.on_commit(wake_workers)
+    transaction.on_commit(wake_for_turns)
     return run
 
 

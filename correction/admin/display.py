@@ -45,6 +45,11 @@ def source_badge(log: CorrectionLog) -> SafeString:
     return display.badge(log.get_source_display(), tone)
 
 
+def speaker(log: CorrectionLog) -> SafeString:
+    """Whose draft it is: an agent's, or somebody's of whom another program told the name."""
+    return format_html("{}", log.speaker) if log.agent is None and log.speaker else display.agent_chip(log.agent)
+
+
 def against_threshold(result: GateDimensionResult) -> SafeString:
     """A dimension's score beside its threshold. What failed has a cross, heavier letters and a border, not only a colour."""
     name = result.dimension.replace("_", " ")

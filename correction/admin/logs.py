@@ -16,7 +16,7 @@ from django.utils.safestring import SafeString
 from agents.admin import display
 from agents.admin.filters import DateRangeFilter
 from agents.adminsite import ReadOnlyAdmin
-from correction.admin.display import outcome_badge, results, source_badge
+from correction.admin.display import outcome_badge, results, source_badge, speaker
 from correction.admin.log_filters import FailedDimensionFilter, MarkFilter, MessageFilter, SessionFilter
 from correction.admin.timeline import session_context
 from correction.marks import mark_result
@@ -81,7 +81,7 @@ class CorrectionLogAdmin(ReadOnlyAdmin[CorrectionLog]):
 
     @admin.display(description="agent", ordering="agent")
     def who(self, log: CorrectionLog) -> SafeString:
-        return display.agent_chip(log.agent)
+        return speaker(log)
 
     @admin.display(description="channel", ordering="channel")
     def place(self, log: CorrectionLog) -> SafeString:

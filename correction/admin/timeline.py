@@ -11,7 +11,7 @@ from django.utils.safestring import SafeString
 from agents.admin import display
 from agents.admin.transcript import transcript_url
 from agents.models import LLMCall
-from correction.admin.display import against_threshold, number, outcome_badge, source_badge
+from correction.admin.display import against_threshold, number, outcome_badge, source_badge, speaker
 from correction.admin.text_diff import word_diff
 from correction.models import CorrectionLog, GateDimensionResult
 from evaluation.admin.display import judge_badge, meter
@@ -28,7 +28,7 @@ def session_context(log: CorrectionLog, *, may_mark: bool) -> dict[str, Any]:
     first = attempts[0]
     said = next((attempt for attempt in attempts if attempt.committed), None)
     return {
-        "agent": display.agent_chip(first.agent),
+        "agent": speaker(first),
         "channel": _channel(first),
         "run": display.page_of(first.run) if first.run else display.EMPTY,
         "message": _message(first),
@@ -50,7 +50,8 @@ def _channel(log: CorrectionLog) -> SafeString:
 
 def _message(log: CorrectionLog) -> SafeString:
     if log.message is None:
-        return SafeString("nothing was said")
+        is_external = log.source == CorrectionLog.Source.EXTERNAL
+        return SafeString("said elsewhere, if at all" if is_external else "nothing was said")
     return display.link(transcript_url(log.message), display.shortened(log.message.text, 60) or "the message")
 
 
@@ -70,6 +71,7 @@ def _attempt(log: CorrectionLog, said: CorrectionLog | None, *, opened: bool) ->
         "text": display.block(log.judged_text),
         "original": display.block(log.original_text) if log.original_text != log.judged_text else "",
         "payload": display.json_block(log.payload) if log.payload else "",
+        "tags": display.tags(log.tags) if log.tags else "",
         "is_other": is_other,
         "diff": word_diff(log.judged_text, final) if is_other else None,
         "feedback": display.block(log.feedback) if log.feedback else "",

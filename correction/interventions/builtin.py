@@ -10,7 +10,7 @@ from correction.config import ResolvedConfig
 from correction.interventions.intervention import Intervention
 from correction.interventions.nudges import AGAINST_CONVERGENCE, FOR_VARIETY, nudge_effect
 from correction.interventions.preconditions import FunctionalPrecondition, TextualPrecondition
-from evaluation.propositions import PropositionSpec
+from evaluation.proposition_schema import PropositionSpec
 from evaluation.yaml_files import read_mapping
 
 ANTI_CONVERGENCE, VARIETY = "anti_convergence", "variety"

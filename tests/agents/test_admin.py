@@ -25,20 +25,14 @@ from agents.models import (
     RunStep,
 )
 from agents.persona import TraitValue
-from tests.console import Browser, list_of, page_of, queries, read, signed_in, staff, superuser, viewer
+from tests.console import HOSTILE, Browser, list_of, page_of, queries, read, signed_in, staff, viewer
 from tests.factories import make_agent, make_channel, say
 
 pytestmark = pytest.mark.django_db
 
 LISTS: tuple[type[Model], ...] = (Agent, Channel, Message, Run, LLMCall, ModelPrice, User, Group)
 LOGS: tuple[type[Model], ...] = (Message, Run, LLMCall)
-HOSTILE = "<script>alert('x')</script>"
 REVERSED = "abc\u202edesrever\u202c"
-
-
-@pytest.fixture
-def root() -> Client:
-    return signed_in(superuser())
 
 
 def fill(number: int, start: int = 0, *, text: str = "Good morning.", name: str = "") -> None:

@@ -7,15 +7,10 @@ from django.contrib.admin.models import LogEntry
 from django.test import Client
 from rest_framework.authtoken.models import Token, TokenProxy
 
-from tests.console import list_of, queries, read, signed_in, staff, superuser
+from tests.console import list_of, queries, read, signed_in, staff
 from tests.evaluation.judged import cells
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def root() -> Client:
-    return signed_in(superuser())
 
 
 def page_of_token(token: Token) -> str:

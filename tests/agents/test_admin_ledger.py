@@ -112,7 +112,8 @@ def test_prices_can_be_edited(console: Client) -> None:
     )
     sent = {
         "model": "m", "effective_from": "2026-10-01", "input_usd": "0.5", "output_usd": "2", "cache_write_usd": "1",
-        "cache_read_usd": "1", "long_prompt_factor": "1", "source": "the vendor's page",
+        "cache_read_usd": "1", "long_prompt_factor": "1", "batch_factor": "0.5",
+        "source": "the vendor's page",
     }  # fmt: skip
 
     assert console.post(page_of(price), sent).status_code == 302

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from html import unescape
 from typing import Any
 
 import pytest
@@ -12,22 +11,11 @@ from django.urls import reverse
 
 from agents.admin.transcript import transcript_url
 from agents.models import LLMCall, Run, RunMessage, RunStep
-from tests.console import Browser, list_of, page_of, queries, read, signed_in, superuser, viewer
+from tests.console import HOSTILE, Browser, list_of, page_of, plain, queries, read, signed_in, superuser, viewer
 from tests.evaluation.judged import cells
 from tests.factories import make_agent, make_channel, say
 
 pytestmark = pytest.mark.django_db
-
-HOSTILE = "<script>alert('x')</script>"
-
-
-@pytest.fixture
-def root() -> Client:
-    return signed_in(superuser())
-
-
-def plain(html: str) -> str:
-    return " ".join(unescape(re.sub(r"<[^>]*>", " ", html)).split())
 
 
 def taken(*, text: str = "Hooray!", feedback: str = "Drier, please.", status: str = "completed") -> Run:

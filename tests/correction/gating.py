@@ -11,7 +11,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from pytest_django import Settings
 
-from agents.models import Agent, Channel, ChannelMember
+from agents.models import Agent, Channel, ChannelMember, Run
 from agents.turn.send_message import send_message
 from agents.turn.values import Accept, Draft, SendResult, Turn
 from correction.models import AgentEvaluationConfig, CorrectionLog
@@ -117,3 +117,12 @@ def team_file(settings: Settings, folder: Path, path: str, fields: str, *, level
         f'    claim: "{{{{agent_name}}}} keeps it short"\n    {fields}\n'
     )
     settings.PROPOSITION_DIRS = [folder]
+
+
+def by_text(**values: Any) -> Any:
+    """A judge that scores a draft by a word in it, whatever the dimension."""
+    return judge(lambda dimension, tail: next(value for word, value in values.items() if word in tail))
+
+
+def turn_of(agent: Agent, channel: Channel, run: Run | None = None) -> Turn:
+    return Turn(agent=agent, channel=channel, run=run)

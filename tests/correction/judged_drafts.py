@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
-from agents.models import Agent
+from agents.models import Agent, Message, Run
 from correction.models import CorrectionLog, GateDimensionResult
+from tests.factories import make_channel, say
 
 MODEL, OFFLINE = "claude-haiku-5-5", "offline:lexical-1"
 
@@ -41,3 +42,18 @@ def make_log(
 
 def verdict(log: CorrectionLog, dimension: str = "adherence") -> GateDimensionResult:
     return GateDimensionResult.objects.get(log=log, dimension=dimension)
+
+
+def corrected(agent: Agent, *, text: str = "Hooray!", said: str = "Noted.", feedback: str = "Drier.") -> Message:
+    """A message that was sent back once, failed again, and was forced through on its second attempt."""
+    channel = make_channel(f"office-{uuid.uuid4().hex[:6]}")
+    message = say(channel, agent, said)
+    run = Run.objects.create(agent=agent, channel=channel, status="completed")
+    session: dict[str, Any] = {"session": uuid.uuid4(), "channel": channel, "message": message, "run": run}
+    parts = [{"id": "short", "judge": "rule", "status": "scored", "score": 0, "reasoning": text}]
+    columns = {"reasoning": text, "recommendations": text, "parts": parts, "reason": text[:300]}
+    make_log(agent, {"adherence": 2.0, "fluency": 7.0, "consistency": None}, text=text, outcome="corrected",
+             feedback=feedback, result=columns, **session)  # fmt: skip
+    make_log(agent, {"adherence": 4.0}, text=said, outcome="forced_through", committed=True, attempt=2, result=columns,
+             **session)  # fmt: skip
+    return message

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from html import unescape
 from typing import Any
 
 import pytest
@@ -13,21 +11,10 @@ from agents.models import Agent
 from correction.config import resolve_config
 from correction.configure import config_history, configure
 from correction.models import AgentEvaluationConfig
-from tests.console import list_of, page_of, queries, read, signed_in, staff, superuser, viewer
+from tests.console import HOSTILE, list_of, page_of, plain, queries, read, signed_in, staff, viewer
 from tests.factories import make_agent
 
 pytestmark = pytest.mark.django_db
-
-HOSTILE = "<script>alert('x')</script>"
-
-
-@pytest.fixture
-def root() -> Client:
-    return signed_in(superuser())
-
-
-def plain(html: str) -> str:
-    return " ".join(unescape(re.sub(r"<[^>]*>", " ", html)).split())
 
 
 def run(client: Client, action: str, agents: list[Agent], **typed: object) -> str:

@@ -12,27 +12,17 @@ from django.urls import reverse
 
 from agents.models import Run
 from correction.models import Intervention, InterventionLog
-from tests.console import Browser, list_of, page_of, queries, read, signed_in, staff, superuser, viewer
+from tests.console import HOSTILE, Browser, list_of, page_of, plain, queries, read, signed_in, staff, viewer
 from tests.evaluation.judged import cells
 from tests.factories import make_agent, make_channel
 
 pytestmark = pytest.mark.django_db
 
 ADD = reverse("admin:correction_intervention_add")
-HOSTILE = "<script>alert('x')</script>"
 GOOD = {
     "slug": "too-quiet", "is_enabled": "on", "window": "10", "cooldown_messages": "5", "function": "silence",
     "function_parameters": '{"at_least": 4}', "nudge": "{{agent_name}}, say something.",
 }  # fmt: skip
-
-
-@pytest.fixture
-def root() -> Client:
-    return signed_in(superuser())
-
-
-def plain(html: str) -> str:
-    return " ".join(unescape(re.sub(r"<[^>]*>", " ", html)).split())
 
 
 def write(client: Client, **changes: str) -> Any:

@@ -14,18 +14,12 @@ from correction.admin.mechanisms import MECHANISMS
 from correction.config import FIELDS, resolve_config
 from correction.configure import config_history, configure
 from correction.models import AgentEvaluationConfig
-from tests.console import Browser, list_of, queries, read, signed_in, staff, superuser, viewer
+from tests.console import HOSTILE, Browser, list_of, queries, read, signed_in, staff, superuser, viewer
 from tests.factories import make_agent
 
 pytestmark = pytest.mark.django_db
 
 MATRIX = list_of(AgentEvaluationConfig)
-HOSTILE = "<script>alert('x')</script>"
-
-
-@pytest.fixture
-def root() -> Client:
-    return signed_in(superuser())
 
 
 def cell(html: str, target: object, mechanism: str) -> str:

@@ -156,7 +156,7 @@ def test_a_window_that_is_none_is_named(window: str) -> None:
 
 @pytest.mark.django_db
 def test_with_nothing_logged_there_are_no_rates(django_assert_num_queries: DjangoAssertNumQueries) -> None:
-    with django_assert_num_queries(3):
+    with django_assert_num_queries(2):
         found = get_gate_statistics()
     assert (found.total_actions, found.original_success_rate, found.regeneration_failure_rate) == (0, None, None)
 

@@ -11,25 +11,12 @@ from correction.interventions import InterventionBatch
 from tests.correction.steering import (
     advice,
     always,
-    chatter,
     logs,
     looked_at,
 )
 from tests.factories import make_agent, make_channel
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def office() -> Channel:
-    return make_channel("office")
-
-
-@pytest.fixture
-def ada(office: Channel) -> Agent:
-    agent = make_agent("ada")
-    chatter(office)
-    return agent
 
 
 # -- no leaks

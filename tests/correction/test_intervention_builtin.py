@@ -15,15 +15,10 @@ from correction.interventions.nudges import AGAINST_CONVERGENCE, NudgeType, load
 from tests.agents.turn.playing import join
 from tests.correction.steering import ECHOES, MIXED, chatter, configure, entry_of, guidance, logs, prepared
 from tests.evaluation.judging import answers, claims_of, entry, prompt_of
-from tests.factories import make_agent, make_channel, say
+from tests.factories import make_agent, say
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def office() -> Channel:
-    return make_channel("office")
 
 
 @pytest.fixture

@@ -17,11 +17,6 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def office() -> Channel:
-    return make_channel("office")
-
-
-@pytest.fixture
 def ada(office: Channel) -> Agent:
     return make_agent("ada")
 

@@ -17,7 +17,6 @@ from tests.correction.steering import (
     MIXED,
     advice,
     always,
-    chatter,
     configure,
     dormant,
     entry_of,
@@ -26,22 +25,10 @@ from tests.correction.steering import (
     looked_at,
 )
 from tests.evaluation.judging import claims_of, entry, prompt_of
-from tests.factories import make_agent, make_channel, say
+from tests.factories import make_channel, say
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def office() -> Channel:
-    return make_channel("office")
-
-
-@pytest.fixture
-def ada(office: Channel) -> Agent:
-    agent = make_agent("ada")
-    chatter(office)
-    return agent
 
 
 # -- all at once

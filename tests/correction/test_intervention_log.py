@@ -28,18 +28,6 @@ from tests.llm_server import LLMServer
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture
-def office() -> Channel:
-    return make_channel("office")
-
-
-@pytest.fixture
-def ada(office: Channel) -> Agent:
-    agent = make_agent("ada")
-    chatter(office)
-    return agent
-
-
 # -- the log
 def test_every_evaluation_is_logged_fired_or_not_ac_7_1_13(llm_server: LLMServer, ada: Agent, office: Channel) -> None:
     """Preconditions with their results, whether it fired and why, the nudge, the judge, the run, and the ledger's calls."""

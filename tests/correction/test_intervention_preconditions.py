@@ -20,15 +20,10 @@ from evaluation.propositions import Proposition
 from evaluation.rules import Rule
 from tests.correction.steering import always, chatter, dormant, guidance, logs, looked_at
 from tests.evaluation.judging import answers, claims_of, entry, prompt_of
-from tests.factories import make_agent, make_channel, say
+from tests.factories import make_agent, say
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def office() -> Channel:
-    return make_channel("office")
 
 
 @pytest.fixture

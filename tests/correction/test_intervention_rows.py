@@ -10,25 +10,13 @@ from django.core.exceptions import ValidationError
 
 from agents.models import Agent, Channel
 from correction.models import Intervention
-from tests.correction.steering import chatter, entry_of, guidance, logs, prepared, row
+from tests.correction.steering import entry_of, guidance, logs, prepared, row
 from tests.evaluation.judging import answers, claims_of, entry, prompt_of
-from tests.factories import make_agent, make_channel, say
+from tests.factories import make_agent, say
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
 ALWAYS: dict[str, Any] = {"function": "message_count", "function_parameters": {"at_least": 1, "of": "channel"}}
-
-
-@pytest.fixture
-def office() -> Channel:
-    return make_channel("office")
-
-
-@pytest.fixture
-def ada(office: Channel) -> Agent:
-    agent = make_agent("ada")
-    chatter(office)
-    return agent
 
 
 def test_a_row_with_all_three_kinds_fires_when_all_hold(llm_server: LLMServer, ada: Agent, office: Channel) -> None:

@@ -10,16 +10,11 @@ import sentry_sdk
 from agents.models import Agent, Channel
 from tests.correction.steering import chatter, configure, prepared
 from tests.evaluation.judging import entry
-from tests.factories import make_agent, make_channel, say
+from tests.factories import make_agent, say
 from tests.llm_server import LLMServer
 from tests.tracing import Caught, tree
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def office() -> Channel:
-    return make_channel("office")
 
 
 @pytest.fixture

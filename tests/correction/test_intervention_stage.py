@@ -29,18 +29,6 @@ from tests.llm_server import LLMServer
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture
-def office() -> Channel:
-    return make_channel("office")
-
-
-@pytest.fixture
-def ada(office: Channel) -> Agent:
-    agent = make_agent("ada")
-    chatter(office)
-    return agent
-
-
 # -- off
 def test_with_everything_off_no_model_is_asked_nothing_is_logged_one_query_ac_7_1_12(
     llm_server: LLMServer, ada: Agent, office: Channel, django_assert_num_queries: DjangoAssertNumQueries

@@ -33,11 +33,6 @@ SIXTEEN = sorted(path.stem for path in (Path(loader.__file__).parent / "personas
 
 
 @pytest.fixture
-def office() -> Channel:
-    return make_channel("office")
-
-
-@pytest.fixture
 def folder(settings: Settings, tmp_path: Path) -> Path:
     settings.NUDGE_DIRS = [tmp_path]
     return tmp_path

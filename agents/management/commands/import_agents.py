@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
-from rich.console import Console
 from rich.table import Table
 
 from agents.persona import Outcome, UpsertResult
 from agents.personas_io.service import import_agents
 from agents.personas_io.shape import PersonaError
+from agents.terminal import console_on
 
 
 class Command(BaseCommand):
@@ -53,7 +53,7 @@ class Command(BaseCommand):
                 result.outcome.replace("_", " "),
                 ", ".join(result.changed),
             )
-        console = Console(file=self.stdout, highlight=False, markup=False)  # type: ignore[arg-type]
+        console = console_on(self.stdout, markup=False)
         console.print(table)
         if dry_run:
             console.print("Dry run: nothing was changed.")

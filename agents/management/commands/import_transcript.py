@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from agents.terminal import console_for_bars, console_on
 from agents.transcripts.importer import ImportReport, import_transcript
 from agents.transcripts.readers import READERS
 from agents.transcripts.records import OptionError, TranscriptError
@@ -62,8 +62,7 @@ class Command(BaseCommand):
             BarColumn(),
             MofNCompleteColumn(),
             TimeRemainingColumn(),
-            console=Console(stderr=True),
-            disable=not sys.stderr.isatty(),
+            console=console_for_bars(sys.stderr),
             transient=True,
         ) as bar:
             tasks: dict[str, Any] = {}
@@ -89,7 +88,7 @@ class Command(BaseCommand):
         table = Table("speaker", "agent", "messages")
         for name, (slug, count) in report.speakers.items():
             table.add_row(name, slug or "outsider", str(count))
-        console = Console(file=self.stdout, highlight=False, markup=False)  # type: ignore[arg-type]
+        console = console_on(self.stdout, markup=False)
         console.print(table)
         names = ", ".join(report.channels[:5]) + (" …" if len(report.channels) > 5 else "")
         verb = "would import" if report.dry_run else "imported"

@@ -193,5 +193,9 @@ def test_replies_that_had_arrived_are_in_the_ledger_after_an_interrupt(
     with pytest.raises(KeyboardInterrupt):
         complete_together(requests, deadline=LONG)
 
-    assert sorted(LLMCall.objects.values_list("dimension", "status")) == [("one", "ok"), ("round trip", "ok")]
+    assert sorted(LLMCall.objects.values_list("dimension", "status")) == [
+        ("hang", "unavailable"),
+        ("one", "ok"),
+        ("round trip", "ok"),
+    ]
     assert llm_server.wait_until(lambda: llm_server.client_gone == 1)

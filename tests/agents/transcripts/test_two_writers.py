@@ -32,12 +32,11 @@ def python(code: str, environment: dict[str, str], *args: Path) -> subprocess.Po
     )  # fmt: skip
 
 
-def test_positions_are_taken_once_and_shared_messages_stored_once(tmp_path: Path) -> None:
+def test_positions_are_taken_once_and_shared_messages_stored_once(tmp_path: Path, database_file: Path) -> None:
     environment = os.environ | {
-        "DATABASE_URL": f"sqlite:///{tmp_path}/two.sqlite3",
+        "DATABASE_URL": f"sqlite:///{database_file}",
         "DJANGO_SETTINGS_MODULE": "project.settings",
     }
-    subprocess.run([sys.executable, "manage.py", "migrate", "-v0"], env=environment, cwd=settings.BASE_DIR, check=True)
     shared = [{"id": f"s{n}", "speaker": "A", "text": f"shared {n}"} for n in range(200)]
     files = []
     for who in ("x", "y"):
@@ -59,7 +58,7 @@ def test_positions_are_taken_once_and_shared_messages_stored_once(tmp_path: Path
         results.append(tuple(map(int, out.split())))
     assert sum(imported for imported, _ in results) == 600
     assert sum(duplicates for _, duplicates in results) == 200
-    with closing(sqlite3.connect(tmp_path / "two.sqlite3")) as database:
+    with closing(sqlite3.connect(database_file)) as database:
         positions = [position for (position,) in database.execute("SELECT position FROM messages ORDER BY position")]
         assert positions == list(range(1, 601))
         assert database.execute("SELECT slug, next_position FROM channels").fetchall() == [("shared", 601)]

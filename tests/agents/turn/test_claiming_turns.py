@@ -14,7 +14,7 @@ from agents.models import (
     RunMessage,
     owner_name,
 )
-from agents.turn import orchestrator
+from agents.models.claimable import CANDIDATES
 from agents.turn.orchestrator import cancel, run_turn, start_turn, work_one
 from tests.agents.turn import stages
 from tests.agents.turn.playing import plays, take_turn, texts
@@ -46,7 +46,7 @@ def test_an_agent_takes_one_turn_at_a_time_and_the_second_waits(
 def test_a_busy_agent_holds_up_nobody_else(ada: Agent, bob: Agent, office: Channel, llm_server: LLMServer) -> None:
     running = start_turn(agent=ada, channel=office)
     running.claim(owner="another-host:1:a", lease=timedelta(seconds=60))
-    for _ in range(orchestrator.CANDIDATES + 5):
+    for _ in range(CANDIDATES + 5):
         start_turn(agent=ada, channel=office)
     last = start_turn(agent=bob, channel=office)
     plays(llm_server, SAY, "done")

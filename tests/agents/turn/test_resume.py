@@ -26,8 +26,6 @@ from tests.llm_server import LLMServer
 
 ROOT = Path(__file__).resolve().parents[3]
 SETUP = """
-from django.core.management import call_command
-call_command("migrate", verbosity=0)
 from tests.agents.turn.playing import join
 from tests.factories import make_agent, make_channel
 join(make_channel("office"), make_agent("ada"), make_agent("bob"))
@@ -61,11 +59,9 @@ call_command("work", once=True)
 
 
 def environment(database: Path, server: LLMServer | None) -> dict[str, str]:
-    compiled = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(database.parents[1] / "compiled")}
     url, model = (server.url, "test-model") if server else ("", "")
     return {
         **os.environ,
-        **(compiled if os.environ.get("PYTHONDONTWRITEBYTECODE") else {}),  # else every process compiles the SDK anew
         "DJANGO_SETTINGS_MODULE": "project.settings",
         "DATABASE_URL": f"sqlite:///{database}",
         "PYTHONPATH": str(ROOT),
@@ -83,9 +79,9 @@ def script(*parts: str, stages: tuple[str, ...] = ()) -> tuple[str, ...]:
 
 
 @pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def template(migrated_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A database file with two agents in an office."""
-    path = tmp_path_factory.mktemp("turns") / "template.sqlite3"
+    path = Path(shutil.copy(migrated_file, tmp_path_factory.mktemp("turns") / "template.sqlite3"))
     command = [sys.executable, "-c", "import django\ndjango.setup()\n" + SETUP]
     done = subprocess.run(command, cwd=ROOT, env=environment(path, None), capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
