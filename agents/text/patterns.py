@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from re import _constants, _parser  # type: ignore[attr-defined]  # what `re` itself reads a pattern with
+from re import _constants, _parser  # type: ignore[attr-defined, unused-ignore]  # what `re` itself reads a pattern with
 from typing import Any
 
 
