@@ -61,6 +61,7 @@ class _Desk:
         work_id = session.run.work_id
         self._answers, self._round = Answers(work_id), next_round(work_id)
         self._outgoing = Outgoing(work_id, way, self._round)
+        self._handed_in = Decimal(0)  # US dollars of the parts before, which no ledger knows yet
 
     def asked(self, ask: Ask) -> Ask | None:
         request = ask.request
@@ -95,13 +96,14 @@ class _Desk:
         if not self._outgoing.questions or session.lost or session.refused:
             return
         planned = _estimated(self._outgoing)
-        if reason := why_over_budget(run.agent, run.judge, planned=planned):
+        if reason := why_over_budget(run.agent, run.judge, planned=self._handed_in + planned):
             session.budget.reason = reason
             return
         try:
             session.waits = (
                 hand_in(self._outgoing, owner=session.owner, allowed=session.keep_now) is not None or session.waits
             )
+            self._handed_in += planned
         except NotHandedIn as problem:
             session.refused = str(problem)
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import timedelta
 from functools import cache
 
 import sentry_sdk
 from django.db import transaction
+from django.utils import timezone
 
 from agents.log_context import logging_about
 from agents.models import Claimable, owner_name
@@ -28,6 +30,7 @@ from evaluation.together import Together
 from evaluation.wording import counted
 
 Status = Claimable.Status
+BATCH_PAUSE = timedelta(minutes=10)  # between two tries to hand in a batch for which the budget had no room
 RESUMABLE = (Status.FAILED, Status.ERRORED, Status.PAUSED_BUDGET)
 
 
@@ -178,6 +181,9 @@ def _end(session: Session, summary: RunSummary, failure: str = "") -> None:
         ended = run.finish(
             owner=session.owner, status=status, error=error, overall_score=score, token_usage=summary.tokens
         )
+        if ended and status == Status.PAUSED_BUDGET and run.batch:
+            # What is spent may leave room that the next batch does not find: looked at again, but not at once.
+            EvaluationRun.objects.filter(pk=run.pk).update(lease_expires_at=timezone.now() + BATCH_PAUSE)
         if ended and status == Status.COMPLETED and run.is_baseline and run.agent_id is not None:
             baselines.promote(run, summary)
         if ended and status == Status.COMPLETED and run.batch:
@@ -187,6 +193,7 @@ def _end(session: Session, summary: RunSummary, failure: str = "") -> None:
 def _paused_that_may_go_on() -> EvaluationRun | None:
     """The oldest run that paused for its budget (its agent's, or that of all channels), which has room again: a new day, a higher cap."""
     paused = EvaluationRun.objects.filter(status=Status.PAUSED_BUDGET).select_related("agent")
+    paused = paused.exclude(lease_expires_at__gt=timezone.now())
     over: set[tuple[int | None, str]] = set()  # asked once per agent, and once for channels
     run: EvaluationRun
     for run in paused.order_by("created_at", "pk"):

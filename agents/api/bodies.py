@@ -24,7 +24,9 @@ class StrictBody(serializers.Serializer[Any]):
         names = ", ".join(self.fields)
         errors = {name: [f"there is no field {name!r}; allowed: {names}"] for name in data if name not in self.fields}
         errors |= {
-            name: [f"{name} {text}"] for name, value in data.items() if (text := self.unstorable_in(name, value))
+            name: [f"{name} {text}"]
+            for name, value in data.items()
+            if name in self.fields and (text := self.unstorable_in(name, value))
         }
         if errors:
             raise ValidationError(errors)

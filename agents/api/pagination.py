@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC
 from typing import Any
 
 from django.utils.dateparse import parse_datetime
@@ -45,7 +46,15 @@ class Log(CursorPagination):
 
     def is_position(self, text: str) -> bool:
         """Whether a cursor can have this in it: a primary key."""
-        return text.isdecimal()
+        return text.isdecimal() and len(text) < 20
+
+    def get_paginated_response_schema(self, schema: dict[str, Any]) -> dict[str, Any]:
+        return _answer({"next": _URL, "previous": _URL, "results": schema})
+
+    def get_schema_operation_parameters(self, view: Any) -> list[dict[str, Any]]:
+        cursor = {"name": "cursor", "in": "query", "schema": {"type": "string"}}
+        where = "as the `next` and `previous` of an answer have it"
+        return [{**cursor, "description": where}, {**_SIZE, "description": "rows in a page"}]
 
 
 class LogByTime(Log):
@@ -59,17 +68,10 @@ class LogByTime(Log):
     def is_position(self, text: str) -> bool:
         """Whether a cursor can have this in it: a time."""
         try:
-            return parse_datetime(text) is not None
-        except ValueError:
+            found = parse_datetime(text)
+            return found is not None and found.astimezone(UTC) is not None
+        except (ValueError, OverflowError):  # no time, or one that is none in UTC
             return False
-
-    def get_paginated_response_schema(self, schema: dict[str, Any]) -> dict[str, Any]:
-        return _answer({"next": _URL, "previous": _URL, "results": schema})
-
-    def get_schema_operation_parameters(self, view: Any) -> list[dict[str, Any]]:
-        cursor = {"name": "cursor", "in": "query", "schema": {"type": "string"}}
-        where = "as the `next` and `previous` of an answer have it"
-        return [{**cursor, "description": where}, {**_SIZE, "description": "rows in a page"}]
 
 
 def paged(row: type[serializers.BaseSerializer[Any]]) -> type[serializers.Serializer[Any]]:

@@ -20,7 +20,7 @@ from agents.api.idempotency import IdempotentPosts
 from agents.api.lookups import named_channel, named_message, the_agent, the_row
 from agents.api.messages import LARGEST_ID
 from agents.api.pagination import Log
-from agents.api.permissions import ActionPermissions
+from agents.api.permissions import ActionPermissions, ReadsMessages
 from agents.api.problems import Conflict
 from agents.api.run_rows import Trace, WholeRun
 from agents.api.schema import AGENT, SINCE, UNTIL, documented, query
@@ -135,6 +135,7 @@ class OneRun(GenericAPIView[Run]):
     """One turn with what was said in it and what its model calls used; `trace_url` has every step."""
 
     queryset = Run.objects.all()
+    permission_classes = (ReadsMessages,)
     serializer_class = WholeRun
 
     @documented(WholeRun)
@@ -148,6 +149,7 @@ class RunTrace(GenericAPIView[Run]):
     """What happened in a turn: what the stages did, each step with its tool or model call, and all that passed between it and the model."""
 
     queryset = Run.objects.all()
+    permission_classes = (ReadsMessages,)
     serializer_class = Trace
 
     @documented(Trace)

@@ -98,7 +98,12 @@ def hand_in(outgoing: Outgoing, *, owner: str, allowed: Callable[[], bool] = lam
         )
     except BatchProblem as problem:
         if not problem.is_refusal:
-            batch.finish(owner=owner, status=LLMBatch.Status.PENDING, error=f"unknown whether it arrived: {problem}")
+            batch.finish(
+                owner=owner,
+                status=LLMBatch.Status.PENDING,
+                error=f"unknown whether it arrived: {problem}",
+                next_look_at=timezone.now() + LOOKED_FOR_AFTER,
+            )
             return batch
         batch.rows.update(result=Result.LOST)
         batch.finish(owner=owner, status=LLMBatch.Status.FAILED, error=str(problem))

@@ -9,7 +9,7 @@ from typing import Any
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, Model
 from django.utils import timezone
 
 from agents.llm import batch_api, ledger
@@ -18,7 +18,7 @@ from agents.llm.batch_api import BatchProblem, Entry, Seen
 from agents.llm.batch_submit import LEASE
 from agents.llm.endpoints import Route, route_of
 from agents.llm.requests import Label, LLMRequest, Reply, Role, Status
-from agents.models import LLMBatch, LLMBatchRequest
+from agents.models import Agent, LLMBatch, LLMBatchRequest, Run
 from agents.outages import outlasting
 from agents.work_queues import wake_workers
 
@@ -146,6 +146,7 @@ def _store(batch: LLMBatch, way: Route, entries: Sequence[Entry]) -> None:
     by_name = {entry.custom_id: entry for entry in entries}
     with transaction.atomic():
         rows = list(batch.rows.filter(custom_id__in=list(by_name), result="").select_for_update())
+        _forget_the_deleted(rows)
         calls = [(row, _call(row, by_name[row.custom_id], batch, way)) for row in rows]
         asked = [(row, call) for row, call in calls if call is not None]
         ids = dict(zip((row.pk for row, _ in asked), ledger.record_all([call for _, call in asked]), strict=True))
@@ -157,6 +158,17 @@ def _store(batch: LLMBatch, way: Route, entries: Sequence[Entry]) -> None:
         LLMBatchRequest.objects.bulk_update(
             rows, ["result", "text", "error", "stop_reason", "served_model", "call"], batch_size=200
         )
+
+
+def _forget_the_deleted(rows: Sequence[LLMBatchRequest]) -> None:
+    """An agent or turn may have been deleted while the batch was out: its calls were made, and are nobody's."""
+    models: tuple[tuple[str, type[Model]], ...] = (("agent_id", Agent), ("run_id", Run))
+    for name, model in models:
+        named = {row.label.get(name) for row in rows} - {None}
+        known = set(model._default_manager.filter(pk__in=named).values_list("pk", flat=True)) if named else set()
+        for row in rows:
+            if row.label.get(name) not in known:
+                row.label = {**row.label, name: None}
 
 
 def _call(row: LLMBatchRequest, entry: Entry, batch: LLMBatch, way: Route) -> tuple[LLMRequest, Exchange] | None:

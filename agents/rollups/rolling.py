@@ -135,7 +135,9 @@ def _work(rolled: Rolled, state: Rollup, owner: str, target: datetime) -> Iterat
     for hour in _stale(rolled):
         if _again(rolled, state, owner, hour):
             yield hour
-    if before is not None and state.closed_before != before:
+    if state.closed_before == before:
+        return  # late rows are looked for when an hour is closed; until then those seen now may be late ones
+    if before is not None:
         for hour in _with_late_rows(rolled, state, before):
             if _again(rolled, state, owner, hour):
                 yield hour

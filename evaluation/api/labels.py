@@ -131,7 +131,10 @@ class Labels(IdempotentPosts, ListAPIView[ScoreLabel]):
         user: User = request.user  # type: ignore[assignment]  # nobody anonymous comes here
         annotator = user.get_username()
         again = ScoreLabel.objects.filter(evaluation_score=score, annotator=annotator, withdrawn=False).exists()
-        label = save_label(
-            score=score, annotator=annotator, value=asked["value"], note=asked.get("note", ""), user=user
-        )
+        try:
+            label = save_label(
+                score=score, annotator=annotator, value=asked["value"], note=asked.get("note", ""), user=user
+            )
+        except ValueError as error:  # deleted meanwhile, or by somebody whose name is no annotator's
+            raise Conflict(str(error)) from None
         return Response(LabelRow(label, context={"request": request}).data, status=200 if again else 201)

@@ -32,9 +32,13 @@ class ContextField(serializers.JSONField):
     """What the judge is told beside the messages."""
 
     def to_internal_value(self, data: Any) -> dict[str, Any]:
-        if not isinstance(data, dict) or len(json.dumps(data, ensure_ascii=False)) > MOST_CONTEXT:
+        try:
+            fits = isinstance(data, dict) and len(json.dumps(data, ensure_ascii=False, allow_nan=False)) <= MOST_CONTEXT
+        except ValueError:  # JSON may spell numbers that are too large, such as 1e999; no database stores them
+            fits = False
+        if not fits:
             raise ValidationError([f"{self.field_name}: allowed: a JSON object of at most {MOST_CONTEXT:,} characters"])
-        return data
+        return dict(data)
 
 
 class CaptureRequest(StrictBody):

@@ -114,6 +114,22 @@ def test_a_row_whose_transaction_ended_late_is_counted_when_the_next_hour_is_clo
 
 
 @pytest.mark.django_db
+def test_a_late_row_is_counted_however_often_other_hours_are_summed_up_anew_before() -> None:
+    call(NOON - timedelta(hours=1))
+    call(NOON)
+    close(NOON + timedelta(hours=2))
+    call(NOON + timedelta(minutes=59))  # was written then, and seen only now
+    for minutes in (5, 6, 7):
+        StaleHour.objects.create(name="ledger", hour=NOON - timedelta(hours=1))
+        close(NOON + timedelta(hours=2, minutes=minutes))
+    call(NOON + timedelta(hours=1, minutes=30))
+
+    close(NOON + timedelta(hours=3))
+
+    assert summed()[NOON] == 2
+
+
+@pytest.mark.django_db
 def test_a_late_row_that_is_older_than_one_seen_already_is_counted() -> None:
     call(NOON)
     late = call(NOON + timedelta(minutes=10))

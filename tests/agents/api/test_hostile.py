@@ -23,8 +23,19 @@ BODIES = (  # JSON as somebody may send it, some of it no JSON at all
     *('{"slug": "\\ud800"}', '{"text": "\\u0000", "channel": "office", "agent": "ada"}', '{"\\ud800": 1}'),
     '{"channel": {"a": 1}, "agent": ["x"], "text": {"y": 2}, "slug": 1e400, "name": [], "display_name": {}}',
     '{"channel": "office\\u0000", "system_prompt": true}',
+    '{"\\ud800": "\\u0000"}',
 )
-CURSORS = ("p=%00", "p=abc", "p=-1", "p=" + "9" * 40, "o=-5", "o=x", "r=1&p=5")
+CURSORS = (
+    "p=%00",
+    "p=abc",
+    "p=-1",
+    "p=" + "9" * 40,
+    "p=" + "9" * 4301,
+    "p=0001-01-01T00:00:00%2B23:59",
+    "o=-5",
+    "o=x",
+    "r=1&p=5",
+)
 
 
 @pytest.fixture(autouse=True)

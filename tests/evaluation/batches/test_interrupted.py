@@ -17,6 +17,8 @@ from agents.models import Agent, LLMBatch, LLMBatchRequest, LLMCall, ModelPrice
 from correction.models import AgentEvaluationConfig
 from evaluation.batches import waiting_words
 from evaluation.control import cancel_run, resume_run
+from evaluation.models import EvaluationRun
+from evaluation.runs import work_one
 from tests.batch_server import BatchServer
 from tests.evaluation.batches.working import handed_in, look, only_batch, work
 from tests.evaluation.measuring import statuses
@@ -158,8 +160,25 @@ def test_nothing_is_handed_in_that_the_budget_has_no_room_for(
     run = handed_in(ada)
     assert (run.status, server.made()) == ("paused_budget", 0)
     assert "has no room for a batch of about $0.0" in run.error
+    assert not work_one(owner="anybody")  # nobody tries it over and over
     AgentEvaluationConfig.objects.update(daily_budget_usd="1")
+    EvaluationRun.objects.update(lease_expires_at=None)  # ten minutes later
     assert (work(run).status, server.made()) == ("pending", 1)
+
+
+@pytest.mark.django_db
+def test_answers_of_an_agent_that_was_deleted_meanwhile_are_in_the_ledger_as_nobody_s(
+    ada: Agent, server: BatchServer, price: ModelPrice
+) -> None:
+    handed_in(ada)
+    batch = only_batch()
+    LLMBatchRequest.objects.update(label={"purpose": "evaluation", "agent_id": 10**9, "run_id": 10**9})
+
+    look()
+
+    batch.refresh_from_db()
+    assert batch.status == "completed"
+    assert {call.agent_id for call in LLMCall.objects.filter(batch=True)} == {None}
 
 
 @pytest.mark.django_db
