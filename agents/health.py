@@ -107,7 +107,8 @@ def _asked(name: str, probe: Probe) -> str | None:
 
 
 def _database() -> str:
-    connection.close_if_unusable_or_obsolete()
+    if not connection.in_atomic_block:  # inside somebody's transaction it is theirs
+        connection.close_if_unusable_or_obsolete()
     try:
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1")

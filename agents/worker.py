@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from django.conf import settings
-from django.db import close_old_connections
+from django.db import close_old_connections, connection
 
 from agents import chores
 from agents.outages import OUTAGE, is_outage, patient
@@ -66,7 +66,8 @@ class Worker:
 
     def piece(self) -> Piece:
         """Do one piece of work, if there is one. Raises nothing but what tells the process to stop."""
-        close_old_connections()
+        if not connection.in_atomic_block:  # inside somebody's transaction it is theirs
+            close_old_connections()
         begun, name = time.monotonic(), ""
         try:
             with patient(settings.WORKER_PATIENCE):

@@ -45,6 +45,7 @@ def told(response: Any) -> list[dict[str, str]]:
     return [dict(line.split(": ", 1) for line in part.split("\n")) for part in parts if part and part[0] != ":"]
 
 
+@pytest.mark.django_db(transaction=True)  # the end of a stream gives its connection back
 def test_a_stream_tells_what_was_said_since_the_last_event_one_was_told(client: Program, office: Channel) -> None:
     for text in ("one", "two\nlines", "three"):
         say(office, "Zoe", text)
@@ -65,6 +66,7 @@ def test_without_an_id_a_stream_begins_now(client: Program, office: Channel) -> 
     assert [part["id"] for part in told(client.get(OFFICE, headers=STREAM))] == ["1"]
 
 
+@pytest.mark.django_db(transaction=True)  # the end of a stream gives its connection back
 def test_what_an_eventsource_says_when_it_comes_back_goes_before_its_address(client: Program, office: Channel) -> None:
     for text in ("one", "two"):
         say(office, "Zoe", text)
@@ -167,6 +169,7 @@ def test_a_message_more_costs_no_query_more(client: Program, office: Channel) ->
     assert queries(1) == queries(20)
 
 
+@pytest.mark.django_db(transaction=True)  # the end of a stream gives its connection back
 def test_a_turn_tells_its_steps_and_its_end(client: Program, office: Channel) -> None:
     run = Run.objects.create(agent=make_agent("ada"), channel=office, status="running")
     address = f"/api/runs/{run.pk}/events/"

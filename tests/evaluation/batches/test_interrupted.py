@@ -172,6 +172,7 @@ def test_answers_of_an_agent_that_was_deleted_meanwhile_are_in_the_ledger_as_nob
 ) -> None:
     handed_in(ada)
     batch = only_batch()
+    server.end()
     LLMBatchRequest.objects.update(label={"purpose": "evaluation", "agent_id": 10**9, "run_id": 10**9})
 
     look()
