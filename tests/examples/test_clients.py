@@ -46,6 +46,7 @@ class Server:
         self.judge = LLMServer().start()
         self.judge.respond = self.verdict
         self.stalls_at: str | None = None
+        self.stalled = 0  # calls that hang
         with sqlite3.connect(database) as connection:
             connection.execute(USER)
             connection.execute("insert into authtoken_token values (?, '2026-01-01', 1)", [TOKEN])
@@ -71,6 +72,7 @@ class Server:
     def verdict(self, body: dict[str, Any]) -> dict[str, Any]:
         draft = tail_of(body)
         if self.stalls_at is not None and self.stalls_at in draft:
+            self.stalled += 1
             return {"hang": True}
         return {"json": entry(2, reasoning="It cheers.") if BAD in draft else entry(8)}
 
@@ -160,9 +162,9 @@ def test_when_it_stalls_in_the_middle_they_send_within_their_deadline(server: Se
 
 
 def at_their_second_draft(server: Server) -> list[subprocess.Popen[str]]:
-    server.stalls_at = GOOD
+    server.stalls_at, before = GOOD, server.stalled
     clients = [server.client(language, PATIENCE) for language in COMMANDS]
-    assert server.judge.wait_until(lambda: server.judge.inflight == len(clients), timeout=60)
+    wait_until(lambda: server.stalled == before + len(clients), timeout=60, what="both wait for their judge")
     return clients
 
 
