@@ -13,7 +13,7 @@ from redis import Redis as Client
 from tests.evaluation.judging import answers
 from tests.llm_server import LLMServer
 from tests.machinery import Plumbline, Redis, running, wait_until
-from tests.test_work_processes import QUEUE
+from tests.queued_work import installed, kind_judge, statuses_in
 
 pytestmark = pytest.mark.service
 
@@ -27,36 +27,20 @@ def redis(tmp_path: Path) -> Iterator[Redis]:
 
 @pytest.fixture
 def judge() -> Iterator[LLMServer]:
-    with LLMServer() as server:
-        server.respond = answers(lambda claim: 7)
+    with kind_judge() as server:
         yield server
 
 
 @pytest.fixture
 def plumbline(tmp_path: Path, database_file: Path, judge: LLMServer, redis: Redis) -> Iterator[Plumbline]:
-    environment = {
-        "DATABASE_URL": f"sqlite:///{database_file}",
-        "CELERY_BROKER_URL": redis.url,
-        "CELERY_SKIP_CHECKS": "1",
-        "JUDGE_BASE_URL": judge.url,
-        "JUDGE_MODEL": "test-model",
-        "PROPOSITION_DIRS": "",
-        "SENTRY_DSN": "",
-        "WORKER_GRACE": "0.2",
-    }
-    installation = Plumbline(tmp_path, environment)
-    installation.start_and_wait("queue", "-c", "import django\ndjango.setup()\n" + QUEUE)
-    yield installation
-    installation.stop()
+    celery = {"CELERY_BROKER_URL": redis.url, "CELERY_SKIP_CHECKS": "1", "WORKER_GRACE": "0.2"}
+    with installed(tmp_path, database_file, judge, **celery) as installation:
+        yield installation
 
 
 @pytest.fixture
 def statuses(database_file: Path) -> Callable[[], list[str]]:
-    def look() -> list[str]:
-        with sqlite3.connect(database_file, timeout=20) as connection:
-            return [row[0] for row in connection.execute("select status from evaluation_runs order by id")]
-
-    return look
+    return statuses_in(database_file)
 
 
 def test_a_worker_told_to_stop_hands_back_what_it_cannot_finish(

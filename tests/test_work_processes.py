@@ -14,49 +14,24 @@ import pytest
 from tests.evaluation.judging import answers
 from tests.llm_server import LLMServer
 from tests.machinery import Plumbline, kill_at_once, wait_until
-
-# Two agents with three lines each; one evaluation per agent.
-QUEUE = """
-from evaluation.planning import create_run, make_plan
-from evaluation.run_spec import RunSpec
-from tests.factories import make_agent, make_channel, talk
-for slug in ("ada", "bob"):
-    agent = make_agent(slug)
-    talk(agent, ["one", "two", "three"], channel=make_channel(f"room-of-{slug}"))
-    create_run(make_plan(RunSpec(agent=agent, dimensions=("adherence",))))
-"""
+from tests.queued_work import installed, kind_judge, statuses_in
 
 
 @pytest.fixture
 def judge() -> Iterator[LLMServer]:
-    with LLMServer() as server:
-        server.respond = answers(lambda claim: 7)
+    with kind_judge() as server:
         yield server
 
 
 @pytest.fixture
 def plumbline(tmp_path: Path, database_file: Path, judge: LLMServer) -> Iterator[Plumbline]:
-    environment = {
-        "DATABASE_URL": f"sqlite:///{database_file}",
-        "CELERY_BROKER_URL": "",
-        "JUDGE_BASE_URL": judge.url,
-        "JUDGE_MODEL": "test-model",
-        "PROPOSITION_DIRS": "",
-        "SENTRY_DSN": "",
-    }
-    installation = Plumbline(tmp_path, environment)
-    installation.start_and_wait("queue", "-c", "import django\ndjango.setup()\n" + QUEUE)
-    yield installation
-    installation.stop()
+    with installed(tmp_path, database_file, judge) as installation:
+        yield installation
 
 
 @pytest.fixture
 def statuses(database_file: Path) -> Callable[[], list[str]]:
-    def look() -> list[str]:
-        with sqlite3.connect(database_file, timeout=20) as connection:
-            return [row[0] for row in connection.execute("select status from evaluation_runs order by id")]
-
-    return look
+    return statuses_in(database_file)
 
 
 def lines(plumbline: Plumbline, name: str) -> list[dict[str, object]]:
