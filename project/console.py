@@ -30,6 +30,7 @@ CONSOLE_MENU = [
         [
             ("agents.Run", "play_circle"),
             ("agents.LLMCall", "receipt_long"),
+            ("agents.LLMBatch", "stacks"),
             ("agents.ModelPrice", "sell"),
             ("agents.WorkerHeartbeat", "memory"),
         ],

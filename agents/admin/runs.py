@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any, ClassVar
 
+from django.conf import settings
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
@@ -80,8 +81,10 @@ class RunAdmin(ReadOnlyAdmin[Run]):
 
     def _context(self, request: HttpRequest, run: Run) -> dict[str, Any]:
         may_cancel = run.status not in Run.FINAL and not run.cancel_requested and request.user.has_perm(CANCELLING)
+        shown = timeline_context(run)
         return {
-            **timeline_context(run),
+            **shown,
+            "live": _live(run, len(shown["steps"])),
             "agent": self.who(run),
             "channel": self.where(run),
             "state": self.state(run),
@@ -131,3 +134,10 @@ class RunAdmin(ReadOnlyAdmin[Run]):
     @admin.display(description="overrides")
     def overrides_json(self, run: Run) -> SafeString:
         return display.json_block(run.overrides)
+
+
+def _live(run: Run, steps: int) -> dict[str, Any] | None:
+    """Where the page hears of the next step; None when the turn has ended."""
+    if run.status in Run.FINAL:
+        return None
+    return {"url": reverse("agents:run-events", args=[run.pk]), "since": steps, "streams": settings.EVENT_STREAMS > 0}

@@ -11,6 +11,7 @@ from playwright.sync_api import expect
 from pytest_django import Settings
 from pytest_django.live_server_helper import LiveServer
 
+from agents.models import Run, RunStep
 from evaluation.models import EvaluationRun
 from tests.console import page_of
 from tests.e2e.conftest import Visitor
@@ -56,5 +57,21 @@ def test_an_evaluation_s_page_shows_how_far_it_is_and_when_it_has_ended(
     EvaluationRun.objects.filter(pk=run.pk).update(status="running")
     expect(live.get_by_text("running", exact=True)).to_be_visible(timeout=PATIENCE)
     EvaluationRun.objects.filter(pk=run.pk).update(status="completed", overall_score=4.5)
+    expect(visitor.page.get_by_text("completed", exact=True).first).to_be_visible(timeout=PATIENCE)
+    expect(live).to_have_count(0)
+
+
+@pytest.mark.usefixtures("_way")
+def test_a_turn_s_page_shows_each_step_as_it_is_done(visit: Callable[..., Visitor], operator: User) -> None:
+    run = Run.objects.create(agent=make_agent(), channel=make_channel(), status="running")
+    visitor = visit()
+    visitor.enter(operator)
+    visitor.open(page_of(run))
+    live = visitor.page.locator("[data-live]")
+    expect(live.get_by_text("No step was taken")).to_be_visible()
+
+    RunStep.objects.create(run=run, number=1, kind="tool_call", detail={"tool": "send_message", "committed": True})
+    expect(live.get_by_text("send_message")).to_be_visible(timeout=PATIENCE)
+    Run.objects.filter(pk=run.pk).update(status="completed", stop_reason="end_turn")
     expect(visitor.page.get_by_text("completed", exact=True).first).to_be_visible(timeout=PATIENCE)
     expect(live).to_have_count(0)

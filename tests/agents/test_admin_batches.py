@@ -1,0 +1,52 @@
+"""Batches in the console: what is out, what came back, and what became of each question."""
+
+from __future__ import annotations
+
+import pytest
+from django.utils import timezone
+
+from agents.models import LLMBatch, LLMBatchRequest
+from tests.console import HOSTILE, list_of, page_of, plain, queries, read, signed_in, staff, viewer
+
+pytestmark = pytest.mark.django_db
+
+
+def handed_in(work: int, **fields: object) -> LLMBatch:
+    batch: LLMBatch = LLMBatch.objects.create(
+        work_id=f"evaluation_run:{work}", role="judge", model="m", base_url="https://judge.example",
+        requests=3, answered=2, next_look_at=timezone.now(), **fields,
+    )  # fmt: skip
+    for number, result in enumerate(("succeeded", "expired", "")):
+        LLMBatchRequest.objects.create(
+            batch=batch, custom_id=f"{work}-{number}", work_id=batch.work_id, request_key=str(number), label={},
+            result=result,
+        )  # fmt: skip
+    return batch
+
+
+def test_the_list_shows_each_batch_with_its_work_in_a_constant_number_of_queries() -> None:
+    client = signed_in(viewer())
+    handed_in(12, batch_id="msgbatch_1")
+    page = read(client, list_of(LLMBatch))
+    assert "msgbatch_1" in page
+    assert "evaluation run 12" in plain(page)
+    assert "2 of 3" in page
+    few = len(queries(client, list_of(LLMBatch)))
+    for number in range(8):
+        handed_in(20 + number)
+    assert len(queries(client, list_of(LLMBatch))) == few
+
+
+def test_a_batch_s_page_says_what_became_of_its_questions_and_shows_errors_as_text() -> None:
+    batch = handed_in(7, error=HOSTILE)
+    page = read(signed_in(viewer()), page_of(batch))
+    assert "1 waiting, 1 not answered within a day, 1 answered" in plain(page)
+    assert HOSTILE not in page
+    assert "&lt;script&gt;" in page
+
+
+def test_who_may_not_see_batches_gets_neither_the_list_nor_a_page() -> None:
+    batch = handed_in(7)
+    client = signed_in(staff("agents.view_run"))
+    assert client.get(list_of(LLMBatch)).status_code == 403
+    assert client.get(page_of(batch)).status_code == 403
