@@ -16,7 +16,8 @@ COPY templates ./templates
 # The key signs nothing: collecting files only has to load the settings.
 RUN SECRET_KEY=only-to-collect-files ALLOWED_HOSTS=build.invalid DATABASE_URL=sqlite:////tmp/build.sqlite3 STATIC_ROOT=/app/static \
     /venv/bin/python manage.py collectstatic --noinput \
-    && /venv/bin/python -m compileall -q agents evaluation correction project
+    && /venv/bin/python -m compileall -q agents evaluation correction project \
+    && rm -rf .local && chmod -R a+rX /app
 
 FROM python:${PYTHON}-slim-bookworm
 RUN groupadd --gid 10001 plumbline \

@@ -7,18 +7,33 @@ from typing import Any
 
 from django.apps import AppConfig, apps
 from django.conf import settings
+from django.contrib.auth.models import Group, Permission
+from django.db import connections
+
+_before: dict[tuple[str, str], tuple[set[int], set[str]]] = {}  # by database and app, until its migrations are through
+
+
+def note_what_is_there(app_config: AppConfig, using: str, **kwargs: Any) -> None:
+    """Before an app's migrations: its permissions and the groups there are. What is given to a group later is only what is new."""
+    if Permission._meta.db_table not in connections[using].introspection.table_names():
+        return
+    found = Permission.objects.using(using).filter(content_type__app_label=app_config.label)
+    groups = Group.objects.using(using).values_list("name", flat=True)
+    _before[using, app_config.label] = (set(found.values_list("pk", flat=True)), set(groups))
 
 
 def make_groups(app_config: AppConfig, using: str, **kwargs: Any) -> None:
-    """After an app's migrations: give the groups of settings that app's permissions. What they have besides stays.
+    """After an app's migrations: give the groups of settings those of its permissions that are new.
 
-    Once per app, because the permissions of the next one are not made yet.
+    What an administrator gave a group besides stays, and what they took from it does not come back; a group that was deleted is made
+    anew. Once per app, because the permissions of the next one are not made yet.
     """
     registry = kwargs.get("apps", apps)  # flush names none
     try:
         group_model, permission_model = registry.get_model("auth", "Group"), registry.get_model("auth", "Permission")
     except LookupError:  # migrated back to before the tables
         return
+    old, groups = _before.pop((using, app_config.label), (set(), set()))  # flush: nothing was there before
     found = permission_model.objects.using(using).filter(content_type__app_label=app_config.label)
     permissions = {f"{app_config.label}.{codename}": pk for pk, codename in found.values_list("pk", "codename")}
     may: set[int] = set()
@@ -28,5 +43,6 @@ def make_groups(app_config: AppConfig, using: str, **kwargs: Any) -> None:
         may = may | {pk for text, pk in permissions.items() if any(fnmatchcase(text, p) for p in patterns)}
         if may:
             group, _ = group_model.objects.using(using).get_or_create(name=name)
-            links += [link(group_id=group.pk, permission_id=pk) for pk in sorted(may)]
+            given = may - old if name in groups else may
+            links += [link(group_id=group.pk, permission_id=pk) for pk in sorted(given)]
     link.objects.using(using).bulk_create(links, ignore_conflicts=True)

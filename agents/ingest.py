@@ -14,6 +14,7 @@ from django.utils.module_loading import import_string
 from agents.models import Agent, Channel, Message
 from agents.transcripts.channels import Target
 from agents.transcripts.prepare import Prepared
+from agents.transcripts.rights import Needs, Rights
 from agents.transcripts.speakers import Author
 from agents.transcripts.store import link_orphans, write_batch
 
@@ -70,21 +71,27 @@ class Ingested:
     replies_without_parent: int
 
 
-def ingest_messages(spoken: Sequence[Spoken]) -> Ingested:
+def ingest_messages(spoken: Sequence[Spoken], *, rights: Rights | None = None) -> Ingested:
     """Store messages that were said elsewhere, in the order given; those stored already stay as they are.
 
     One transaction: all of them or none. No stage hears of them, no agent answers; what `INGEST_OBSERVERS` names is told.
 
     Args:
         spoken: At most `MOST_MESSAGES`.
+        rights: Of whoever hands them in; every one unless it says.
 
     Raises:
+        NotEntitled: They need a channel or a member more than `rights` allow, or are another user's.
         IngestRefused: Too many, or one names an agent or user that does not exist or a channel that is only played.
     """
     if len(spoken) > MOST_MESSAGES:
         text = f"messages: {len(spoken):,} of them; allowed: at most {MOST_MESSAGES:,} in one request"
         raise IngestRefused({"messages": text})
     prepared = _prepared(spoken)
+    needs = Needs()
+    for message in prepared:
+        needs.add(message)
+    needs.check(rights or Rights())
     observers: list[Observer] = [import_string(path) for path in settings.INGEST_OBSERVERS]
     observed = 0
 

@@ -80,16 +80,19 @@ BANDS: tuple[tuple[float, str], ...] = (
 )
 
 
+ROUNDING = 1e-9  # what adding up steps of 0.1 may be off by; 0 alone is a stop
+
+
 def strength_band(strength: float) -> str:
     """The heading a trait of this strength (0 to 1) stands under."""
-    return next((heading for bound, heading in BANDS if strength <= bound), BANDS[-1][1])
+    return next((heading for bound, heading in BANDS if strength <= bound + ROUNDING * bool(bound)), BANDS[-1][1])
 
 
 def render_persona(*, system_prompt: str, traits: Iterable[TraitLike]) -> str:
     """The persona specification as text: system prompt, then the traits under their strength, strongest first.
 
     The one rendering, for the model that plays the agent and for the judge alike. The order does not depend on the order of the
-    rows. Strength 0 is shown, never dropped.
+    rows. Strength 0 is shown, never dropped. A trait is one line: no text of one can add a heading or another trait.
     """
     grouped: dict[str, list[TraitLike]] = {}
     for trait in sorted(traits, key=lambda t: (-t.strength, t.name.casefold())):
@@ -98,10 +101,15 @@ def render_persona(*, system_prompt: str, traits: Iterable[TraitLike]) -> str:
     if grouped:
         parts.append("## Traits")
     for _, heading in reversed(BANDS):
-        lines = [f"- {t.name}: {t.description}" if t.description else f"- {t.name}" for t in grouped.get(heading, [])]
+        lines = [_line(trait) for trait in grouped.get(heading, [])]
         if lines:
             parts.append(f"### {heading}\n" + "\n".join(lines))
     return "\n\n".join(parts)
+
+
+def _line(trait: TraitLike) -> str:
+    name, description = (" ".join(text.split()) for text in (trait.name, trait.description))
+    return f"- {name}: {description}" if description else f"- {name}"
 
 
 def persona_digest(*, system_prompt: str, traits: Iterable[TraitLike]) -> str:
@@ -188,7 +196,7 @@ def upsert_agent(*, values: AgentValues, note: str, reset: bool = False, source:
     agent = Agent.objects.filter(slug=values.slug).first()
     if agent is None:
         agent = Agent(slug=values.slug)
-        _apply(agent, values)
+        _apply(agent, values, source)
         with transaction.atomic():
             save_persona(agent=agent, traits=values.traits or (), note=note, source=source)
             _save_blocks(agent, values)
@@ -199,7 +207,7 @@ def upsert_agent(*, values: AgentValues, note: str, reset: bool = False, source:
     edited = latest is None or current_digest(agent) != latest.digest or latest.note != note
     if current_digest(agent) != wanted and edited and not reset:
         return UpsertResult(agent, Outcome.KEPT_EDITED)
-    changed = _apply(agent, values)
+    changed = _apply(agent, values, source, reset=reset)
     with transaction.atomic():
         if save_persona(agent=agent, traits=values.traits, note=note, source=source) is not None:
             changed.append("persona")
@@ -207,19 +215,27 @@ def upsert_agent(*, values: AgentValues, note: str, reset: bool = False, source:
     return UpsertResult(agent, Outcome.UPDATED if changed else Outcome.UNCHANGED, tuple(dict.fromkeys(changed)))
 
 
-def _apply(agent: Agent, values: AgentValues) -> list[str]:
-    """Copy the plain fields; returns the names of those that changed. An empty optional value leaves the field as it is."""
+def _apply(agent: Agent, values: AgentValues, source: str, *, reset: bool = False) -> list[str]:
+    """Copy the plain fields; returns the names of those that changed. An empty optional value leaves the field as it is.
+
+    So does a description that a person wrote, unless `reset`.
+    """
     changed = []
     new: dict[str, object] = {"display_name": values.display_name, "system_prompt": values.system_prompt}
-    for name in ("title", "description", "avatar_color", "model_id"):
+    for name in ("title", "avatar_color", "model_id"):
         if getattr(values, name):
             new[name] = getattr(values, name)
+    by_person = agent.description_origin == Agent.DescriptionOrigin.PERSON and not reset
+    if values.description and (not by_person or values.description == agent.description):
+        new["description"] = values.description
+        if source in Agent.DescriptionOrigin.values and not by_person:
+            new["description_origin"] = source
     if values.sample_lines:
         new["sample_lines"] = list(values.sample_lines)
     for name, value in new.items():
         if getattr(agent, name) != value:
             setattr(agent, name, value)
-            changed.append(name)
+            changed += [name] if name != "description_origin" else []
     return changed
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Count, Exists, Max, Model, OuterRef, QuerySet
+from django.db.models import Count, Max, Model, QuerySet
 from django.utils import timezone
 from django.utils.module_loading import import_string
 
@@ -189,9 +189,8 @@ def _of_ended_runs(model: type[Model]) -> Callable[[datetime], QuerySet[Any]]:
 
 
 def _taken_batches(before: datetime) -> QuerySet[LLMBatch]:
-    """Not those with an answer that the work they served has not taken yet."""
-    waiting = LLMBatchRequest.objects.filter(batch=OuterRef("pk")).exclude(text="")
-    return LLMBatch.objects.filter(~Exists(waiting), status__in=LLMBatch.FINAL, finished_at__lt=before)
+    """Answered or not: what the work they served has not taken by then, it never does."""
+    return LLMBatch.objects.filter(status__in=LLMBatch.FINAL, finished_at__lt=before)
 
 
 LOGS = (

@@ -12,6 +12,10 @@ class Stopped(KeyboardInterrupt):
     """Stop now and hand back what is in hand. Not an `Exception`: what goes wrong in a piece of work is one, this is not."""
 
 
+class SliceOver(Stopped):
+    """This piece of work had its time: it is handed back, and the process goes on with others."""
+
+
 def _stop(number: int, frame: FrameType | None) -> None:
     raise Stopped(signal.Signals(number).name)
 
@@ -50,11 +54,12 @@ class Grace:
 
     def __init__(self, seconds: float, *, on_ask: Callable[[], None] = lambda: None) -> None:
         self.seconds, self.asked, self._busy, self._on_ask = seconds, False, False, on_ask
+        self._in_slice = False
 
     @contextmanager
     def installed(self) -> Iterator[None]:
         """Inside, the signals mean this."""
-        handlers = {signal.SIGTERM: self._asked, signal.SIGINT: self._asked, signal.SIGALRM: _stop}
+        handlers = {signal.SIGTERM: self._asked, signal.SIGINT: self._asked, signal.SIGALRM: self._rung}
         before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
         try:
             yield
@@ -73,6 +78,28 @@ class Grace:
             self._busy = False
             if self.asked:
                 signal.setitimer(signal.ITIMER_REAL, 0)
+
+    @contextmanager
+    def slice(self, seconds: float) -> Iterator[None]:
+        """Inside, `SliceOver` is raised once, after so many seconds; not when somebody asked to stop: then there is the grace period."""
+        if self.asked:
+            yield
+            return
+        self._in_slice = True
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+        try:
+            yield
+        finally:
+            self._in_slice = False
+            if not self.asked:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+
+    def _rung(self, number: int, frame: FrameType | None) -> None:
+        if self.asked:
+            _stop(number, frame)
+        if self._in_slice:
+            self._in_slice = False  # what is cleaned up on the way is not interrupted again
+            raise SliceOver
 
     def _asked(self, number: int, frame: FrameType | None) -> None:
         again, self.asked = self.asked, True

@@ -15,7 +15,7 @@ from typing import Any
 
 from celery import current_app, shared_task
 from django.conf import settings
-from kombu.exceptions import OperationalError
+from kombu.exceptions import LimitExceeded, OperationalError
 from redis.exceptions import RedisError
 
 from agents.celery_worker import this_worker
@@ -26,6 +26,7 @@ from agents.worker import Piece, Worker
 
 log = logging.getLogger(__name__)
 
+POOL_SECONDS = 2.0  # that somebody who queues work waits for a connection to the broker
 MOST_MESSAGES = 64  # that wait in a Celery queue: enough for as many idle processes, however many rows wait
 
 
@@ -76,19 +77,19 @@ def nudge(group: Group = "bulk", times: int = 1) -> bool:
     """
     if not settings.CELERY_BROKER_URL:
         return False
+    pool: Any = current_app.pool
     try:
-        for _ in range(min(times, MOST_MESSAGES - _messages_waiting(group))):
-            work.apply_async(args=(group,), queue=group, retry=False)
-    except (OperationalError, RedisError) as error:
+        with pool.acquire(block=True, timeout=POOL_SECONDS) as connection:
+            for _ in range(min(times, MOST_MESSAGES - _messages_waiting(connection, group))):
+                work.apply_async(args=(group,), queue=group, retry=False, connection=connection)  # type: ignore[call-arg]
+    except (OperationalError, RedisError, LimitExceeded, OSError) as error:
         log.warning("broker not reached, the work waits for the next sweep: %s", error)
         return False
     return True
 
 
-def _messages_waiting(group: Group) -> int:
+def _messages_waiting(connection: Any, group: Group) -> int:
     """Messages in a queue that no worker has taken; 0 for brokers that cannot say."""
-    pool: Any = current_app.pool
-    with pool.acquire(block=True) as connection:
-        if connection.transport.driver_type != "redis":
-            return 0
-        return int(connection.default_channel.client.llen(group))
+    if connection.transport.driver_type != "redis":
+        return 0
+    return int(connection.default_channel.client.llen(group))

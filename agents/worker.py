@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
 from django.conf import settings
@@ -13,6 +14,7 @@ from django.db import close_old_connections, connection
 
 from agents import chores
 from agents.outages import OUTAGE, is_outage, patient
+from agents.stopping import SliceOver
 from agents.work_queues import GROUPS, WorkQueue, release_lost_claims, work_queues
 from agents.worker_heartbeat import Heartbeat
 
@@ -32,6 +34,7 @@ class Piece:
         seconds: How long it took.
         error: Why it did not come to its end here; it is marked so, or waits for another try.
         outage: Whether the database is away; `pause` says how long to wait.
+        handed_back: Whether its time was up before it was done: it waits for its next turn.
     """
 
     queue: str = ""
@@ -39,6 +42,7 @@ class Piece:
     error: str = ""
     outage: bool = False
     pause: float = 0.0
+    handed_back: bool = False
 
 
 @dataclass(slots=True)
@@ -48,11 +52,13 @@ class Worker:
     Attributes:
         owner: Under which it claims.
         queues: By name; those of the group ``interactive`` are looked at first.
+        slicing: Ends a piece of bulk work that takes too long by `SliceOver`, so that others get their turn.
     """
 
     owner: str
     queues: Mapping[str, WorkQueue]
     heartbeat: Heartbeat
+    slicing: Callable[[], AbstractContextManager[None]] = nullcontext
     done: Counter[str] = field(default_factory=Counter)
     _interactive: frozenset[str] = frozenset()
     _in_a_row: int = 0
@@ -74,10 +80,15 @@ class Worker:
                 self._do_chores()
                 for name in self._order():
                     self.heartbeat.begin(name)
-                    if self.queues[name](owner=self.owner):
+                    with nullcontext() if name in self._interactive else self.slicing():
+                        found = self.queues[name](owner=self.owner)
+                    if found:
                         self._note(name)
                         return Piece(name, time.monotonic() - begun)
                 self.heartbeat.idle()
+        except SliceOver:
+            self._note(name)
+            return Piece(name, time.monotonic() - begun, handed_back=True)
         except OUTAGE as error:
             if not is_outage(error):
                 return self._crashed(name, begun, error)

@@ -18,7 +18,8 @@ from correction.models import AgentEvaluationConfig, GateMode
 
 Provenance = Literal["override", "agent", "defaults", "built-in"]
 
-# What holds where nobody said anything: every mechanism is off (AC-7.3.2). None = follows from other fields, see `resolve_config`.
+# What holds where nobody said anything: every mechanism is off (AC-7.3.2), but requests to behave differently are heard.
+# None = follows from other fields, see `resolve_config`.
 BUILT_IN: dict[str, Any] = {
     "gate_mode": None,
     "observe_sample_rate": Decimal("1.000"),
@@ -41,6 +42,12 @@ BUILT_IN: dict[str, Any] = {
     "repetition_threshold": Decimal("0.300"),
     "budget_enabled": False,
     "daily_budget_usd": None,
+    "behavior_requests_enabled": True,
+    "behavior_auto_apply": "high",
+    "behavior_requesters": "members",
+    "behavior_named_requesters": [],
+    "behavior_protected_traits": [],
+    "behavior_daily_limit": 10,
 }
 FIELDS: tuple[str, ...] = tuple(BUILT_IN)
 # A dimension the gate can check is one that has these two columns; its claims are the action-level files of its name.

@@ -13,8 +13,10 @@ from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 
 from correction.models import AgentEvaluationConfig
+from correction.models.config import LONGEST_NAME, MOST_NAMES
+from correction.name_lists import NOBODY, read_names, show_names
 
-Kind = Literal["toggle", "choice", "whole number", "number"]
+Kind = Literal["toggle", "choice", "whole number", "number", "list of names"]
 
 INHERIT = "inherit"
 _ON = ("on", "true", "yes", "1")
@@ -40,8 +42,13 @@ class ConfigField:
     kind: Kind
     allowed: str
     description: str
-    choices: tuple[str, ...] = ()
+    labels: tuple[tuple[str, str], ...] = ()
     places: int = 0
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The values of a choice; empty for every other kind."""
+        return tuple(value for value, _ in self.labels)
 
     def read(self, value: Any) -> Any:
         """A value as the column stores it; None for one that means inherit (None, empty, ``inherit``).
@@ -55,7 +62,10 @@ class ConfigField:
             return None
         try:
             field = AgentEvaluationConfig._meta.get_field(self.name)
-            return field.clean(self._typed(value), None)  # type: ignore[union-attr]
+            typed = self._typed(value)
+            if typed == []:  # a column takes it for no value; here it is one: nobody
+                return typed
+            return field.clean(typed, None)  # type: ignore[union-attr]
         except (ValueError, ArithmeticError, ValidationError):
             shown = repr(value) if len(repr(value)) <= _SHOWN_CHARACTERS else f"{repr(value)[:_SHOWN_CHARACTERS]}…"
             raise ConfigError({self.name: f"{self.name} {shown}: allowed: {self.allowed}, or {INHERIT}"}) from None
@@ -70,10 +80,14 @@ class ConfigField:
             return "–"
         if self.kind == "toggle":
             return "on" if value else "off"
+        if self.kind == "list of names":
+            return show_names(value)
         return f"{value.normalize():f}" if isinstance(value, Decimal) else str(value)
 
     def _typed(self, value: Any) -> Any:
         """The value in the column's type, nothing bent on the way: 2.5 is no whole number, true no number."""
+        if self.kind == "list of names":
+            return read_names(value)
         text = str(value).lower() if isinstance(value, str | int | float | Decimal) else ""
         if self.kind == "toggle" and text in (*_ON, *_OFF):
             return text in _ON
@@ -124,8 +138,15 @@ def _described(field: models.Field[Any, Any]) -> ConfigField:
     if isinstance(field, models.BooleanField):
         return ConfigField(field.name, "toggle", "on or off", str(field.help_text))
     if field.choices:
-        choices = tuple(str(value) for value, _ in field.flatchoices if value)
-        return ConfigField(field.name, "choice", " or ".join(choices), str(field.help_text), choices)
+        labels = tuple((str(value), str(label)) for value, label in field.flatchoices if value)
+        allowed = " or ".join(value for value, _ in labels)
+        return ConfigField(field.name, "choice", allowed, str(field.help_text), labels)
+    if isinstance(field, models.JSONField):
+        allowed = (
+            f"up to {MOST_NAMES} names of at most {LONGEST_NAME} characters, separated by commas or lines (one with a comma in double "
+            f"quotes), or {NOBODY}"
+        )
+        return ConfigField(field.name, "list of names", allowed, str(field.help_text))
     low, high = _range(field)
     if isinstance(field, models.DecimalField):
         places = field.decimal_places or 0

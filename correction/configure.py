@@ -16,7 +16,7 @@ from agents.llm.ledger import estimate_cost
 from agents.models import Agent
 from correction.config import FIELDS, ResolvedConfig, resolve_config, resolve_defaults
 from correction.config_fields import ConfigError, read_changes
-from correction.models import AgentEvaluationConfig
+from correction.models import AgentEvaluationConfig, LeastConfidence, Requesters
 
 LONGEST_REASON = 100
 NO_OWN = "nothing set: everything is inherited"
@@ -159,6 +159,22 @@ def notes_on(config: ResolvedConfig) -> list[str]:
         notes.append("daily_budget_usd is set, but budget_enabled is off: nothing is capped")
     if not config.gate_is_off and config["gate_total_deadline_seconds"] < config["gate_deadline_seconds"]:
         notes.append("gate_total_deadline_seconds is shorter than gate_deadline_seconds, and ends the judging first")
+    return [*notes, *_notes_on_requests(config)]
+
+
+def _notes_on_requests(config: ResolvedConfig) -> list[str]:
+    if not config["behavior_requests_enabled"]:
+        return []
+    notes = []
+    named = config["behavior_requesters"] == Requesters.NAMED
+    if named and not config["behavior_named_requesters"]:
+        notes.append(
+            "behavior_requesters is named, but behavior_named_requesters names nobody: nobody's requests count"
+        )
+    if not named and config["behavior_named_requesters"]:
+        notes.append(f"behavior_named_requesters is set, but behavior_requesters is {config['behavior_requesters']}")
+    if config["behavior_daily_limit"] == 0 and config["behavior_auto_apply"] != LeastConfidence.NEVER:
+        notes.append("behavior_daily_limit is 0: nothing is applied by itself, whatever behavior_auto_apply says")
     return notes
 
 

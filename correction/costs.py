@@ -19,7 +19,7 @@ from django.utils import timezone
 from agents import rollup
 from agents.llm.endpoints import model_of, provider_of
 from agents.llm.ledger import Totals
-from agents.models import Agent, LLMCall
+from agents.models import Agent, LLMBatch, LLMCall
 from agents.rollups.reading import Question, read
 from correction.config import ResolvedConfig, resolve_config, resolve_defaults
 from evaluation.windows import MessageWindow, parse_window
@@ -29,7 +29,7 @@ GROUPINGS: tuple[Grouping, ...] = get_args(Grouping)
 
 # Purposes in the ledger. Correction is what is spent on messages about to be said; a budget also covers measuring.
 CORRECTION = ("gate", "intervention", "behavior")
-BUDGETED = (*CORRECTION, "evaluation")
+BUDGETED = (*CORRECTION, "evaluation", "before_after")
 
 ALLOWED_WINDOWS = "all, or a duration such as 24h, 7d, 4w"
 _DOLLARS = Decimal("0.00000001")  # the ledger's eight decimals: SQLite sums in floating point
@@ -42,10 +42,12 @@ _KEYS: dict[Grouping, Any] = {
     "dimension": F("dimension"),
     "model": F("model"),
     "day": TruncDate("created_at", tzinfo=UTC),
-    "agent": F("agent__slug"),
+    "agent": F("agent"),
 }
 _SUMMED = ("s_calls", "s_unpriced", "s_cost_usd", *(f"s_{kind}" for kind in rollup.TOKENS))
 TOLD_APART_BY_PURPOSE = ("mechanism", "dimension")
+# Few values each: one question answers all of them.
+_AT_ONCE: tuple[Grouping, ...] = ("mechanism", "dimension", "model")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +99,8 @@ def get_cost_summary(
 
 
 def get_total_cost_summary(*, window: str | MessageWindow = "7d", by: Sequence[Grouping] = GROUPINGS) -> CostSummary:
-    """Sum the ledger over all agents, and calls made for none; one query per grouping, and the one by mechanism in any case.
+    """Sum the ledger over all agents, and calls made for none; in one query for mechanism, dimension and model, and one
+    each for day and agent.
 
     Args:
         window: A duration back from now, ``all``, or a stretch of time.
@@ -130,6 +133,12 @@ def spent_today(agent: Agent | None, *, now: datetime | None = None) -> Spent:
     calls = LLMCall.objects.filter(agent=agent, created_at__gte=midnight, purpose__in=BUDGETED)
     sums = calls.order_by().aggregate(cost=Sum("cost_usd"), unpriced=Count("pk", filter=Q(cost_usd__isnull=True)))
     return Spent(_dollars(sums["cost"]), sums["unpriced"])
+
+
+def in_open_batches(agent: Agent | None) -> Decimal:
+    """US dollars that what is out in batches will cost, by estimate: it is in the ledger on the day it is answered."""
+    planned = LLMBatch.objects.filter(agent=agent, status__in=LLMBatch.OPEN).aggregate(usd=Sum("planned_usd"))
+    return _dollars(planned["usd"])
 
 
 def over_budget(agent: Agent | None, config: ResolvedConfig) -> bool:
@@ -172,12 +181,15 @@ def _overspent(agent: Agent | None, config: ResolvedConfig, *, judge: str, plann
     if not config["budget_enabled"] or config["daily_budget_usd"] is None or provider_of(judge) != "anthropic":
         return None
     spent, cap = spent_today(agent), config["daily_budget_usd"]
-    if spent.cost_usd < cap and spent.cost_usd + planned <= cap:
+    out = in_open_batches(agent) if spent.cost_usd < cap else Decimal(0)
+    committed = spent.cost_usd + out
+    if committed < cap and committed + planned <= cap:
         return ""
     unpriced = f" ({spent.unpriced} unpriced calls not counted)" if spent.unpriced else ""
+    more = f", about ${out:.4f} more in open batches" if out else ""
     whose = agent.slug if agent is not None else "evaluations of channels (that of the defaults)"
     return (
-        f"the daily budget of {whose} {_short(spent.cost_usd, cap, planned)}: ${spent.cost_usd:.4f} of ${cap:.4f}{unpriced}; "
+        f"the daily budget of {whose} {_short(committed, cap, planned)}: ${spent.cost_usd:.4f} of ${cap:.4f}{more}{unpriced}; "
         "goes on after midnight UTC, or with a higher daily_budget_usd"
     )
 
@@ -189,28 +201,40 @@ def _short(spent: Decimal, cap: Decimal, planned: Decimal) -> str:
 def _summary(window: str | MessageWindow, by: Sequence[Grouping], agent: Agent | None) -> CostSummary:
     if isinstance(window, str):
         window = window_of_time(window)
-    by_mechanism = _rows("mechanism", window, agent)  # every call is in one of these rows: their sums are the totals
-    rows = {name: by_mechanism if name == "mechanism" else _rows(name, window, agent) for name in by}
+    at_once = [name for name in _AT_ONCE if name == "mechanism" or name in by]
+    rows = _rows(at_once, window, agent)
+    for name in by:
+        if name not in rows:
+            rows |= _rows([name], window, agent)
+    by_mechanism = rows["mechanism"]  # every call is in one of these rows: their sums are the totals
     return CostSummary(
         window=window,
         total=_added(row.totals for row in by_mechanism),
         correction=_added(row.totals for row in by_mechanism if row.purpose in CORRECTION),
-        by=rows,
+        by={name: rows[name] for name in by},
         agent=agent,
     )
 
 
-def _rows(grouping: Grouping, window: MessageWindow, agent: Agent | None) -> tuple[CostRow, ...]:
-    sums: dict[tuple[str, str, str], list[Any]] = {}
-    for row in read(_question(grouping, window, agent)):
-        key = "" if row["k_key"] is None else str(row["k_key"])
+def _rows(
+    groupings: Sequence[Grouping], window: MessageWindow, agent: Agent | None
+) -> dict[Grouping, tuple[CostRow, ...]]:
+    """The rows of some groupings, from one pass over what is told apart by all of them."""
+    sums: dict[Grouping, dict[tuple[str, Any], list[Any]]] = {name: {} for name in groupings}
+    for row in read(_question(groupings, window, agent)):
         part = [row[name] for name in _SUMMED]
-        group = (row.get("k_purpose", ""), key, row.get("k_name") or "")
-        sums[group] = list(map(add, sums[group], part)) if group in sums else part
-    rows = [
-        CostRow(key=key, purpose=purpose, name=name, totals=_totals(group))
-        for (purpose, key, name), group in sums.items()
-    ]
+        for name, groups in sums.items():
+            group = (row["k_purpose"] if name in TOLD_APART_BY_PURPOSE else "", row[f"k_{name}"])
+            groups[group] = list(map(add, groups[group], part)) if group in groups else part
+    return {name: _ordered(name, groups) for name, groups in sums.items()}
+
+
+def _ordered(grouping: Grouping, groups: Mapping[tuple[str, Any], list[Any]]) -> tuple[CostRow, ...]:
+    named = _agents(pk for _, pk in groups) if grouping == "agent" else {}
+    rows = []
+    for (purpose, found), sums in groups.items():
+        key, name = named.get(found, ("", "")) if grouping == "agent" else ("" if found is None else str(found), "")
+        rows.append(CostRow(key=key, purpose=purpose, name=name, totals=_totals(sums)))
     if grouping == "day":
         return tuple(sorted(rows, key=lambda row: row.key))
     return tuple(
@@ -218,12 +242,19 @@ def _rows(grouping: Grouping, window: MessageWindow, agent: Agent | None) -> tup
     )
 
 
-def _question(grouping: Grouping, window: MessageWindow, agent: Agent | None) -> Question:
-    more = {"name": F("agent__display_name")} if grouping == "agent" else {}
-    if grouping in TOLD_APART_BY_PURPOSE:
-        more = {"purpose": F("purpose")}
-    tables = rollup.OF_AN_AGENT if agent is not None else rollup.BY_AGENT if grouping == "agent" else rollup.OF_ALL
+def _agents(found: Iterable[int | None]) -> dict[int | None, tuple[str, str]]:
+    """Slug and name of these agents: looked up once each, not in every row that is added up."""
+    rows = Agent.objects.filter(pk__in=[pk for pk in found if pk is not None]).values_list("pk", "slug", "display_name")
+    return {pk: (slug, name) for pk, slug, name in rows}
+
+
+def _question(groupings: Sequence[Grouping], window: MessageWindow, agent: Agent | None) -> Question:
+    tables = rollup.OF_AN_AGENT if agent is not None else rollup.BY_AGENT if "agent" in groupings else rollup.OF_ALL
     whose = Q() if agent is None else Q(agent=agent)
+    keys: dict[str, Any] = {name: _KEYS[name] for name in groupings}
+    if any(name in TOLD_APART_BY_PURPOSE for name in groupings):
+        keys |= {"purpose": F("purpose")}
+    in_sums = {"day": TruncDate("start", tzinfo=UTC)} if "day" in groupings else {}
     return Question(
         name=rollup.LEDGER.name,
         family=rollup.CALLS,
@@ -232,8 +263,8 @@ def _question(grouping: Grouping, window: MessageWindow, agent: Agent | None) ->
         tables=tables,
         raw_where=whose,
         where=whose,
-        raw_keys={"key": _KEYS[grouping], **more},
-        keys={"key": TruncDate("start", tzinfo=UTC) if grouping == "day" else _KEYS[grouping], **more},
+        raw_keys=keys,
+        keys={**keys, **in_sums},
     )
 
 

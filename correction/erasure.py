@@ -1,4 +1,4 @@
-"""Where correction keeps words: drafts, what was said of them, and interventions that were looked at."""
+"""Where correction keeps words: drafts, what was said of them, what was asked for, and interventions that were looked at."""
 
 from __future__ import annotations
 
@@ -6,7 +6,16 @@ from django.db.models import Q
 
 from agents.erasure import Person, Place
 from agents.models import LLMPayload
-from correction.models import CorrectionLog, GateDimensionResult, Intervention, InterventionLog, ObservedMessage
+from correction.models import (
+    AgentEvaluationConfig,
+    BehaviorEffect,
+    BehaviorRequest,
+    CorrectionLog,
+    GateDimensionResult,
+    Intervention,
+    InterventionLog,
+    ObservedMessage,
+)
 
 
 def _of_gates_there(person: Person) -> Q:
@@ -14,12 +23,20 @@ def _of_gates_there(person: Person) -> Q:
     return Q(call__in=results.values("call"))
 
 
+def _of_requests_there(person: Person) -> Q:
+    requests = BehaviorRequest.objects.filter(message__channel__in=person.channels).order_by()
+    calls = Q()
+    for call in ("gate_call", "extract_call", "map_call"):
+        calls |= Q(call__in=requests.filter(**{f"{call}__isnull": False}).values(call))
+    return calls
+
+
 PLACES = (
     Place(
         model=LLMPayload,
         columns=("request", "reply", "tool_calls"),
         agent=("call__agent",),
-        whole=_of_gates_there,
+        whole=lambda person: _of_gates_there(person) | _of_requests_there(person),
         delete=True,
     ),
     Place(
@@ -34,6 +51,21 @@ PLACES = (
     ),
     Place(model=InterventionLog, columns=("why", "preconditions", "nudge"), channel=("channel",)),
     Place(model=ObservedMessage, columns=("error",), channel=("message__channel",)),
+    Place(
+        model=BehaviorRequest,
+        columns=("gate_result", "extract_result", "map_result", "why", "warnings", "error"),
+        channel=("message__channel",),
+        agent=("agent",),
+    ),
+    # What was judged may stand in any of the agent's channels, and what the judge said of it quotes it.
+    Place(model=BehaviorEffect, columns=("result", "error"), agent=("request__agent",)),
+    # The persona has these by now, or had them: without them nobody could take the change back.
+    Place(model=BehaviorRequest, columns=("trait_name", "trait_before", "trait_after"), told_only=True),
+    Place(
+        model=AgentEvaluationConfig,
+        columns=("behavior_named_requesters", "behavior_protected_traits"),
+        told_only=True,
+    ),
     Place(
         model=Intervention,
         columns=("description", "textual_claim", "function_parameters", "proposition_claim", "nudge"),

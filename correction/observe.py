@@ -43,7 +43,7 @@ def queue(*, message: Message, rate: Decimal | float) -> ObservedMessage | None:
     """Have a message judged later, if it is sampled; wakes a worker once the message is saved."""
     if not is_sampled(message.pk, rate):
         return None
-    observed = ObservedMessage(message=message, session=uuid.uuid4())
+    observed = ObservedMessage(message=message, session=uuid.uuid4(), whose=message.agent_id or 0)
     observed.save(force_insert=True)
     transaction.on_commit(wake_workers)
     return observed
@@ -61,7 +61,9 @@ def queue_ingested(messages: Sequence[Message]) -> int:
         if config.gate_mode == GateMode.OBSERVE and not config.gate_is_off
     }
     sampled = [m for m in messages if m.agent_id and is_sampled(m.pk, rates.get(m.agent_id, 0))]
-    ObservedMessage.objects.bulk_create([ObservedMessage(message=m, session=uuid.uuid4()) for m in sampled])
+    ObservedMessage.objects.bulk_create(
+        [ObservedMessage(message=m, session=uuid.uuid4(), whose=m.agent_id or 0) for m in sampled]
+    )
     if sampled:
         transaction.on_commit(wake_workers)
     return len(sampled)

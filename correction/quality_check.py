@@ -123,7 +123,8 @@ def _session(check: QualityCheck) -> Session:
     if key is None or not logged:
         raise SessionRefused(f"session {shown} is not known; allowed: the session that a rejected draft came with")
     last = logged[-1].log
-    if last.agent_id != (check.agent.pk if check.agent is not None else None):
+    somebody_else = last.agent_id is None and last.speaker != _name(check)[:120]
+    if somebody_else or last.agent_id != (check.agent.pk if check.agent is not None else None):
         raise SessionRefused(
             f"session {shown} belongs to a message of somebody else; leave it out to begin a new message"
         )

@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
-from agents.models import Message
+from agents.models import Agent, Message
 from agents.turn.values import Accept, Draft, Revise, Turn
+
+
+class BehaviorRequests:
+    """Has what a person says looked at for a request to behave differently, later and by a worker (specification 002)."""
+
+    name = "behavior"
+
+    def received(self, message: Message, agent: Agent) -> None:
+        from correction.behavior import work
+
+        work.queue(message=message, agent=agent)
 
 
 class RepetitionSuppression:

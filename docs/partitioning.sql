@@ -77,16 +77,17 @@ begin
 end $$;
 
 -- Drops the partitions of which every row is older, with what refers to them: a reference that may be empty becomes empty, else its row
--- goes (stored payloads). Only rows that are summed up: nothing after the last closed hour.
+-- goes (stored payloads). Only rows that are summed up: nothing after the last closed hour, or after one that is to be summed anew.
 create or replace function plumbline_drop_before(tab text, moment timestamptz) returns setof text language plpgsql as $$
 declare
   part record;
   fk record;
   newest timestamptz;
-  summed timestamptz := (select min(closed_before) from rollups);
+  sums text := case tab when 'llm_calls' then 'ledger' else 'gate' end;
+  summed timestamptz := (select closed_before from rollups where name = sums);
 begin
-  if summed is null or summed < moment then
-    raise exception 'sums reach only to %: run manage.py rollup first, then drop before %', summed, moment;
+  if summed is not null then
+    summed := least(summed, (select min(hour) from rollup_stale_hours where name = sums));
   end if;
   for part in select * from plumbline_partitions(tab) loop
     if tab = 'correction_dimension_results' then
@@ -94,7 +95,11 @@ begin
     else
       execute format('select max(created_at) from %I', part.name) into newest;
     end if;
-    exit when newest is null or newest >= moment;
+    continue when newest is null;  -- it is empty; those after it may not be
+    exit when newest >= moment;
+    if summed is null or newest >= summed then
+      raise exception 'sums of % reach only to %: run manage.py rollup first, then drop before %', tab, summed, moment;
+    end if;
     for fk in
       select c.conrelid::regclass as referrer, a.attname as col, a.attnotnull as needed
       from pg_constraint c join pg_attribute a on a.attrelid = c.conrelid and a.attnum = c.conkey[1]

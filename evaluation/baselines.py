@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from django.db import transaction
 from django.utils import timezone
 
 from agents.models import Agent
 from agents.persona import current_digest
+from agents.persona_changes import changes_since
 from evaluation.models import Baseline, EvaluationRun, Method
 from evaluation.summary import RunSummary
 
@@ -68,3 +69,18 @@ def get_baseline(*, agent: Agent, judge: str, procedure: str = Method.PLUMBLINE.
 def is_stale(baseline: Baseline) -> bool:
     """Whether the persona changed since the baseline was captured: it then speaks of somebody else."""
     return baseline.persona_digest != current_digest(baseline.agent)
+
+
+UNKNOWN_CHANGE = "the persona changed since it was captured; no version tells what changed"
+
+
+def stale_reasons(baselines: Iterable[Baseline]) -> dict[int, str]:
+    """Why baselines are stale, by primary key: which versions of the persona came since, and what made them; only of those that are.
+
+    For many in as many queries as for one, apart from `is_stale`, which reads an agent's traits.
+    """
+    stale = [baseline for baseline in baselines if is_stale(baseline)]
+    if not stale:
+        return {}
+    found = changes_since((b.agent_id, b.persona_digest) for b in stale)
+    return {b.pk: "; ".join(map(str, found.get((b.agent_id, b.persona_digest), ()))) or UNKNOWN_CHANGE for b in stale}

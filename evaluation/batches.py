@@ -61,7 +61,6 @@ class _Desk:
         work_id = session.run.work_id
         self._answers, self._round = Answers(work_id), next_round(work_id)
         self._outgoing = Outgoing(work_id, way, self._round)
-        self._handed_in = Decimal(0)  # US dollars of the parts before, which no ledger knows yet
 
     def asked(self, ask: Ask) -> Ask | None:
         request = ask.request
@@ -91,19 +90,23 @@ class _Desk:
         return None
 
     def send(self) -> None:
-        """Hand in what was put aside, unless the budget has no room for it."""
+        """Hand in what was put aside, unless the budget has no room for it beside what is spent and what other batches will cost."""
         session, run = self._session, self._session.run
         if not self._outgoing.questions or session.lost or session.refused:
             return
         planned = _estimated(self._outgoing)
-        if reason := why_over_budget(run.agent, run.judge, planned=self._handed_in + planned):
+        if reason := why_over_budget(run.agent, run.judge, planned=planned):
             session.budget.reason = reason
             return
         try:
-            session.waits = (
-                hand_in(self._outgoing, owner=session.owner, allowed=session.keep_now) is not None or session.waits
+            batch = hand_in(
+                self._outgoing,
+                owner=session.owner,
+                allowed=session.keep_now,
+                agent_id=run.agent_id,
+                planned=planned,
             )
-            self._handed_in += planned
+            session.waits = batch is not None or session.waits
         except NotHandedIn as problem:
             session.refused = str(problem)
 

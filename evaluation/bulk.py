@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
 from django.db import connection, models, transaction
@@ -57,13 +58,18 @@ def update_rows(rows: Rows, names: Sequence[str], *, where: str = "") -> int:
     """
     if not rows:
         return 0
-    meta = rows[0]._meta
+    statement, fields = _update(type(rows[0]), tuple(names), where, connection.vendor)
+    return _many(statement, rows, fields)
+
+
+@lru_cache(maxsize=64)  # by vendor: each quotes names in its own way
+def _update(model: type[models.Model], names: tuple[str, ...], where: str, vendor: str) -> tuple[str, list[Any]]:
+    """The statement, and the fields whose values it takes."""
+    meta = model._meta
     fields: list[Any] = [meta.get_field(name) for name in names]
     values = ", ".join(f"{_column(field)} = %s" for field in fields)
     statement = f"UPDATE {_table(meta)} SET {values} WHERE {_column(meta.pk)} = %s"  # noqa: S608
-    if where:
-        statement += f" AND {where}"
-    return _many(statement, rows, [*fields, meta.pk])
+    return statement + (f" AND {where}" if where else ""), [*fields, meta.pk]
 
 
 def _many(statement: str, rows: Rows, fields: Sequence[Any]) -> int:

@@ -108,7 +108,11 @@ def _judged(run: EvaluationRun, dimension: str, bins: Sequence[Bin]) -> tuple[li
             continue
         counts = {status: row[f"n_{status}"] for status in STATUSES}
         found.append(_Judged(place, channel, turn, row["message_id"], row["heaviest"], row["mean"], counts))
-    deleted = scores.filter(message__isnull=True, repeat=1).values("proposition_id").annotate(n=Count("pk"))
+    deleted = (
+        scores.filter(message__isnull=True, over_window=False, repeat=1)
+        .values("proposition_id")
+        .annotate(n=Count("pk"))
+    )
     return found, len(outside) + max((row["n"] for row in deleted), default=0)
 
 

@@ -27,7 +27,7 @@ from evaluation.scorers import SCORERS
 from evaluation.scorers.base import Subject
 from evaluation.scorers.channel import ChannelSubject
 from evaluation.storing import save_verdicts
-from evaluation.targets import claims_for, subject_of
+from evaluation.targets import claims_of, subject_of
 from evaluation.verdicts import Verdict, counted, unscored
 
 CHUNK = 500
@@ -87,9 +87,7 @@ def open_session(run: EvaluationRun, owner: str, files: Sequence[LoadedFile] | N
     subject = subject_of(run)
     if isinstance(subject, Subject) and current_digest(subject.agent) != run.persona_digest:
         raise Superseded("the persona changed after this run was planned; start a new one")
-    slug = subject.agent.slug if isinstance(subject, Subject) else subject.channel.slug
-    files = load_all() if files is None else files
-    loaded = [p for d in run.own_dimensions for p in claims_for(slug=slug, dimension=d, hard=run.hard, files=files)]
+    loaded = claims_of(run, subject, load_all() if files is None else files)
     if propositions_digest(loaded) != run.proposition_digest:
         raise Superseded("the proposition files changed after this run was planned; start a new one")
     watch = BudgetWatch(run.agent, run.judge)

@@ -74,7 +74,7 @@ def settle(
     additional: Mapping[str, Any] | None = None,
 ) -> Verdict | None:
     """The verdict of what needs no judge: a false precondition, a rule, a message that is gone. None when the judge is needed."""
-    if message is None and proposition.dimension == "adherence":
+    if message is None and proposition.dimension == "adherence" and not proposition.over_window:
         return unscored("the message was deleted before it was judged")
     if proposition.dimension == "consistency" and (message is None or earlier is None):
         return unscored("a message of the pair was deleted before it was judged")

@@ -42,7 +42,7 @@ def repeated(items: Iterable[Item], repeats: int) -> Iterator[Item]:
 
 _OF_AN_ITEM = (
     *("message_id", "compared_with_id", "repeat"),
-    *("dimension", "proposition_id", "claim", "weight", "inverted", "recommendations"),
+    *("dimension", "proposition_id", "claim", "weight", "inverted", "recommendations", "over_window"),
 )
 
 
@@ -58,4 +58,5 @@ def _columns(proposition: Proposition, variables: dict[str, str]) -> tuple[Any, 
         proposition.weight,
         proposition.inverted,
         proposition.recommendations,
+        proposition.over_window,
     )

@@ -76,7 +76,10 @@ def make_plan(spec: RunSpec, *, files: Sequence[LoadedFile] | None = None) -> Pl
         PropositionError: Proposition files cannot be used.
     """
     files, slug = load_all() if files is None else files, spec.target.slug
-    propositions = {d: claims_for(slug=slug, dimension=d, hard=spec.hard, files=files) for d in spec.own_dimensions}
+    traits = list(spec.agent.traits.all()) if spec.agent is not None else None
+    propositions = {
+        d: claims_for(slug=slug, dimension=d, hard=spec.hard, files=files, traits=traits) for d in spec.own_dimensions
+    }
     flat = [p for group in propositions.values() for p in group]
     persona = current_digest(spec.agent) if spec.agent is not None else ""
     return Plan(spec, propositions, persona, propositions_digest(flat), files)

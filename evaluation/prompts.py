@@ -14,6 +14,7 @@ from django.template import Context as TemplateContext
 from django.template import Engine, Template
 
 from agents.llm.requests import Block, Turn
+from agents.persona_cut import cut_persona
 from agents.text.fences import fence, neutral
 from agents.text.names import one_line
 from evaluation.propositions import Proposition
@@ -21,6 +22,7 @@ from evaluation.trajectory import Event, Window, one_event, render_trajectory
 
 EMPTY_WINDOW = Window((), 0, ())
 MOMENTS = ("EARLIER", "LATER")
+PERSONA_CHARACTERS = 60_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +105,8 @@ def rubric(*, hard: bool, environment: bool, method: str = "plumbline") -> str:
 # A run asks many questions about few windows and one persona: what they share is rendered once.
 @lru_cache(maxsize=64)
 def _persona_text(name: str, persona: str, nonce: str) -> str:
-    return render("persona", name=name, persona=fence("PERSONA", neutral(persona, 60_000)[0], nonce))
+    text = neutral(cut_persona(persona, PERSONA_CHARACTERS), 2 * PERSONA_CHARACTERS)[0]
+    return render("persona", name=name, persona=fence("PERSONA", text, nonce))
 
 
 @lru_cache(maxsize=128)

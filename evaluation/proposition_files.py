@@ -57,7 +57,7 @@ def load_file(path: Path) -> LoadedFile:
         raise PropositionError([_problem(path, node, data, dict(item)) for item in error.errors()]) from None
     agent_id = parsed.agent_id or path.stem.removesuffix(".action").removesuffix(".drafts")
     resolved = tuple(
-        resolve(spec, parsed, f"{path.name}:{line_of(node, ('propositions', i)) or 1}")
+        resolve(spec, parsed, f"{path.name}:{line_of(node, ('propositions', i)) or 1}", everybody=agent_id == DEFAULT)
         for i, spec in enumerate(parsed.propositions)
     )
     active, drafts = (tuple(p for p in resolved if p.active is wanted) for wanted in (True, False))

@@ -86,6 +86,15 @@ class PropositionSpec(BaseModel):
     measure: Literal["repetition", "style", "voices"] | None = Field(
         None, description="the statistic the offline judge may answer from: in fluency, consistency, convergence"
     )
+    trait: str | None = Field(
+        None,
+        pattern=r"\S",
+        max_length=120,
+        description="the agent's trait this claim is about: it stands in the place of the automatic one of that trait",
+    )
+    trait_stopped: bool = Field(
+        False, description="the claim is about the trait at strength 0, which the agent is not to show"
+    )
     active: bool = Field(True, description="false: a draft, which is never judged until somebody writes true")
     rejected: bool = Field(False, description="a draft that was turned down; kept, so that it is not proposed again")
     source: str = Field("", max_length=1000, description="the words of the persona it was drafted from")
@@ -98,6 +107,8 @@ class PropositionSpec(BaseModel):
             )
         if self.rule and (self.cues or self.hard or self.measure):
             raise ValueError("rule stands alone: cues, hard and measure are for judged claims")
+        if self.trait_stopped and not self.trait:
+            raise ValueError("trait_stopped: true says of which trait: give trait, too")
         if self.rejected and self.active:
             raise ValueError("rejected: true needs active: false, what was turned down is not judged")
         return self
@@ -153,6 +164,8 @@ class PropositionFile(BaseModel):
                 raise ValueError(
                     f"{spec.id}: first_n + last_n is {shown}; {self.dimension} needs at least 2 events to judge"
                 )
+            if spec.trait and (self.dimension, self.level) != ("adherence", "evaluation"):
+                raise ValueError(f"{spec.id}: traits are measured in adherence, at evaluation level; leave trait out")
             if MEASURED_IN.get(spec.measure or "", self.dimension) != self.dimension:
                 raise ValueError(
                     f"{spec.id}: measure {spec.measure} is a statistic of {MEASURED_IN[spec.measure or '']}"

@@ -23,7 +23,13 @@ from evaluation.rules import Rule
 class Proposition:
     """A proposition with everything inherited and merged; immutable, so that no two runs can disturb each other.
 
-    `source` is the file and line it stands in, `quote` the words of the persona it was drafted from.
+    Attributes:
+        source: The file and line it stands in.
+        quote: The words of the persona it was drafted from.
+        trait: Name of the trait it speaks of (`trait_stopped`: at strength 0); empty for most.
+        trait_now: That trait as the agent has it: a change of it makes this another proposition.
+        over_window: Judged once over the window instead of message by message.
+        everybody: Whether it stands in a file for all agents.
     """
 
     dimension: str
@@ -45,6 +51,11 @@ class Proposition:
     active: bool = True
     rejected: bool = False
     quote: str = ""
+    trait: str = ""
+    trait_stopped: bool = False
+    trait_now: str = ""
+    over_window: bool = False
+    everybody: bool = False
 
     @property
     def context_key(self) -> tuple[bool, str, int, int, bool]:
@@ -65,11 +76,12 @@ class Proposition:
             "rule": self.rule.checks() if self.rule else None,
             "cues": self.cues.model_dump() if self.cues else None,
             "measure": self.measure,
+            **({"trait": self.trait_now, "over_window": self.over_window} if self.trait_now else {}),
         }
 
 
-def resolve(spec: PropositionSpec, file: PropositionFile, source: str) -> Proposition:
-    """A proposition with what it inherits from its file."""
+def resolve(spec: PropositionSpec, file: PropositionFile, source: str, *, everybody: bool = False) -> Proposition:
+    """A proposition with what it inherits from its file; `everybody` says that it stands in one for all agents."""
     first_n, last_n = WINDOW_DEFAULTS[file.level]
     return Proposition(
         dimension=file.dimension,
@@ -91,6 +103,9 @@ def resolve(spec: PropositionSpec, file: PropositionFile, source: str) -> Propos
         active=spec.active,
         rejected=spec.rejected,
         quote=spec.source.strip(),
+        trait=(spec.trait or "").strip(),
+        trait_stopped=spec.trait_stopped,
+        everybody=everybody,
     )
 
 

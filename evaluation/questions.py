@@ -47,25 +47,28 @@ class Question:
     method: str = Method.PLUMBLINE.value
     alone: bool = False
     again: bool = False
+    _keyed: dict[str, Proposition] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.propositions) <= MAX_PER_CALL:
             raise ValueError(f"a call takes 1 to {MAX_PER_CALL} propositions, got {len(self.propositions)}")
         if len({p.context_key for p in self.propositions}) > 1:
             raise ValueError("propositions of one call must share persona flag, target and window")
+        judge_side = self.method == Method.TINYTROUPE
+        shown = (replace(p, hard=False) if judge_side and p.hard else p for p in self.propositions)
+        object.__setattr__(self, "_keyed", {f"p{i}": p for i, p in enumerate(shown, 1)})
 
     def keyed(self) -> dict[str, Proposition]:
         """What the answer is read by. By TinyTroupe's method the judge takes penalties off itself and lists no flaws."""
-        judge_side = self.method == Method.TINYTROUPE
-        shown = (replace(p, hard=False) if judge_side and p.hard else p for p in self.propositions)
-        return {f"p{i}": p for i, p in enumerate(shown, 1)}
+        return self._keyed
 
     def advised(self) -> tuple[str, ...]:
         """Keys of the claims for which the judge is asked what would have been better."""
         return tuple(key for key, p in self.keyed().items() if self.advise and not p.recommendations)
 
     def claims(self) -> dict[str, str]:
-        return {key: fill(p.claim, self.context.variables()) for key, p in self.keyed().items()}
+        variables = self.context.variables()
+        return {key: fill(p.claim, variables) for key, p in self.keyed().items()}
 
 
 def build_request(question: Question) -> LLMRequest:

@@ -25,6 +25,7 @@ from evaluation.proposition_files import LoadedFile, PropositionError, load_all
 from evaluation.rehearsal.queued import awaits_play, play_for
 from evaluation.rehearsal.stage import actor_of
 from evaluation.scorers import SCORERS
+from evaluation.scorers.base import Ends, Subject
 from evaluation.summary import RunSummary, summarize_all
 from evaluation.together import Together
 from evaluation.wording import counted
@@ -106,12 +107,15 @@ def execute_as_made(
 def _opening(made: Iterable[Sequence[EvaluationRun]], owner: str, held: list[EvaluationRun]) -> Iterator[list[Session]]:
     """Claim the runs and open their sessions; those that were claimed are added to `held`."""
     files = cache(load_all)  # read once for all of them
+    read: dict[tuple[object, ...], Ends] = {}  # and so are the channels that they speak in
     for runs in made:
         sessions = []
         for run in runs:
-            if run.claim(owner=owner, lease=lease(), resumable=RESUMABLE):
+            if run.is_held_by(owner) or run.claim(owner=owner, lease=lease(), resumable=RESUMABLE):
                 held.append(run)
                 if (session := _open(run, owner, files)) is not None:
+                    if isinstance(session.subject, Subject):
+                        session.subject.read = read
                     sessions.append(session)
         yield sessions
 
@@ -211,9 +215,14 @@ def work_one(*, owner: str) -> bool:
     if not waiting and (paused := _paused_that_may_go_on()) is not None:
         waiting = [paused]
     for run in waiting:
+        if not run.claim(owner=owner, lease=lease(), resumable=RESUMABLE):
+            continue
         run.note_served()
         about = logging_about(evaluation_run=run.pk, agent=run.agent_id)
         with about, sentry_sdk.start_transaction(op="evaluation.work", name="evaluate"):  # a span alone is sent nowhere
-            if play_for(run, owner=owner, resumable=RESUMABLE) if awaits_play(run) else execute([run], owner=owner):
-                break
+            if awaits_play(run):
+                play_for(run, owner=owner)
+            else:
+                execute([run], owner=owner)
+        break
     return bool(waiting)  # also when others took all of these: there may be more

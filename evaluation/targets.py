@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from agents.persona import render_persona
+from django.conf import settings
+
+from agents.persona import TraitLike, render_persona
 from agents.text.names import one_line
+from evaluation import trait_propositions
 from evaluation.models import CHANNEL_DIMENSIONS, EvaluationRun
 from evaluation.proposition_files import LoadedFile, propositions_for
 from evaluation.propositions import Proposition
@@ -16,19 +19,48 @@ from evaluation.windows import parse_history, parse_window
 
 
 def claims_for(
-    *, slug: str, dimension: str, hard: bool, files: Sequence[LoadedFile] | None = None
+    *,
+    slug: str,
+    dimension: str,
+    hard: bool,
+    files: Sequence[LoadedFile] | None = None,
+    traits: Iterable[TraitLike] | None = None,
 ) -> list[Proposition]:
     """The propositions of a run about the agent (or channel) of that slug; in a hard run all that can be hard are.
 
-    `files` are what `load_all` returned, for callers that ask for several dimensions.
+    Args:
+        slug: Of the agent or channel.
+        dimension: Its id.
+        hard: Whether it is a hard run.
+        files: What `load_all` returned, for callers that ask for several dimensions.
+        traits: Of the agent: each is measured in adherence.
 
     Raises:
         PropositionError: Proposition files cannot be used.
     """
     found = propositions_for(agent_slug=slug, dimension=dimension, files=files)
+    if traits is not None and dimension == trait_propositions.DIMENSION:
+        found = trait_propositions.with_traits(found, traits, automatic=settings.TRAIT_PROPOSITIONS)
     if not hard or dimension == "ideas_quantity":
         return found
     return [p if p.inverted or p.rule else replace(p, hard=True) for p in found]
+
+
+def claims_of(run: EvaluationRun, subject: Subject | ChannelSubject, files: Sequence[LoadedFile]) -> list[Proposition]:
+    """All that a run asks about its subject, as propositions and traits are now.
+
+    Raises:
+        PropositionError: Proposition files cannot be used.
+    """
+    if isinstance(subject, Subject):
+        slug, traits = subject.agent.slug, list(subject.agent.traits.all())
+    else:
+        slug, traits = subject.channel.slug, None
+    return [
+        claim
+        for dimension in run.own_dimensions
+        for claim in claims_for(slug=slug, dimension=dimension, hard=run.hard, files=files, traits=traits)
+    ]
 
 
 def subject_of(run: EvaluationRun) -> Subject | ChannelSubject:

@@ -13,9 +13,14 @@ from evaluation.idea_counting import Counting
 from evaluation.models import Dimension
 from evaluation.scorers import SCORERS
 
-# What takes several calls in a row comes first, so that the last of them are not waited for alone.
-ORDER = (Dimension.IDEAS_QUANTITY, *(name for name in SCORERS if name != Dimension.IDEAS_QUANTITY))
-ASKED_BETWEEN = 4  # questions asked before more runs are opened: enough to keep slots busy, few enough to mix the runs
+# What takes several calls in a row comes first, so that the last of them are not waited for alone. What is quickly made is asked while
+# there are free slots, what takes its time while calls wait for one: so no slot is free for want of a question.
+_FIRST = Dimension.IDEAS_QUANTITY
+_QUICK = (Dimension.ADHERENCE, Dimension.CONSISTENCY, Dimension.FLUENCY, Dimension.CONVERGENCE)
+ORDER = (_FIRST, *_QUICK, *(name for name in SCORERS if name not in (_FIRST, *_QUICK)))
+ORDER_WHEN_BUSY = (_FIRST, *reversed(ORDER[1:]))
+ASKED_BETWEEN = 4  # questions asked before more runs are opened: few enough to mix the runs
+BUSY = 1.5  # calls in flight or waiting per slot, from which on none becomes free while a run is opened
 
 
 class Together:
@@ -30,7 +35,8 @@ class Together:
         self.sessions: list[Session] = []
         self._opening, self._progress = opening, progress
         self._parts: dict[str, Judging | Counting] = {}
-        self._asked = ASKED_BETWEEN
+        self._asked = self._out = 0  # questions since runs were opened; those that are not answered yet
+        self._slots = max(1, settings.LLM_MAX_CONCURRENCY)
         self._postbox = Postbox()
 
     def judge(self) -> None:
@@ -41,6 +47,7 @@ class Together:
         """
         try:
             for _ in in_flight([self._next], deadline=settings.LLM_EVALUATION_DEADLINE):
+                self._out -= 1
                 for session in self.sessions:  # those whose turn has not come keep their claims, too
                     session.keep()
             self._postbox.send()
@@ -57,11 +64,12 @@ class Together:
         """The next thing to ask (a `Source`) that no batch answers."""
         while (ask := self._next_of_all()) is not None:
             if (asked := self._postbox.asked(ask)) is not None:
+                self._out += 1
                 return asked
         return None
 
     def _next_of_all(self) -> Ask | None:
-        if self._asked >= ASKED_BETWEEN:
+        if self._asked >= (ASKED_BETWEEN if self._is_busy() else self._slots):
             self._open_more()
         while (ask := self._next_of_open()) is None and self._open_more():
             pass
@@ -69,8 +77,12 @@ class Together:
         return ask
 
     def _next_of_open(self) -> Ask | None:
-        parts = (self._parts[name] for name in ORDER if name in self._parts)
+        order = ORDER_WHEN_BUSY if self._is_busy() else ORDER
+        parts = (self._parts[name] for name in order if name in self._parts)
         return next((ask for part in parts if (ask := part.next()) is not None), None)
+
+    def _is_busy(self) -> bool:
+        return self._out >= BUSY * self._slots
 
     def _open_more(self) -> bool:
         sessions = next(self._opening, None)

@@ -12,6 +12,6 @@ GROUPS = {
         *("agents.*_agent", "agents.*_trait", "agents.*_memoryblock", "agents.*_memorypassage"),
         *("agents.*_channel", "agents.*_channelmember", "agents.*_modelprice"),
         *("evaluation.*_propositiondraft", "evaluation.*_evaluationschedule", "evaluation.*_labelset"),
-        *("correction.*_agentevaluationconfig", "correction.*_intervention"),
+        *("correction.*_agentevaluationconfig", "correction.*_intervention", "correction.change_behaviorrequest"),
     ),
 }

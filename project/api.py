@@ -6,6 +6,7 @@ from project.environment import number
 API_PAID_PER_MINUTE = int(number("API_PAID_PER_MINUTE", 60))  # evaluations, captures, turns: what may cost money
 API_SENDS_PER_MINUTE = int(number("API_SENDS_PER_MINUTE", 600))  # drafts through the gate
 API_INGESTS_PER_MINUTE = int(number("API_INGESTS_PER_MINUTE", 600))  # batches of up to 1,000 messages
+API_TRANSCRIPTS_PER_MINUTE = int(number("API_TRANSCRIPTS_PER_MINUTE", 30))  # files of up to 10 MB
 # Event streams (agents/events): each occupies a thread of the web server
 EVENT_STREAMS = int(
     number("EVENT_STREAMS", number("WEB_THREADS", 16) // 2)

@@ -22,6 +22,9 @@ broker_transport_options = {
     "ack_emulation": False,
     "visibility_timeout": WORKER_SLICE + 300,  # longer than any task, for a transport that keeps them all the same
     "socket_connect_timeout": 2,
+    # Of who queues something in a web request; workers have retries of their own.
+    "connect_retries_timeout": 1,
+    "interval_start": 0.2,
     "socket_timeout": 20,
     "socket_keepalive": True,
     "health_check_interval": 10,

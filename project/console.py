@@ -20,6 +20,7 @@ CONSOLE_MENU = [
         [
             ("correction.AgentEvaluationConfig", "tune"),
             ("correction.CorrectionLog", "rule"),
+            ("correction.BehaviorRequest", "psychology_alt"),
             ("correction.Intervention", "campaign"),
             ("correction.InterventionLog", "history_edu"),
             ("correction.ObservedMessage", "visibility"),

@@ -17,8 +17,9 @@ threads = int(number("WEB_THREADS", 16))
 timeout = int(number("WEB_TIMEOUT", 60))  # a process that does not answer its master for so long is replaced
 graceful_timeout = int(number("WEB_GRACE", 30))
 keepalive = 5
-max_requests = 20_000
-max_requests_jitter = 2_000
+# Each process that is replaced leaves its files of figures until the server restarts: as few as will do against leaks.
+max_requests = 200_000
+max_requests_jitter = 20_000
 limit_request_line = 8_190
 worker_tmp_dir = "/dev/shm" if os.path.isdir("/dev/shm") else tempfile.gettempdir()  # noqa: S108 (heartbeats need no disk)
 control_socket_disable = True  # nothing is written beside /tmp, and nobody else commands it

@@ -25,5 +25,8 @@ OFFLINE_RESPONDERS = {
     "ideas": "evaluation.offline_ideas.list_ideas",
     "collapse": "evaluation.offline_ideas.collapse",
     "draft": "evaluation.drafting.offline.draft",
+    "behavior_gate": "correction.behavior.offline.gate",
+    "behavior_extract": "correction.behavior.offline.extract",
+    "behavior_map": "correction.behavior.offline.map_trait",
     "turn": "agents.turn.scripted.answer",
 }

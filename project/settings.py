@@ -10,7 +10,6 @@ import zoneinfo
 from pathlib import Path
 
 import environ
-from csp.constants import NONE, SELF, UNSAFE_EVAL, UNSAFE_INLINE
 from django.core.exceptions import ImproperlyConfigured
 
 # Settings like the others, by subject.
@@ -19,11 +18,13 @@ from project.api import (  # noqa: F401
     API_INGESTS_PER_MINUTE,
     API_PAID_PER_MINUTE,
     API_SENDS_PER_MINUTE,
+    API_TRANSCRIPTS_PER_MINUTE,
     EVENT_STREAM_SECONDS,
     EVENT_STREAMS,
     REST_FRAMEWORK,
     SPECTACULAR_SETTINGS,
 )
+from project.caches import CACHES  # noqa: F401
 from project.console import CONSOLE_MENU, UNFOLD  # noqa: F401
 from project.environment import ALLOWED_HOSTS, BASE_DIR, DEBUG, LOCAL_DIR, LOCAL_HOSTS, PRODUCTION, env, number  # noqa: F401
 from project.llm import (  # noqa: F401
@@ -42,6 +43,20 @@ from project.llm import (  # noqa: F401
     LLM_STORE_PAYLOADS,
     OFFLINE_RESPONDERS,
 )
+from project.security import (  # noqa: F401
+    CONTENT_SECURITY_POLICY,
+    CSRF_COOKIE_SECURE,
+    CSRF_TRUSTED_ORIGINS,
+    SECURE_HSTS_INCLUDE_SUBDOMAINS,
+    SECURE_HSTS_PRELOAD,
+    SECURE_HSTS_SECONDS,
+    SECURE_PROXY_SSL_HEADER,
+    SECURE_REFERRER_POLICY,
+    SECURE_SSL_REDIRECT,
+    SESSION_COOKIE_HTTPONLY,
+    SESSION_COOKIE_SECURE,
+    X_FRAME_OPTIONS,
+)
 from project.telemetry import LOG_FORMAT, LOG_TEXTS, LOGGING, SENTRY_DSN, SENTRY_SEND_TEXTS  # noqa: F401
 from project.workers import (  # noqa: F401
     CELERY_BROKER_URL,
@@ -57,6 +72,7 @@ from project.workers import (  # noqa: F401
     ROLLUPS,
     WORK_QUEUES,
     WORKER_GRACE,
+    WORKER_MOST_DEATHS,
     WORKER_PATIENCE,
     WORKER_SLICE,
 )
@@ -194,34 +210,10 @@ STORAGES = {
 WHITENOISE_USE_FINDERS = True  # a checkout works before collectstatic was run
 WHITENOISE_AUTOREFRESH = DEBUG
 
-# --- Security -----------------------------------------------------------------------------------------------------------
-SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = not DEBUG
-SESSION_COOKIE_HTTPONLY = True
-SECURE_SSL_REDIRECT = env.bool("SECURE_SSL_REDIRECT", default=not DEBUG)
-SECURE_HSTS_SECONDS = env.int("SECURE_HSTS_SECONDS", default=0 if DEBUG else 31_536_000)
-SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = not DEBUG
-SECURE_REFERRER_POLICY = "same-origin"
-X_FRAME_OPTIONS = "DENY"
-CSRF_TRUSTED_ORIGINS = env.list("CSRF_TRUSTED_ORIGINS", default=[])
-if env.bool("TRUST_PROXY_HEADERS", default=False):
-    SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
-if not DEBUG:
-    CONTENT_SECURITY_POLICY = {
-        "DIRECTIVES": {
-            "default-src": [SELF],
-            "script-src": [SELF, UNSAFE_EVAL],  # the admin theme's Alpine evaluates attributes
-            "style-src": [SELF, UNSAFE_INLINE],
-            "img-src": [SELF, "data:"],
-            "object-src": [NONE],
-            "base-uri": [SELF],
-            "form-action": [SELF],
-            "frame-ancestors": [NONE],
-        }
-    }
-
 # --- Measuring ----------------------------------------------------------------------------------------------------------
 PROPOSITIONS_DIR = BASE_DIR / "propositions"
 IDEAS_PART_CHARACTERS = int(number("IDEAS_PART_CHARACTERS", 24_000))  # of a conversation read in one call
+TRAIT_PROPOSITIONS = env.bool("TRAIT_PROPOSITIONS", default=True)  # one for each trait that no file speaks of
 _proposition_dirs = env.list("PROPOSITION_DIRS", default=None)
 if _proposition_dirs is None and not PRODUCTION:
     (LOCAL_DIR / "propositions").mkdir(parents=True, exist_ok=True)
@@ -230,12 +222,15 @@ PROPOSITION_DIRS = [Path(path).expanduser() for path in _proposition_dirs or []]
 NUDGE_DIRS = [Path(path).expanduser() for path in env.list("NUDGE_DIRS", default=[])]  # what interventions tell whom
 # Asked before an evaluation asks its judge: takes agent and judge, returns why to pause, or nothing. Empty = never pauses.
 EVALUATION_BUDGET = "correction.costs.evaluation_over_budget"
+# Told of versions of personas, says which request made them: dotted paths of callables that take keys of versions.
+PERSONA_CHANGE_ORIGINS = ["correction.behavior.origins.origins_of"]
 # What `manage.py seed` does besides: callables that take the example agents and return a sentence.
 SEED_STEPS = ["correction.seed.seed_configs"]
 
 # --- Turns (agents/turn) ------------------------------------------------------------------------------------------------
 # The stages a turn passes; order is meaning. Dotted paths, so that no floor imports one above it.
 TURN_PIPELINE = [
+    "correction.stages.BehaviorRequests",  # received: only queued, a worker looks at it
     "correction.stages.RepetitionSuppression",  # prepare
     "correction.stages.Interventions",  # prepare
     "correction.stages.ActionGate",  # review: sees what would really be said
@@ -249,10 +244,6 @@ TURN_MAX_REPLY_DEPTH = int(
     number("TURN_MAX_REPLY_DEPTH", 3)
 )  # replies of agents to agents in a direct message, in a row
 TURN_HISTORY_MESSAGES = int(number("TURN_HISTORY_MESSAGES", 20))  # recent messages an agent is shown
-TURN_REQUEST_CHECK = (
-    "correction.api.turn_requests.problems"  # what the floors above say of overrides and sessions in requests
-)
-TURN_DEADLINES = (
-    "gate_deadline_seconds",
-    "gate_total_deadline_seconds",
-)  # the overrides that a request's deadline sets
+TURN_REQUEST_CHECK = "correction.api.turn_requests.problems"  # what the floors above say of overrides and sessions
+TURN_OVERRIDES_NEED = "correction.change_agentevaluationconfig"  # and agents.change_agent, to override the gate
+TURN_DEADLINES = "correction.api.turn_requests.deadlines"  # the overrides that a request's deadline stands for

@@ -8,12 +8,15 @@ from project.environment import env, number
 # What `manage.py work` and the Celery workers claim: callables that take ``owner`` and return whether they did something.
 WORK_QUEUES = [
     "agents.turn.orchestrator.work_one",
+    "correction.behavior.work_one",
     "correction.observe.work_one",
+    "correction.behavior.effects.work_one",
     "evaluation.schedules.work_one",
     "agents.llm.batch_work.work_one",
     "evaluation.runs.work_one",
     "evaluation.calibration.stored.work_one",
     "evaluation.lineup_runs.work_one",
+    "correction.behavior.description.work_one",
 ]
 # Those that somebody waits for: looked at before the others, and a Celery queue of their own.
 INTERACTIVE_QUEUES = ["agents.turn.orchestrator.work_one"]
@@ -21,6 +24,9 @@ INTERACTIVE_QUEUES = ["agents.turn.orchestrator.work_one"]
 CHORES: dict[str, float] = {
     "agents.work_queues.release_lost_claims": 30,
     "agents.rollup.sum_up": 60,
+    "correction.behavior.resume_paused": 60,
+    "correction.behavior.description.resume_paused": 60,
+    "correction.behavior.effects.resume_paused": 60,
 }
 # Raw rows that are summed up by hour, and minutes after an hour's end when that is done: transactions may end late.
 ROLLUPS = ["agents.rollup.LEDGER", "correction.rollup.GATE"]
@@ -31,7 +37,10 @@ RETENTION = ["correction.retention.LOGS", "agents.retention.LOGS"]
 ERASURE = ["correction.erasure.PLACES", "evaluation.erasure.PLACES", "agents.erasure.places.PLACES"]
 WORKER_GRACE = number("WORKER_GRACE", 8)  # seconds to finish what is in hand after SIGTERM; then it is handed back
 WORKER_PATIENCE = number("WORKER_PATIENCE", 60)  # seconds a piece of work waits for a database that went away
-WORKER_SLICE = number("WORKER_SLICE", 900)  # seconds after which a Celery task hands its work back for another turn
+WORKER_MOST_DEATHS = int(
+    number("WORKER_MOST_DEATHS", 5)
+)  # workers that one piece of work may cost in a row; then it ends
+WORKER_SLICE = number("WORKER_SLICE", 900)  # seconds after which bulk work is handed back for another turn
 
 # --- Celery -------------------------------------------------------------------------------------------------------------
 CELERY_BROKER_URL = env.str("CELERY_BROKER_URL", default="")

@@ -10,7 +10,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 import sentry_sdk
-from django.core.cache import cache
+from django.core.cache import cache, caches
 from django.test import Client, SimpleTestCase
 from pytest_django import Settings
 
@@ -57,7 +57,10 @@ def _nothing_remembered(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> 
     """What a process remembers of servers and prices must not pass from one test to the next; nor may a developer's own files."""
     settings.PROPOSITION_DIRS = []
     monkeypatch.delenv("COLUMNS", raising=False)
-    cache.clear()  # how often somebody asked for what costs money
+    cache.clear()
+    if "redis" in settings.CACHES["throttles"].get("LOCATION", ""):  # it would count for all tests at the same time
+        settings.CACHES = {"default": settings.CACHES["default"], "throttles": settings.CACHES["default"]}
+    caches["throttles"].clear()  # how often somebody asked for what costs money
     endpoints.forget()
     prices.forget_prices()
 

@@ -95,10 +95,12 @@ def test_a_thousand_rows_do_not_flood_the_broker(plumbline: Plumbline, redis: Re
         (
             "import django",
             "django.setup()",
+            "from celery import current_app",
             "from agents.tasks import MOST_MESSAGES, _messages_waiting, nudge",
             "for _ in range(1000): assert nudge('bulk')",
-            "assert _messages_waiting('bulk') == MOST_MESSAGES, _messages_waiting('bulk')",
-            "assert _messages_waiting('interactive') == 0",
+            "with current_app.pool.acquire() as connection:",
+            "    assert _messages_waiting(connection, 'bulk') == MOST_MESSAGES, _messages_waiting(connection, 'bulk')",
+            "    assert _messages_waiting(connection, 'interactive') == 0",
         )
     )
     plumbline.start_and_wait("send", "-c", send)

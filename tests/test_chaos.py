@@ -15,19 +15,24 @@ from tests.machinery import Plumbline, Postgres, Redis, kill_at_once, running, w
 
 pytestmark = pytest.mark.service
 
-AGENTS, RUNS_OF_EACH = 10, 50
+AGENTS, RUNS_OF_EACH, LINES_OF_EACH = 10, 50, 8
 RUNS = AGENTS * RUNS_OF_EACH
+OBSERVED = AGENTS * LINES_OF_EACH
 PATIENCE = 240  # seconds; only a machine that is very busy needs a fraction of it
-# In a process of its own: agents with a few lines each, and their evaluations, which differ in their seeds.
+# In a process of its own: agents with a few lines each, all to be observed, and their evaluations, which differ in their seeds.
 QUEUE = f"""
 from evaluation.planning import create_run, make_plan
 from evaluation.proposition_files import load_all
 from evaluation.run_spec import RunSpec
+from correction.models import AgentEvaluationConfig
+from correction.observe import queue_ingested
 from tests.factories import make_agent, make_channel, talk
 files = load_all()
 for number in range({AGENTS}):
     agent = make_agent(f"agent-{{number}}")
-    talk(agent, [f"line {{n}} of {{number}}" for n in range(4)], channel=make_channel(f"room-{{number}}"))
+    AgentEvaluationConfig.objects.create(agent=agent, gate_mode="observe", observe_sample_rate=1, gate_adherence_enabled=True)
+    lines = [f"line {{n}} of {{number}}" for n in range({LINES_OF_EACH})]
+    queue_ingested(talk(agent, lines, channel=make_channel(f"room-{{number}}")))
     for seed in range({RUNS_OF_EACH}):
         spec = RunSpec(agent=agent, dimensions=("adherence",), samples=2, seed=seed)
         create_run(make_plan(spec, files=files))
@@ -59,6 +64,9 @@ class Ledger:
 
     def completed(self) -> int:
         return self.number("select count(*) from evaluation_runs where status = 'completed'")
+
+    def observed(self) -> int:
+        return self.number("select count(*) from observed_messages where status = 'completed'")
 
 
 @pytest.fixture(scope="module")
@@ -115,6 +123,7 @@ def test_nothing_is_lost_or_stored_twice_when_worker_broker_and_database_die(
     plumbline.start_and_wait("queue", "-c", "import django\ndjango.setup()\n" + QUEUE)
     ledger.execute(WATCH)
     assert ledger.number("select count(*) from evaluation_runs where status = 'pending'") == RUNS
+    assert ledger.number("select count(*) from observed_messages where status = 'pending'") == OBSERVED
     judgements = ledger.number("select count(*) from evaluation_scores")
 
     plumbline.celery("beat", "beat", "--schedule", str(plumbline.folder / "schedule"))
@@ -131,7 +140,11 @@ def test_nothing_is_lost_or_stored_twice_when_worker_broker_and_database_die(
     time.sleep(1)  # it is away for a moment, not only restarted
     postgres.start()
     wait_until(lambda: ledger.completed() == RUNS, timeout=PATIENCE, what="every run is done")
+    wait_until(lambda: ledger.observed() == OBSERVED, timeout=PATIENCE, what="every message is observed")
 
+    assert ledger.number("select count(*) from correction_logs where outcome = 'observed'") == OBSERVED
+    assert ledger.number(OBSERVED_ONCE) == OBSERVED
+    assert ledger.number(VERDICTS_OF_OTHERS) == 0
     assert ledger.number("select count(*) from evaluation_scores") == judgements
     assert ledger.number("select count(*) from evaluation_scores where status = 'pending'") == 0
     assert ledger.number("select count(*) from evaluation_scores where status = 'unscored'") == 0
@@ -153,4 +166,15 @@ where c.work_id <> 'evaluation_run:' || s.evaluation_run_id or c.status <> 'ok'
 """
 ASKED_TWICE = """
 select count(*) from llm_calls c where status = 'ok' and not exists (select 1 from evaluation_scores s where s.call_id = c.id)
+and not exists (select 1 from correction_dimension_results r where r.call_id = c.id)
+"""
+# Messages with a log of their own observation, and a verdict in it.
+OBSERVED_ONCE = """
+select count(distinct l.message_id) from correction_logs l join observed_messages o on o.session = l.session and o.message_id = l.message_id
+join correction_dimension_results r on r.log_id = l.id and r.status = 'scored'
+"""
+# Verdicts whose call served another message.
+VERDICTS_OF_OTHERS = """
+select count(*) from correction_dimension_results r join correction_logs l on l.id = r.log_id join llm_calls c on c.id = r.call_id
+where c.work_id <> 'gate_session:' || l.session
 """

@@ -148,3 +148,31 @@ def test_what_a_killed_worker_held_is_done_without_waiting_for_its_lease(
     plumbline.manage("work", "--once", "--skip-checks")
 
     assert statuses() == ["completed"] * 2
+
+
+def test_a_long_evaluation_is_handed_back_after_its_slice_and_others_get_their_turn(
+    tmp_path: Path, database_file: Path, judge: LLMServer
+) -> None:
+    """No broker, one process: it goes on, with other agents and with chores."""
+    judge.respond = None
+    judge.always(hang=True)
+    with installed(tmp_path, database_file, judge, WORKER_SLICE="1") as plumbline:
+        worker = work(plumbline, "worker")
+        statuses = statuses_in(database_file)
+        wait_until(lambda: _handed_back(plumbline) >= 2, timeout=120, what="two evaluations had their slice")
+        with sqlite3.connect(database_file, timeout=20) as connection:
+            attempts = connection.execute("select attempt, deaths from evaluation_runs order by id").fetchall()
+            chores = connection.execute("select count(*) from work_chores where last_at is not null").fetchone()
+        assert all(attempt >= 1 and deaths == 0 for attempt, deaths in attempts)
+        assert chores[0] >= 2
+        judge.always()
+        judge.respond = answers(lambda claim: 7)
+        wait_until(lambda: statuses() == ["completed"] * 2, timeout=120, what="both are done")
+
+        assert worker.poll() is None  # it is the same process
+        worker.send_signal(signal.SIGTERM)
+        assert worker.wait(60) == 0
+
+
+def _handed_back(plumbline: Plumbline) -> int:
+    return sum(line["event"] == "handed back" for line in lines(plumbline, "worker"))

@@ -194,6 +194,11 @@ class AgentAdmin(ModelAdmin[Agent]):
         """Only an agent that never spoke: its messages are a log."""
         return super().has_delete_permission(request, obj) and (obj is None or not obj.messages.exists())
 
+    def save_model(self, request: HttpRequest, obj: Agent, form: Any, change: Any) -> None:
+        if "description" in form.changed_data:
+            obj.description_origin = Agent.DescriptionOrigin.PERSON
+        super().save_model(request, obj, form, change)
+
     def save_formset(self, request: HttpRequest, form: Any, formset: TraitFormSet, change: Any) -> None:
         if formset.model is Trait:
             for trait_form in formset.forms:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from django.db.models import OuterRef, Prefetch, Q, QuerySet, Subquery
@@ -121,7 +122,7 @@ class OneAgent(ConditionalWrites, GenericAPIView[Agent]):
 class VersionPages(Log):
     """Newest first."""
 
-    ordering = "-number"
+    orders = MappingProxyType({"-number": ("-number",)})
 
 
 @extend_schema_view(get=documented({200: VersionRow(many=True)}))

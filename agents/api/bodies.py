@@ -15,7 +15,7 @@ class StrictBody(serializers.Serializer[Any]):
     """A body with these fields and no others. One that is no JSON object, or holds what no database can, is refused, too."""
 
     def run_validation(self, data: Any = serializers.empty) -> Any:
-        if not isinstance(data, Mapping):
+        if data is not serializers.empty and not isinstance(data, Mapping):
             text = f"send a JSON object; its fields: {', '.join(self.fields)}"
             raise ValidationError({"non_field_errors": [text]})
         return super().run_validation(data)

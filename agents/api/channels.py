@@ -17,6 +17,7 @@ from rest_framework.response import Response
 
 from agents.api import filters, parameters
 from agents.api.bodies import OneOf, StrictBody, Text
+from agents.api.conditional import Changed, ConditionalWrites, etag_of
 from agents.api.fields import Note, Slug, Tags, Texts
 from agents.api.idempotency import IdempotentPosts
 from agents.api.lookups import the_channel
@@ -92,8 +93,11 @@ class Channels(IdempotentPosts, ListAPIView[Channel]):
         return Response(shown, status=201, headers={"Location": str(shown["url"])})
 
 
-class OneChannel(GenericAPIView[Channel]):
-    """One channel with its members. PATCH changes the fields given; `agents` and `users` replace all members of their kind."""
+class OneChannel(ConditionalWrites, GenericAPIView[Channel]):
+    """One channel with its members. PATCH changes the fields given; `agents` and `users` replace all members of their kind.
+
+    With `If-Match`, the ETag of what you read, it is a 412 when somebody else changed the channel or its members since.
+    """
 
     queryset = Channel.objects.all()
 
@@ -104,7 +108,8 @@ class OneChannel(GenericAPIView[Channel]):
     def get(self, request: Request, slug: str) -> Response:
         parameters.only(request)
         found = the_channel(slug, channels_with_members())
-        return Response(dict(ChannelRow(found, context=self.get_serializer_context()).data))
+        shown = ChannelRow(found, context=self.get_serializer_context()).data
+        return self.tagged(request, dict(shown), _etag(found))
 
     @documented(ChannelRow, body=ChannelChanges)
     def patch(self, request: Request, slug: str) -> Response:
@@ -114,7 +119,7 @@ class OneChannel(GenericAPIView[Channel]):
         body.is_valid(raise_exception=True)
         if not body.validated_data:
             raise ValidationError([f"nothing to change; allowed: {', '.join(body.fields)}"])
-        _change(channel, body.validated_data)
+        _change(channel, body.validated_data, self.expected(request))
         answer: Response = self.get(request, slug)
         return answer
 
@@ -135,15 +140,31 @@ def _make(given: dict[str, Any]) -> str:
     return slug
 
 
-def _change(channel: Channel, given: dict[str, Any]) -> None:
-    """Only the columns that are given: the counter of positions belongs to those who speak."""
+def _change(channel: Channel, given: dict[str, Any], expected: tuple[str, ...] | None) -> None:
+    """Only the columns that are given: the counter of positions belongs to those who speak.
+
+    Raises:
+        Changed: It has none of the expected ETags any more.
+    """
     fields = dict(given)
     members = _members(fields)
     with transaction.atomic():
         Channel.objects.select_for_update().get(pk=channel.pk)  # two that set the members wait for each other
+        etag = _etag(the_channel(channel.slug, channels_with_members())) if expected is not None else ""
+        if expected is not None and etag not in expected:
+            raise Changed(etag)
         if fields:
             Channel.objects.filter(pk=channel.pk).update(**fields)
         _set_members(channel, members)
+
+
+def _etag(channel: Channel) -> str:
+    """Of what a change replaces, not of what is said there."""
+    members = [
+        (member.agent.slug if member.agent else None, member.user.get_username() if member.user else None)
+        for member in channel.memberships.all()
+    ]
+    return etag_of([channel.name, channel.kind, channel.topic, channel.tags, sorted(members, key=str)])
 
 
 def _members(fields: dict[str, Any]) -> dict[str, set[int]]:

@@ -79,16 +79,13 @@ class Events(APIView):
         key, feed = self.place(request, **where)
         try:
             return self._stream(request, key, feed) if streamed else self._list(request, key, feed, seconds or 0)
-        except Full:
-            raise NoRoom(
-                f"{settings.EVENT_STREAMS} streams are open in this process, as many as may be (EVENT_STREAMS); come back in "
-                f"{COME_BACK} seconds, or ask with ?wait=0"
-            ) from None
+        except Full as error:
+            raise NoRoom(f"{error}; come back in {COME_BACK} seconds, or ask with ?wait=0") from None
         except Gone:
             raise NotFound("it is not there any more") from None
 
     def _stream(self, request: Request, key: Hashable, feed: Callable[[], Feed]) -> HttpResponseBase:
-        listener = join(key, feed)
+        listener = join(key, feed, request.user.pk)
         try:
             _begin(request, listener)
             if listener.feed.is_over(listener.cursor):  # 204 ends the coming back of an EventSource
@@ -113,7 +110,7 @@ class Events(APIView):
             found.look()
             cursor = _cursor(request, found)
             return self._answer(found.since(cursor), found, cursor)
-        listener = join(key, feed)
+        listener = join(key, feed, request.user.pk)
         try:
             _begin(request, listener)
             events = listener.news()

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import re
 from typing import TYPE_CHECKING, Any
 
 from django.core.files.uploadedfile import UploadedFile
+from django.db import Error as DatabaseError
 from rest_framework.exceptions import APIException, ValidationError
 from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
@@ -18,6 +20,7 @@ from agents import idempotency
 from agents.api.problems import CONTENT_TYPE, Conflict
 from agents.models import IdempotentRequest
 
+logger = logging.getLogger(__name__)
 HEADER = "Idempotency-Key"
 REPLAYED = "Idempotency-Replayed"
 KEPT_HEADERS = ("Location", "ETag")
@@ -41,7 +44,7 @@ class IdempotentPosts(_View):
     """First base of a view whose POST acts: a request with the same key and body as an earlier one gets its answer again.
 
     Nothing is kept of an answer that says to try again (409, 429) and of a server error. What happens between acting and storing the
-    answer cannot be undone: after a crash there, the request acts again.
+    answer cannot be undone: after a crash there, or when the database does not take the answer, the request acts again.
     """
 
     _claimed: IdempotentRequest | None = None
@@ -55,7 +58,7 @@ class IdempotentPosts(_View):
             raise ValidationError(
                 {HEADER: [f"{HEADER} {key[:60]!r}: allowed: 1 to 255 printable characters, no space"]}
             )
-        sent = idempotency.Sent("POST", request.get_full_path(), _digest(request.data))
+        sent = idempotency.Sent("POST", request.get_full_path(), digest(request.data))
         try:
             row, act = idempotency.claim(user_id=_pk(request), key=key, sent=sent)
         except idempotency.OtherRequest:
@@ -82,7 +85,10 @@ class IdempotentPosts(_View):
             if kept and response.status_code not in (409, 429):
                 headers = {name: response[name] for name in KEPT_HEADERS if name in response}
                 answer = JSONRenderer().render(response.data).decode() if response.data is not None else ""
-                idempotency.keep(row, status=response.status_code, answer=answer, headers=headers)
+                try:
+                    idempotency.keep(row, status=response.status_code, answer=answer, headers=headers)
+                except DatabaseError:  # it was done: whoever asked is told so all the same
+                    logger.exception("the answer to %s %s under a key was not kept", request.method, request.path)
                 self._claimed = None
             else:
                 self._release()
@@ -114,7 +120,7 @@ def _pk(request: Request) -> int:
     return int(request.user.pk)
 
 
-def _digest(data: Any) -> str:
+def digest(data: Any) -> str:
     """Of what was sent, however it was spelt; of files, what is in them."""
     found = hashlib.sha256()
     fields = dict(data.lists()) if hasattr(data, "lists") else data

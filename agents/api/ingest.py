@@ -7,7 +7,7 @@ from typing import Any
 
 from drf_spectacular.utils import extend_schema_serializer
 from rest_framework import serializers
-from rest_framework.exceptions import ValidationError
+from rest_framework.exceptions import PermissionDenied, ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
@@ -23,8 +23,9 @@ from agents.api.throttles import Ingests
 from agents.ingest import MOST_MESSAGES, IngestRefused, ingest_messages
 from agents.models import Message
 from agents.transcripts.clean import TEXT_LIMIT
+from agents.transcripts.rights import NotEntitled, rights_of
 
-MOST_BYTES = 25 * 1024 * 1024
+MOST_BYTES = 10 * 1024 * 1024
 
 
 class SpokenFields(serializers.Serializer[Any]):
@@ -63,7 +64,9 @@ class SpokenList(_Allowing, serializers.ListField):
 class NewMessages(StrictBody):
     """Messages of one or several channels, in the order in which they were said."""
 
-    channel = Slug(most=120, required=False, help_text="slug, for messages that name none; made where there is none")
+    channel = Slug(
+        most=120, required=False, help_text="slug, for messages that name none; made where there is none, by who may"
+    )
     tags = Tags(required=False, help_text="put on every message, over its own")
     messages = SpokenList()
 
@@ -89,6 +92,9 @@ class Ingest(IdempotentPosts, APIView):
 
     A message is known by `external_id` in its channel: what is stored already stays as it is and is counted as a duplicate, so that a
     batch may be sent again. No agent answers and no stage hears of it; where an agent is observed, its sampled share waits to be judged.
+
+    A channel that does not exist is made, an agent that is no member joins, and other users' words are taken: from users who may add
+    channels, add members, change channels. From others that is a 403 that names who, where, and the permission.
     """
 
     queryset = Message.objects.all()
@@ -104,7 +110,9 @@ class Ingest(IdempotentPosts, APIView):
         given = body.validated_data
         spoken = read(given["messages"], channel=given.get("channel", ""), tags=given.get("tags", {}))
         try:
-            done = ingest_messages(spoken)
+            done = ingest_messages(spoken, rights=rights_of(request.user))
+        except NotEntitled as error:
+            raise PermissionDenied(str(error)) from None
         except IngestRefused as error:
             raise ValidationError({name: [text] for name, text in list(error.errors.items())[:MOST_ERRORS]}) from None
         slugs = dict.fromkeys(one.channel for one in spoken)

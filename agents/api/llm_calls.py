@@ -12,7 +12,7 @@ from rest_framework.response import Response
 
 from agents.api import filters, parameters
 from agents.api.lookups import the_row
-from agents.api.pagination import Log
+from agents.api.pagination import LogByTimeOf
 from agents.api.schema import AGENT, SINCE, UNTIL, documented, query
 from agents.api.serializers import LLMCallRow, WholeLLMCall
 from agents.models import LLMCall
@@ -35,16 +35,16 @@ class LLMCalls(ListAPIView[LLMCall]):
     """Calls of models, newest first, failed ones too. `cost_usd` null = unpriced, never free.
 
     Filters: `agent`, `purpose`, `mechanism`, `dimension`, `model`, `status`, `run` (id), `work_id` (what it served, such as
-    `evaluation_run:12`), `since`, `until`.
+    `evaluation_run:12`), `since`, `until`. `ordering=created_at` for the oldest first.
     """
 
     queryset = LLMCall.objects.all()
     serializer_class = LLMCallRow
-    pagination_class = Log
+    pagination_class = LogByTimeOf
 
     def filter_queryset(self, queryset: QuerySet[LLMCall, Any]) -> QuerySet[LLMCall, Any]:
         request, found = self.request, shown_calls()
-        parameters.only(request, "agent", *TEXTS, "status", "run", "since", "until")
+        parameters.only(request, "agent", *TEXTS, "status", "run", "since", "until", "ordering")
         if agent := parameters.agent(request):
             found = found.filter(agent=agent)
         for name in TEXTS:

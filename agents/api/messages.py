@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import Any
 
 from django.db.models import QuerySet
 from drf_spectacular.utils import extend_schema_view
 from rest_framework import serializers
+from rest_framework.exceptions import ValidationError
 from rest_framework.generics import GenericAPIView, ListAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -26,12 +28,12 @@ from agents.turn.admission import SendRefused
 from agents.turn.receive import receive_message
 
 LARGEST_ID = 2**63 - 1
+NARROWING = ("channel", "agent", "since")  # what an index holds, so that a search need not read every message there is
 OF_MESSAGES = ("agent", "user", "outsider", "since", "until", "tag", "search", "synthetic")
 MESSAGE_FILTERS = (
     *(AGENT, query("user", "the name of a user"), query("outsider", "the name of one who is neither agent nor user")),
     *(SINCE, UNTIL, filters.TAG, filters.SEARCH, query("synthetic", "played, not real", enum=filters.YES_NO)),
 )
-POSITIONS = {"-position": "-position", "position": "position"}
 
 
 class NewMessage(StrictBody):
@@ -72,24 +74,42 @@ def filtered_messages(request: Request, rows: QuerySet[Message], *more: str) -> 
     return filters.in_time(request, rows, "sent_at")
 
 
+class MessagePages(Log):
+    """By the index that what is asked for has: in a channel by position, of an agent within a time by time, else by id."""
+
+    def get_ordering(self, request: Request, queryset: Any, view: Any) -> tuple[str, ...]:
+        order = super().get_ordering(request, queryset, view)
+        back = "-" if order[0].startswith("-") else ""
+        if parameters.text(request, "channel"):
+            return (f"{back}position",)
+        if parameters.text(request, "agent") and any(parameters.text(request, name) for name in ("since", "until")):
+            return (f"{back}sent_at", *order)
+        return order
+
+
 @extend_schema_view(get=documented({200: MessageRow(many=True)}, parameters=(filters.CHANNEL, *MESSAGE_FILTERS)))
 class Messages(IdempotentPosts, ListAPIView[Message]):
     """What was said, newest first; POST hands in what a person said.
 
     GET filters: `channel`, `agent`, `user`, `outsider`, `since` and `until` (of when it was said), `tag` (`KEY=VALUE`), `search` (in the
-    text), `synthetic`. POST saves the message, lets the stages hear of it, and queues the turns of the agents it is addressed to: in a
-    direct message all of them, elsewhere those it names by `@slug` or name. 201 with the message and its `turns`.
+    text; only with `channel`, `agent` or `since`), `synthetic`; `ordering=id` for the oldest first. POST saves the message, lets the
+    stages hear of it, and queues the turns of the agents it is addressed to, at most 50: in a direct message all of them, elsewhere
+    those it names by `@slug` or name. 201 with the message and its `turns`.
     """
 
     queryset = Message.objects.all()
-    pagination_class = Log
+    pagination_class = MessagePages
     throttle_classes = (PaidRequests,)
 
     def get_serializer_class(self) -> type[serializers.BaseSerializer[Any]]:
         return NewMessage if self.request.method == "POST" else MessageRow
 
     def filter_queryset(self, queryset: QuerySet[Message, Any]) -> QuerySet[Message, Any]:
-        found = filtered_messages(self.request, shown_messages(), "channel")
+        found = filtered_messages(self.request, shown_messages(), "channel", "ordering")
+        if parameters.text(self.request, "search") and not any(
+            parameters.text(self.request, name) for name in NARROWING
+        ):
+            raise ValidationError({"search": [f"search reads every text; allowed: with one of {', '.join(NARROWING)}"]})
         channel = filters.channel(self.request)
         return found if channel is None else found.filter(channel=channel)
 
@@ -107,7 +127,7 @@ class Messages(IdempotentPosts, ListAPIView[Message]):
                 outsider=outsider,
                 text=given["text"],
                 parent=named_message(given.get("parent"), "parent", channel),
-                idempotency_key=keys.of(request),
+                idempotency_key=keys.of(request, Message),
                 tags=given.get("tags"),
             )
         except SendRefused as error:
@@ -132,16 +152,10 @@ class OneMessage(GenericAPIView[Message]):
 class PositionPages(Log):
     """Newest first, or oldest first with ``ordering=position``."""
 
-    def get_ordering(self, request: Request, queryset: Any, view: Any) -> tuple[str, ...]:
-        return (POSITIONS[parameters.choice(request, "ordering", POSITIONS) or "-position"],)
+    orders = MappingProxyType({"-position": ("-position",), "position": ("position",)})
 
 
-@extend_schema_view(
-    get=documented(
-        {200: MessageRow(many=True)},
-        parameters=(*MESSAGE_FILTERS, query("ordering", "default -position: newest first", enum=POSITIONS)),
-    )
-)
+@extend_schema_view(get=documented({200: MessageRow(many=True)}, parameters=MESSAGE_FILTERS))
 class ChannelMessages(ListAPIView[Message]):
     """What was said in one channel, newest first; from the beginning with `ordering=position`.
 

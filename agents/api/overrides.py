@@ -21,16 +21,18 @@ from agents.models.conversations import validate_tags
 from agents.turn.pipeline import name_of, pipeline
 
 NEEDED = "agents.change_agent"
+HARMLESS = ("tags", "model", "scene")  # what no stage is left out or set by
 LEAST, MOST = 0.1, 60.0  # seconds
 
 
 class Deadline(_Allowing, serializers.FloatField):
-    """Seconds that the stages may judge, of each dimension and of all."""
+    """Seconds that the stages may judge at most, of each dimension and of all."""
 
     allowed = f"a number of seconds from {LEAST:g} to {MOST:g}"
+    help = "seconds the stages may judge, at most those of the configuration; below 2 only for who may override it"
 
     def __init__(self, **kwargs: Any) -> None:
-        super().__init__(min_value=LEAST, max_value=MOST, help_text="seconds the stages may judge", **kwargs)
+        super().__init__(min_value=LEAST, max_value=MOST, help_text=self.help, **kwargs)
 
     def to_internal_value(self, data: Any) -> float:
         if isinstance(data, bool) or not isinstance(data, int | float) or not LEAST <= data <= MOST:
@@ -43,7 +45,8 @@ class Overrides(Anything):
 
     def __init__(self, **kwargs: Any) -> None:
         text = (
-            "settings for this one: stages, model, tags, fields of the configuration; for users who may change agents"
+            "settings for this one: model, tags; for users who may change agents. stages and fields of the configuration; "
+            "for those who may change that, too"
         )
         super().__init__(help_text=text, **kwargs)
 
@@ -54,12 +57,17 @@ def of_request(
     """The overrides of a body's ``overrides`` and ``deadline``, as `Run.overrides` has them.
 
     Raises:
-        PermissionDenied: The user may not change agents: overrides could switch off what watches over them.
-        ValidationError: An override is none, or has a value it cannot have; or the session cannot be continued.
+        PermissionDenied: The user may not change agents, or not what watches over them, which overrides could switch off.
+        ValidationError: An override is none, or has a value it cannot have; or the session cannot be continued; or the deadline is
+            so short that nothing could be judged, which is for those who may override it.
     """
     found: dict[str, Any] = dict(given.get("overrides") or {})
     if found and not request.user.has_perm(NEEDED):
         raise PermissionDenied(f"overrides: only for users with the permission {NEEDED}")
+    may_set = all(request.user.has_perm(name) for name in (NEEDED, settings.TURN_OVERRIDES_NEED))
+    if guarded := [name for name in found if name not in HARMLESS and not may_set]:
+        text = f"overrides {', '.join(guarded)[:80]}: only for users with the permission {settings.TURN_OVERRIDES_NEED}"
+        raise PermissionDenied(text)
     others = {name: value for name, value in found.items() if name not in _OWN}
     problems = [text for name, value in found.items() if name in _OWN and (text := _OWN[name](value))]
     errors = {"overrides": problems} if problems else {}
@@ -69,7 +77,18 @@ def of_request(
     if errors:
         raise ValidationError(errors)
     if "deadline" in given:
-        found = {**dict.fromkeys(settings.TURN_DEADLINES, round(given["deadline"], 1)), **found}
+        found = {**_deadlines(agent, given["deadline"], any_length=may_set), **found}
+    return found
+
+
+def _deadlines(agent: Agent, seconds: float, *, any_length: bool) -> Mapping[str, float]:
+    """What the floors above make of a deadline; they refuse one that would leave no time to judge."""
+    try:
+        found: Mapping[str, float] = _imported(settings.TURN_DEADLINES)(
+            agent=agent, seconds=seconds, any_length=any_length
+        )
+    except ValueError as error:
+        raise ValidationError({"deadline": [str(error)]}) from None
     return found
 
 
@@ -79,9 +98,9 @@ def _check() -> Callable[..., Iterable[tuple[str, str]]]:
 
 
 @lru_cache(maxsize=4)
-def _imported(path: str) -> Callable[..., Iterable[tuple[str, str]]]:
-    check: Callable[..., Iterable[tuple[str, str]]] = import_string(path)
-    return check
+def _imported(path: str) -> Callable[..., Any]:
+    found: Callable[..., Any] = import_string(path)
+    return found
 
 
 def _stages(value: Any) -> str:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC
-from typing import Any
+from types import MappingProxyType
+from typing import Any, ClassVar
 
 from django.utils.dateparse import parse_datetime
 from rest_framework import serializers
 from rest_framework.exceptions import NotFound
 from rest_framework.pagination import Cursor, CursorPagination, PageNumberPagination
 from rest_framework.request import Request
+
+from agents.api import parameters
 
 LARGEST_PAGE = 500
 _URL = {"type": ["string", "null"], "format": "uri"}
@@ -31,12 +35,19 @@ class Pages(PageNumberPagination):
 
 
 class Log(CursorPagination):
-    """``?cursor=…&page_size=50``, newest first. No count: counting a million rows costs more than a page of them."""
+    """``?cursor=…&page_size=50``, newest first. No count: counting a million rows costs more than a page of them.
 
-    ordering: str | tuple[str, ...] = "-pk"
+    `orders` are what ``ordering`` may say, the first unless it does; views allow the parameter by `parameters.only`.
+    """
+
+    orders: ClassVar[Mapping[str, tuple[str, ...]]] = MappingProxyType({"-id": ("-pk",), "id": ("pk",)})
+    ordering = "-pk"
     page_size = 50
     page_size_query_param = "page_size"
     max_page_size = LARGEST_PAGE
+
+    def get_ordering(self, request: Request, queryset: Any, view: Any) -> tuple[str, ...]:
+        return self.orders[parameters.choice(request, "ordering", self.orders) or next(iter(self.orders))]
 
     def decode_cursor(self, request: Request) -> Cursor | None:
         cursor: Cursor | None = super().decode_cursor(request)
@@ -45,8 +56,14 @@ class Log(CursorPagination):
         return cursor
 
     def is_position(self, text: str) -> bool:
-        """Whether a cursor can have this in it: a primary key."""
-        return text.isdecimal() and len(text) < 20
+        """Whether a cursor of this order can have this in it: a number, or a time."""
+        if not self.ordering[0].endswith("_at"):
+            return text.isdecimal() and len(text) < 20
+        try:
+            found = parse_datetime(text)
+            return found is not None and found.astimezone(UTC) is not None
+        except (ValueError, OverflowError):  # no time, or one that is none in UTC
+            return False
 
     def get_paginated_response_schema(self, schema: dict[str, Any]) -> dict[str, Any]:
         return _answer({"next": _URL, "previous": _URL, "results": schema})
@@ -54,7 +71,11 @@ class Log(CursorPagination):
     def get_schema_operation_parameters(self, view: Any) -> list[dict[str, Any]]:
         cursor = {"name": "cursor", "in": "query", "schema": {"type": "string"}}
         where = "as the `next` and `previous` of an answer have it"
-        return [{**cursor, "description": where}, {**_SIZE, "description": "rows in a page"}]
+        order = {"name": "ordering", "in": "query", "schema": {"type": "string", "enum": list(self.orders)}}
+        return [
+            *({**cursor, "description": where}, {**_SIZE, "description": "rows in a page"}),
+            *([{**order, "description": f"default {next(iter(self.orders))}"}] if len(self.orders) > 1 else []),
+        ]
 
 
 class LogByTime(Log):
@@ -63,15 +84,18 @@ class LogByTime(Log):
     In the order of primary keys a page of last March would have to be looked for from today on backwards.
     """
 
-    ordering = ("-created_at", "-pk")
+    orders = MappingProxyType({"-created_at": ("-created_at", "-pk"), "created_at": ("created_at", "pk")})
 
-    def is_position(self, text: str) -> bool:
-        """Whether a cursor can have this in it: a time."""
-        try:
-            found = parse_datetime(text)
-            return found is not None and found.astimezone(UTC) is not None
-        except (ValueError, OverflowError):  # no time, or one that is none in UTC
-            return False
+
+class LogByTimeOf(LogByTime):
+    """The same where only the index of one filter ends with ``created_at``; without that filter rows go by primary key, which
+    is nearly the same order and needs no sorting."""
+
+    filter: ClassVar[str] = "agent"
+
+    def get_ordering(self, request: Request, queryset: Any, view: Any) -> tuple[str, ...]:
+        by_time = super().get_ordering(request, queryset, view)
+        return by_time if parameters.text(request, self.filter) else by_time[1:]
 
 
 def paged(row: type[serializers.BaseSerializer[Any]]) -> type[serializers.Serializer[Any]]:

@@ -74,7 +74,7 @@ def create_agent(given: dict[str, Any], user: AbstractBaseUser) -> Agent:
     traits, note = _persona_parts(fields, CREATED)
     if Agent.objects.filter(slug=fields["slug"]).exists():
         _taken(fields["slug"])
-    agent = Agent(**fields)
+    agent = Agent(**fields, description_origin=Agent.DescriptionOrigin.PERSON if fields.get("description") else "")
     try:
         save_persona(agent=agent, traits=traits, note=note, source=user.get_username(), user=user)
     except IntegrityError:  # somebody else was faster
@@ -98,6 +98,8 @@ def change_agent(
         agent = the_agent(slug, Agent.objects.select_for_update())
         if expected is not None and (etag := etag_of_agent(agent)) not in expected:
             raise Changed(etag)
+        if fields.get("description", agent.description) != agent.description:
+            agent.description_origin = Agent.DescriptionOrigin.PERSON
         for name, value in fields.items():
             setattr(agent, name, value)
         save_persona(agent=agent, traits=traits, note=note, source=user.get_username(), user=user)

@@ -19,7 +19,7 @@ from agents.api.fields import Note
 from agents.api.idempotency import IdempotentPosts
 from agents.api.lookups import named_channel, named_message, the_agent, the_row
 from agents.api.messages import LARGEST_ID
-from agents.api.pagination import Log
+from agents.api.pagination import LogByTimeOf
 from agents.api.permissions import ActionPermissions, ReadsMessages
 from agents.api.problems import Conflict
 from agents.api.run_rows import Trace, WholeRun
@@ -30,7 +30,7 @@ from agents.models import Agent, Run
 from agents.turn.orchestrator import TurnRefused, cancel, start_turn
 from agents.turn.prompt import PROMPT_CHARACTERS
 
-OF_RUNS = ("channel", "status", "stop_reason", "since", "until")
+OF_RUNS = ("channel", "status", "stop_reason", "since", "until", "ordering")
 RUN_FILTERS = (
     *(filters.CHANNEL, query("status", enum=Run.Status.values), query("stop_reason", enum=Run.StopReason.values)),
     *(SINCE, UNTIL),
@@ -49,6 +49,12 @@ class NewTurn(StrictBody):
     trigger = Whole(required=False, least=1, most=LARGEST_ID, help_text="id of the message it is to answer")
     deadline = overrides.Deadline(required=False)
     overrides = overrides.Overrides(required=False)
+
+
+class RunPages(LogByTimeOf):
+    """By time where a status is asked for, by primary key else."""
+
+    filter = "status"
 
 
 def shown_runs() -> QuerySet[Run]:
@@ -76,12 +82,13 @@ def filtered_runs(request: Request, runs: QuerySet[Run], *more: str) -> QuerySet
 class Runs(ListAPIView[Run]):
     """Turns of agents, newest first.
 
-    Filters: `agent`, `channel`, `status`, `stop_reason`, `since` and `until` (of when it was asked for).
+    Filters: `agent`, `channel`, `status`, `stop_reason`, `since` and `until` (of when it was asked for). `ordering=created_at` for the
+    oldest first.
     """
 
     queryset = Run.objects.all()
     serializer_class = RunRow
-    pagination_class = Log
+    pagination_class = RunPages
 
     def filter_queryset(self, queryset: QuerySet[Run, Any]) -> QuerySet[Run, Any]:
         found = filtered_runs(self.request, shown_runs(), "agent")
@@ -93,12 +100,12 @@ class Runs(ListAPIView[Run]):
 class Turns(IdempotentPosts, ListAPIView[Run]):
     """An agent's turns, newest first; POST asks for one.
 
-    GET filters: `channel`, `status`, `stop_reason`, `since`, `until`. POST answers 202 with the run and its URL: a worker takes the
-    turn. 409 when the agent is inactive or no member of the channel.
+    GET filters: `channel`, `status`, `stop_reason`, `since`, `until`; `ordering`. POST answers 202 with the run and its URL: a worker
+    takes the turn. 409 when the agent is inactive or no member of the channel.
     """
 
     queryset = Run.objects.all()
-    pagination_class = Log
+    pagination_class = RunPages
     throttle_classes = (PaidRequests,)
 
     def get_serializer_class(self) -> type[serializers.BaseSerializer[Any]]:
@@ -123,7 +130,7 @@ class Turns(IdempotentPosts, ListAPIView[Run]):
                 prompt=given.get("prompt", ""),
                 trigger=named_message(given.get("trigger"), "trigger", channel),
                 overrides=overrides.of_request(request, given, agent=agent, channel=channel),
-                idempotency_key=keys.of(request) or None,
+                idempotency_key=keys.of(request, Run) or None,
             )
         except TurnRefused as error:
             raise Conflict(str(error)) from None

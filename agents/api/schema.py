@@ -37,6 +37,7 @@ _TAG = {"type": "string", "minLength": 1}
 _HEADERS_OF_PROBLEMS: dict[int, list[tuple[str, str, dict[str, Any]]]] = {
     412: [("ETag", "of what there is now", _TAG)],
     429: [("Retry-After", "seconds", {"type": "integer"})],
+    503: [("Retry-After", "seconds, where it is known", {"type": "integer"})],
 }
 
 

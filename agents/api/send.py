@@ -92,7 +92,7 @@ class Send(IdempotentPosts, GenericAPIView[Message]):
                 text=given["text"],
                 payload=given.get("payload"),
                 session=session,
-                idempotency_key=keys.of(request),
+                idempotency_key=keys.of(request, Message),
                 trigger=named_message(given.get("trigger"), "trigger", channel),
                 parent=named_message(given.get("parent"), "parent", channel),
                 overrides=chosen,

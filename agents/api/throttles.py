@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import ClassVar
 
 from django.conf import settings
+from django.core.cache import caches
+from django.core.cache.backends.base import BaseCache
 from rest_framework.request import Request
 from rest_framework.throttling import UserRateThrottle
 from rest_framework.views import APIView
@@ -13,10 +15,14 @@ from rest_framework.views import APIView
 class Posts(UserRateThrottle):
     """At most so many POSTs a minute and user, over all routes of the same scope; reading is free.
 
-    Counted in Django's default cache: by each web process on its own, unless the processes share one.
+    Counted by all web processes together where there is a Redis (`CACHE_URL`), else by each on its own.
     """
 
     setting: ClassVar[str]
+
+    @property
+    def cache(self) -> BaseCache:  # type: ignore[override]  # DRF's is the default cache
+        return caches["throttles"]
 
     def get_rate(self) -> str:
         return f"{getattr(settings, self.setting)}/minute"
@@ -48,3 +54,10 @@ class Ingests(Posts):
 
     scope = "ingest"
     setting = "API_INGESTS_PER_MINUTE"
+
+
+class Transcripts(Posts):
+    """Whole files: each is read, checked and stored while its sender waits."""
+
+    scope = "transcript"
+    setting = "API_TRANSCRIPTS_PER_MINUTE"

@@ -11,25 +11,25 @@ from django.http import StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from drf_spectacular.types import OpenApiTypes
 from rest_framework import serializers
-from rest_framework.exceptions import ValidationError
+from rest_framework.exceptions import PermissionDenied, ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from agents.api import filters, parameters
+from agents.api import filters, parameters, throttles
 from agents.api.bodies import Flag, OneOf, Pairs, StrictBody, Text
 from agents.api.fields import Slug, Tags
 from agents.api.idempotency import IdempotentPosts
 from agents.api.lookups import the_channel
 from agents.api.schema import AGENT, documented, query
-from agents.api.throttles import Ingests
 from agents.models import Message
 from agents.transcripts.exporter import FORMATS, export_transcript
 from agents.transcripts.importer import AUTO, ImportReport, import_transcript
 from agents.transcripts.readers import READERS
 from agents.transcripts.records import OptionError, TranscriptError
+from agents.transcripts.rights import NotEntitled, Rights, rights_of
 
-MOST_BYTES = 50 * 1024 * 1024
+MOST_BYTES = 10 * 1024 * 1024
 TYPES = {"jsonl": "application/x-ndjson", "csv": "text/csv", "openai": "application/json"}
 
 
@@ -93,10 +93,12 @@ class Transcripts(IdempotentPosts, APIView):
 
     GET streams the messages of `channel` in the form that `as` names; `tag` (`KEY=VALUE`) leaves out messages without it, `agent` says
     whose are `assistant` in `openai`. POST checks the whole file before anything is stored: one bad line, and nothing is.
+    A channel that does not exist is made, an agent that is no member joins, and other users' words are taken: from users who may add
+    channels, add members, change channels. From others that is a 403 that names who, where, and the permission.
     """
 
     queryset = Message.objects.all()
-    throttle_classes = (Ingests,)
+    throttle_classes = (throttles.Transcripts,)
     serializer_class = NewTranscript  # for the browsable form
     most_bytes = MOST_BYTES
 
@@ -142,10 +144,10 @@ class Transcripts(IdempotentPosts, APIView):
         parameters.only(request)
         body = NewTranscript(data=request.data)
         body.is_valid(raise_exception=True)
-        return Response(_imported(dict(body.validated_data)).as_json())
+        return Response(_imported(dict(body.validated_data), rights_of(request.user)).as_json())
 
 
-def _imported(given: dict[str, Any]) -> ImportReport:
+def _imported(given: dict[str, Any], rights: Rights) -> ImportReport:
     content = given.pop("content").encode("utf-8", "surrogatepass")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "transcript"
@@ -160,7 +162,10 @@ def _imported(given: dict[str, Any]) -> ImportReport:
                 columns=given.get("columns"),
                 time_zone=given.get("time_zone", ""),
                 dry_run=given.get("dry_run", False),
+                rights=rights,
             )
+        except NotEntitled as error:
+            raise PermissionDenied(str(error)) from None
         except TranscriptError as error:
             where = f"line {error.line}: " if error.line else ""
             raise ValidationError({"content": [f"{where}{error.reason}"]}) from None

@@ -10,6 +10,7 @@ from agents.erasure.place import NOTHING, Place
 from agents.models import (
     Agent,
     Channel,
+    DescriptionUpdate,
     IdempotentRequest,
     LLMBatchRequest,
     LLMCall,
@@ -57,7 +58,7 @@ PLACES = (
         whole=lambda person: Q(call__run__channel__in=person.channels),
         delete=True,
     ),
-    Place(model=LLMBatchRequest, columns=("text", "error"), agent=("call__agent",)),
+    Place(model=LLMBatchRequest, columns=("text", "error"), near=True),  # answers about channels are of no agent
     Place(model=LLMCall, columns=("error",), channel=("run__channel",), agent=("agent",)),
     Place(
         model=RunMessage,
@@ -78,6 +79,7 @@ PLACES = (
     ),
     Place(model=LogEntry, columns=("object_repr", "change_message"), whole=_entries),
     Place(model=Agent, columns=("title", "description", "system_prompt", "sample_lines"), told_only=True),
+    Place(model=DescriptionUpdate, columns=("error",), agent=("agent",)),  # of a call that failed
     Place(model=PersonaVersion, columns=("system_prompt", "traits", "note"), told_only=True),
     Place(model=Trait, columns=("name", "description", "source"), told_only=True),
     Place(model=Channel, columns=("name", "topic", "tags"), channel=("pk",)),

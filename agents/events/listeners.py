@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 
 from django.conf import settings
@@ -15,18 +16,22 @@ NAP = 0.5  # seconds at most until a listener notices that its process stops
 
 _lock = threading.Lock()
 _topics: dict[Hashable, tuple[Topic, int]] = {}  # and how many listen
+_places: Counter[Hashable] = Counter()  # of each user
 _stopping: list[Callable[[], bool]] = []
 
 
 class Full(Exception):
-    """As many listen in this process as may (`EVENT_STREAMS`)."""
+    """As many listen in this process as may (`EVENT_STREAMS`), or as one user may: half of them."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(f"{text} (EVENT_STREAMS)")
 
 
 class Listener:
     """One who listens, from when they came until `leave`."""
 
-    def __init__(self, key: Hashable, topic: Topic) -> None:
-        self._key, self._topic = key, topic
+    def __init__(self, key: Hashable, topic: Topic, who: Hashable) -> None:
+        self._key, self._topic, self._who = key, topic, who
         self._seen = 0
         self._left = False
         self.cursor = ""
@@ -60,6 +65,9 @@ class Listener:
             if self._left:
                 return
             self._left = True
+            _places[self._who] -= 1
+            if not _places[self._who]:
+                del _places[self._who]
             topic, listeners = _topics[self._key]
             if listeners > 1:
                 _topics[self._key] = topic, listeners - 1
@@ -67,22 +75,27 @@ class Listener:
                 del _topics[self._key]
 
 
-def join(key: Hashable, feed: Callable[[], Feed]) -> Listener:
+def join(key: Hashable, feed: Callable[[], Feed], who: Hashable) -> Listener:
     """Listen to what `key` names, together with those who do already.
 
     Args:
         key: Names the place.
         feed: Makes its feed when nobody listens there yet.
+        who: The user, who leaves half of the places to others.
 
     Raises:
         Full: As many listen as may.
     """
+    most, of_one = settings.EVENT_STREAMS, (settings.EVENT_STREAMS + 1) // 2
     with _lock:
-        if sum(listeners for _, listeners in _topics.values()) >= settings.EVENT_STREAMS:
-            raise Full
+        if _places.total() >= most:
+            raise Full(f"{most} streams are open in this process, as many as may be")
+        if _places[who] >= of_one:
+            raise Full(f"{of_one} streams of yours are open in this process, as many as one user may have")
         topic, listeners = _topics.get(key) or (Topic(feed()), 0)
         _topics[key] = topic, listeners + 1
-    return Listener(key, topic)
+        _places[who] += 1
+    return Listener(key, topic, who)
 
 
 def stop_when(stopping: Callable[[], bool]) -> None:

@@ -21,6 +21,7 @@ from agents.llm.loop import Background
 from agents.llm.messages import body_of
 from agents.llm.requests import LLMRequest, Reply, Status, Usage
 from agents.llm.tool_use import tool_blocks
+from agents.llm.wire import post_message
 
 logger = logging.getLogger(__name__)
 
@@ -168,11 +169,10 @@ async def _exchange(call: Call, ability: Ability, *, example: bool) -> Exchange:
 
 async def _send(call: Call, body: Mapping[str, Any], trace: Trace) -> Received:
     client = call.background.clients.get(base_url=call.route.base_url, key=call.route.key, retries=call.request.retries)
-    create: Any = client.messages.create
     remaining = max(call.give_up_at - asyncio.get_running_loop().time(), 0.001)
     try:
         async with asyncio.timeout_at(call.give_up_at):
-            message = await create(**body, timeout=remaining)
+            message = await post_message(client, body, timeout=remaining)
     except TimeoutError:
         status = status_of(trace.http_status) if trace.http_status >= 400 else Status.TIMEOUT
         error = f"no answer within the deadline of {call.deadline:g} s"

@@ -8,6 +8,7 @@ import secrets
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any
 
 from django.conf import settings
@@ -66,7 +67,14 @@ class Outgoing:
         return len(self.questions) >= MOST_REQUESTS or self.bytes >= MOST_BYTES
 
 
-def hand_in(outgoing: Outgoing, *, owner: str, allowed: Callable[[], bool] = lambda: True) -> LLMBatch | None:
+def hand_in(
+    outgoing: Outgoing,
+    *,
+    owner: str,
+    allowed: Callable[[], bool] = lambda: True,
+    agent_id: int | None = None,
+    planned: Decimal = Decimal(0),
+) -> LLMBatch | None:
     """Hand in what is in `outgoing` and empty it.
 
     The rows are committed before anything is sent. A process that is killed before the server's answer is stored leaves a batch without
@@ -76,6 +84,8 @@ def hand_in(outgoing: Outgoing, *, owner: str, allowed: Callable[[], bool] = lam
         outgoing: What to ask.
         owner: Who holds the batch meanwhile.
         allowed: Asked once more just before it is sent, whether the work is still the caller's.
+        agent_id: Whom the questions are about; None = nobody.
+        planned: US dollars they are expected to cost: budgets count them while the batch is open.
 
     Returns:
         The batch, whether or not it is known to have arrived; None where somebody else has these questions on their way, or the work.
@@ -89,7 +99,7 @@ def hand_in(outgoing: Outgoing, *, owner: str, allowed: Callable[[], bool] = lam
     if not allowed():
         return None
     try:
-        batch = _write_rows(outgoing, questions, names, owner)
+        batch = _write_rows(outgoing, questions, names, owner=owner, agent_id=agent_id, planned_usd=planned)
     except IntegrityError:
         return None
     try:
@@ -124,7 +134,12 @@ def hand_in(outgoing: Outgoing, *, owner: str, allowed: Callable[[], bool] = lam
 
 
 def _write_rows(
-    outgoing: Outgoing, questions: list[tuple[LLMRequest, str, str, dict[str, Any]]], names: list[str], owner: str
+    outgoing: Outgoing,
+    questions: list[tuple[LLMRequest, str, str, dict[str, Any]]],
+    names: list[str],
+    *,
+    owner: str,
+    **fields: Any,
 ) -> LLMBatch:
     now = timezone.now()
     with transaction.atomic():
@@ -140,6 +155,7 @@ def _write_rows(
             base_url=outgoing.way.base_url,
             requests=len(questions),
             next_look_at=now + LOOKED_FOR_AFTER,
+            **fields,
         )
         LLMBatchRequest.objects.bulk_create(
             [

@@ -25,6 +25,8 @@ from agents.work_queues import wake_workers
 LONGEST_PAUSE = 600.0  # seconds between two looks
 SLOWER = 1.5  # each pause is so much longer than the one before
 OVERDUE = timedelta(hours=2)  # past the server's own deadline
+LIFETIME = timedelta(hours=24)  # of a batch whose deadline the server never said
+SILENT = timedelta(days=2)  # past its deadline, without a word of the server about it: it is given up
 CLOCKS_DIFFER = timedelta(minutes=10)
 Result = LLMBatchRequest.Result
 
@@ -39,7 +41,7 @@ def work_one(*, owner: str) -> bool:
     try:
         _look(batch, owner)
     except BatchProblem as problem:
-        _later(batch, owner, str(problem))
+        _not_told(batch, owner, str(problem))
     except BaseException:
         _later(batch, owner, "the look at it was broken off")
         raise
@@ -50,12 +52,12 @@ def _look(batch: LLMBatch, owner: str) -> None:
     way = route_of(_role(batch), batch.model)
     if way.problem or way.base_url != batch.base_url:
         why = way.problem or f"{batch.role} calls go to {way.endpoint} now, but {batch.base_url} was given this batch"
-        _later(batch, owner, why)
+        _not_told(batch, owner, why)
         return
     if not batch.batch_id:
         _find(batch, way, owner)
         return
-    if batch.cancel_requested_at is not None and batch.provider_status == "in_progress":
+    if batch.cancel_requested_at is not None and batch.provider_status == "in_progress" and not batch.presumed:
         _cancel(batch, way)
     try:
         seen = batch_api.look(way, batch.batch_id)
@@ -83,6 +85,16 @@ def _cancel(batch: LLMBatch, way: Route) -> None:
             raise
 
 
+def _not_told(batch: LLMBatch, owner: str, why: str) -> None:
+    """Nothing was learnt of it: asked again later, but not for ever, or what it serves would wait for ever."""
+    ended = batch.expires_at or batch.created_at + LIFETIME
+    patience = SILENT if batch.cancel_requested_at is None else timedelta(0)
+    if timezone.now() > ended + patience:
+        _give_up(batch, owner, Result.EXPIRED, f"the server told nothing of it: {why}")
+    else:
+        _later(batch, owner, why)
+
+
 def _later(batch: LLMBatch, owner: str, error: str) -> None:
     pause = min(settings.LLM_BATCH_POLL_SECONDS * SLOWER ** min(batch.looks, 20), LONGEST_PAUSE)
     due = timezone.now() + timedelta(seconds=pause)
@@ -92,7 +104,8 @@ def _later(batch: LLMBatch, owner: str, error: str) -> None:
 def _find(batch: LLMBatch, way: Route, owner: str) -> None:
     """A batch whose name was never stored: the server's only unknown one of that time and size, or it never arrived.
 
-    That it is ours is seen from the custom ids once there are results.
+    That it is ours is seen from the custom ids once there are results. Until then it is presumed, and left alone: it may be another
+    installation's with the same key.
     """
     taken = set(LLMBatch.objects.exclude(batch_id="").values_list("batch_id", flat=True)) | set(batch.not_ours)
     made = batch_api.since(way, batch.created_at - CLOCKS_DIFFER)
@@ -105,6 +118,7 @@ def _find(batch: LLMBatch, way: Route, owner: str) -> None:
         owner=owner,
         status=LLMBatch.Status.PENDING,
         batch_id=found.id,
+        presumed=True,
         provider_status=found.status[:16],
         expires_at=found.expires_at,
         next_look_at=timezone.now(),
@@ -121,6 +135,9 @@ def _collect(batch: LLMBatch, way: Route, seen: Seen, owner: str) -> None:
         if not batch.rows.filter(custom_id__in=[entry.custom_id for entry in entries]).exists():
             _not_ours(batch, owner)
             return
+        if batch.presumed:
+            LLMBatch.objects.filter(pk=batch.pk).update(presumed=False)
+            batch.presumed = False
         outlasting(lambda entries=entries: _store(batch, way, entries))  # type: ignore[misc]
     batch.rows.filter(result="").update(result=Result.ERRORED, error="the results hold nothing for it")
     batch.finish(owner=owner, status=LLMBatch.Status.COMPLETED, answered=batch.requests)
@@ -131,7 +148,14 @@ def _not_ours(batch: LLMBatch, owner: str) -> None:
     others = [*batch.not_ours, batch.batch_id]
     now = timezone.now()
     batch.finish(
-        owner=owner, status=LLMBatch.Status.PENDING, batch_id="", provider_status="", not_ours=others, next_look_at=now
+        owner=owner,
+        status=LLMBatch.Status.PENDING,
+        batch_id="",
+        presumed=False,
+        provider_status="",
+        not_ours=others,
+        expires_at=None,
+        next_look_at=now,
     )
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import email.utils
+import gc
 import ssl
 import threading
 import time
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 from agents.llm.limiter import Limiter
@@ -43,10 +45,17 @@ class Trace:
 trace_of_call: ContextVar[Trace | None] = ContextVar("trace_of_call", default=None)
 
 
+@cache
 def load() -> None:
-    """Import the SDK with what it would import during its first call: seconds, once per process."""
+    """Import the SDK with what it would import during its first call: seconds, once per process.
+
+    Its types are some hundred thousand objects that stay for good: frozen, they are not gone through by each collection of garbage,
+    which would hold up all calls.
+    """
     import anthropic.resources.messages  # noqa: F401
     import httpcore2  # noqa: F401
+
+    gc.freeze()
 
 
 class Clients:

@@ -17,6 +17,7 @@ from django.utils import timezone
 from agents.llm import prices
 from agents.llm.answers import Exchange, one_line
 from agents.llm.extraction import storable
+from agents.llm.ledger_rows import insert_calls
 from agents.llm.requests import LLMRequest, Reply, Status, Usage
 from agents.models import LLMCall, LLMPayload
 from agents.outages import outlasting
@@ -33,11 +34,12 @@ def record_all(calls: Sequence[tuple[LLMRequest, Exchange]]) -> list[int | None]
     so that one cannot cost the others. A row that cannot be written even so is logged and its key is None: the caller
     must not lose the answer with it. A worker waits for a database that is away (`agents.outages`).
     """
-    if len(calls) > 1:
-        try:
-            return outlasting(lambda: _record_together(calls))
-        except Exception as problem:  # noqa: BLE001 (what is wrong is said when the row is written alone)
-            logger.info("%d ledger rows could not be written at once, now one by one: %r", len(calls), problem)
+    if not calls:
+        return []
+    try:
+        return outlasting(lambda: _record_together(calls))
+    except Exception as problem:  # noqa: BLE001 (what is wrong is said when the row is written alone)
+        logger.info("%d ledger rows could not be written at once, now one by one: %r", len(calls), problem)
     return [_record_or_log(request, exchange) for request, exchange in calls]
 
 
@@ -67,14 +69,14 @@ def _record_or_log(request: LLMRequest, exchange: Exchange) -> int | None:
 
 
 def _record_together(calls: Sequence[tuple[LLMRequest, Exchange]]) -> list[int | None]:
-    rows = [LLMCall(**_columns(request, exchange.reply)) for request, exchange in calls]
-    with transaction.atomic():
-        LLMCall.objects.bulk_create(rows)
+    keys = insert_calls([_columns(request, exchange.reply) for request, exchange in calls])
     payloads = [
-        _payload(row.pk, exchange)
-        for row, (request, exchange) in zip(rows, calls, strict=True)
+        _payload(key, exchange)
+        for key, (request, exchange) in zip(keys, calls, strict=True)
         if _stores_payload(request, exchange)
     ]
+    if not payloads:
+        return [*keys]
     try:
         with transaction.atomic():
             LLMPayload.objects.bulk_create(payloads)
@@ -82,7 +84,7 @@ def _record_together(calls: Sequence[tuple[LLMRequest, Exchange]]) -> list[int |
         logger.info("%d payloads could not be stored at once, now one by one: %r", len(payloads), problem)
         for payload in payloads:
             _insert_payload(payload)
-    return [row.pk for row in rows]
+    return [*keys]
 
 
 def keep_payload(call_id: int, request: LLMRequest, exchange: Exchange) -> None:

@@ -23,12 +23,9 @@ def collect() -> Iterator[Metric]:
     for model in work_models():
         status, kind = model.Status, model._meta.db_table
         rows = model._default_manager.order_by()
-        found = {
-            name: (count, first)
-            for name, count, first in rows.filter(
-                status__in=(status.PENDING, status.RUNNING, status.PAUSED_BUDGET)
-            ).values_list("status", Count("pk"), Min("created_at"))
-        }
+        open_rows = rows.filter(status__in=(status.PENDING, status.RUNNING, status.PAUSED_BUDGET))
+        per_status = open_rows.values("status").annotate(number=Count("pk"), first=Min("created_at"))
+        found = {row["status"]: (row["number"], row["first"]) for row in per_status}
         count, first = found.get(status.PENDING, (0, None))
         waiting.add_metric([kind], count)
         oldest.add_metric([kind], max(0.0, (now - first).total_seconds()) if first else 0.0)

@@ -2,10 +2,12 @@
 
 from agents.models.api import IdempotentRequest
 from agents.models.batches import LLMBatch, LLMBatchRequest
-from agents.models.claimable import Claimable, owner_is_dead, owner_name
+from agents.models.claimable import Claimable
 from agents.models.conversations import Channel, ChannelMember, Message, Reaction
+from agents.models.descriptions import DescriptionUpdate
 from agents.models.ledger import LLMCall, LLMPayload, ModelPrice
 from agents.models.ledger_hours import LedgerAgentTotal, LedgerSum, LedgerTotal
+from agents.models.owners import owner_is_dead, owner_name
 from agents.models.personas import Agent, MemoryBlock, MemoryPassage, PersonaVersion, Trait
 from agents.models.rollups import Rollup, Span, StaleHour
 from agents.models.runs import Run, RunMessage, RunStep
@@ -17,6 +19,7 @@ __all__ = [
     "ChannelMember",
     "Chore",
     "Claimable",
+    "DescriptionUpdate",
     "IdempotentRequest",
     "LLMBatch",
     "LLMBatchRequest",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import ClassVar
 
 from django.db import models
@@ -10,6 +11,7 @@ from django.utils import timezone
 
 from agents.models.claimable import Claimable
 from agents.models.ledger import LLMCall
+from agents.models.personas import Agent
 
 
 class LLMBatch(Claimable):
@@ -17,8 +19,6 @@ class LLMBatch(Claimable):
 
     The row is there before anything is sent, and `batch_id` only once the server said it: a row without one is looked for.
     """
-
-    OPEN: ClassVar[tuple[str, ...]] = (Claimable.Status.PENDING, Claimable.Status.RUNNING)
 
     work_id = models.CharField(max_length=80, help_text="the work it serves, e.g. evaluation_run:12")
     round = models.PositiveSmallIntegerField(
@@ -30,6 +30,9 @@ class LLMBatch(Claimable):
     batch_id = models.CharField(
         max_length=120, blank=True, default="", help_text="the server's id; empty = not known (yet)"
     )
+    presumed = models.BooleanField(
+        default=False, help_text="found by its size after its name was lost: ours only once its results are seen"
+    )
     not_ours = models.JSONField(
         default=list, blank=True, help_text="batches of the server that turned out to be others'"
     )
@@ -38,6 +41,20 @@ class LLMBatch(Claimable):
     )
     requests = models.PositiveIntegerField(default=0, help_text="how many were handed in")
     answered = models.PositiveIntegerField(default=0, help_text="how many were answered, when last looked at")
+    agent = models.ForeignKey(
+        Agent,
+        null=True,
+        blank=True,
+        on_delete=models.SET_NULL,
+        related_name="+",
+        help_text="who is asked about; empty = nobody",
+    )
+    planned_usd = models.DecimalField(
+        max_digits=14,
+        decimal_places=8,
+        default=Decimal(0),
+        help_text="US dollars it is expected to cost: budgets count it while it is open",
+    )
     looks = models.PositiveIntegerField(default=0)
     next_look_at = models.DateTimeField(help_text="when to ask the server again")
     expires_at = models.DateTimeField(null=True, blank=True, help_text="when the server gives up what is not answered")
@@ -60,6 +77,10 @@ class LLMBatch(Claimable):
     def claimable(cls) -> Q:
         """As of all work, once its next look is due."""
         return super().claimable() & Q(next_look_at__lte=timezone.now())
+
+    def given_up(self, why: str) -> None:
+        """Its questions are free to be asked again."""
+        self.rows.filter(result="").update(result=LLMBatchRequest.Result.ERRORED, error=why[:500])
 
 
 class LLMBatchRequest(models.Model):

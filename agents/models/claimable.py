@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import secrets
-import socket
+import logging
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from django.db import IntegrityError, models, transaction
-from django.db.models import F, OuterRef, Q, QuerySet, Subquery, Value, Window
-from django.db.models.functions import Coalesce, RowNumber
+from django.conf import settings
+from django.db import DatabaseError, IntegrityError, models, transaction
+from django.db.models import Case, F, Q, QuerySet, Value, When
+from django.db.models.functions import Coalesce
 from django.utils import timezone
 
+from agents.models.owners import owner_is_dead
+from agents.models.waiting import next_in_turn
 from agents.models.workers import LastServed
 from agents.outages import outlasting
 
@@ -22,36 +23,15 @@ if TYPE_CHECKING:
 CANDIDATES = 20  # rows one look for work finds at most
 LOOKS = 3
 
-
-def owner_name() -> str:
-    """A name for this process and moment, ``host:pid:token``, under which it claims work."""
-    return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
-
-
-def owner_is_dead(owner: str) -> bool:
-    """Whether `owner` was a process of this host that no longer runs.
-
-    Spares a person who killed a command the wait for its lease. False whenever it cannot be known (another host), so that the
-    lease decides.
-    """
-    host, _, rest = owner.partition(":")
-    pid = rest.partition(":")[0]
-    if host != socket.gethostname() or not pid.isdecimal():
-        return False
-    try:
-        os.kill(int(pid), 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:
-        return False
-    return False
+logger = logging.getLogger(__name__)
 
 
 class Claimable(models.Model):
     """A row that is work. `select_for_update` does nothing on SQLite, so claims are conditional UPDATEs on every database.
 
     A lease says until when the claim is believed; the owner extends it before each model call. Work whose lease ran out, or whose
-    owner is known to be dead, can be claimed again: `attempt` counts the claims.
+    owner is known to be dead, can be claimed again: `attempt` counts the claims. `deaths` counts the owners that were lost since it was
+    last handed back: what costs too many of them (WORKER_MOST_DEATHS) ends as errored, lest it kill worker after worker.
     """
 
     class Status(models.TextChoices):
@@ -63,6 +43,7 @@ class Claimable(models.Model):
         CANCELLED = "cancelled", "cancelled"
         PAUSED_BUDGET = "paused_budget", "paused (budget)"
 
+    OPEN: ClassVar[tuple[str, ...]] = (Status.PENDING, Status.RUNNING)
     FINAL: ClassVar[tuple[str, ...]] = (Status.COMPLETED, Status.FAILED, Status.ERRORED, Status.CANCELLED)
     WHOSE: ClassVar[Any] = Value(0)  # an integer expression: for whom the work is done, so that each comes in turn
 
@@ -77,6 +58,9 @@ class Claimable(models.Model):
     )
     lease_expires_at = models.DateTimeField(null=True, blank=True, editable=False)
     attempt = models.PositiveIntegerField(default=0, editable=False, help_text="how often this was claimed")
+    deaths = models.PositiveIntegerField(
+        default=0, editable=False, help_text="how many workers in a row were lost with it in hand"
+    )
     error = models.TextField(blank=True, default="", help_text="why it failed, errored or paused")
     created_at = models.DateTimeField(auto_now_add=True)
     started_at = models.DateTimeField(null=True, blank=True)
@@ -95,26 +79,21 @@ class Claimable(models.Model):
         return Q(status=cls.Status.PENDING) | (Q(status=cls.Status.RUNNING) & lost)
 
     @classmethod
-    def in_turn(cls, free: QuerySet[Any] | None = None, *, first: tuple[str, ...] = ()) -> list[Self]:
+    def in_turn(cls, free: QuerySet[Any] | None = None, *, lost_first: bool = False) -> list[Self]:
         """Rows that may be claimed, in the order in which they should be: who was served longest ago comes first.
 
         Each agent's oldest row comes before anybody's second, so that a thousand rows of one do not stand before another's only one.
+        However many rows wait, a look reads one per agent, and a few.
 
         Args:
             free: What may be claimed; by default what `claimable` says.
-            first: What goes before this order, as `order_by` takes it.
+            lost_first: Whether rows whose owner is gone come before all others.
 
         Returns:
             At most `CANDIDATES` rows: several workers that look at once find something each.
         """
         rows = cls._default_manager.filter(cls.claimable()) if free is None else free
-        served = LastServed.objects.filter(kind=cls._meta.db_table, whose=OuterRef("for_whom")).values("at")
-        place = Window(RowNumber(), partition_by=[F("for_whom")], order_by=[F("created_at").asc(), F("pk").asc()])
-        ranked = rows.annotate(for_whom=cls.WHOSE, place=place).filter(place__lte=CANDIDATES)
-        ordered = ranked.annotate(served=Subquery(served)).order_by(
-            *first, "place", F("served").asc(nulls_first=True), "created_at", "pk"
-        )
-        chosen = list(ordered.values_list("pk", flat=True)[:CANDIDATES])
+        chosen = next_in_turn(rows, whose=cls.WHOSE, most=CANDIDATES, lost_first=lost_first)
         found = cls._default_manager.in_bulk(chosen)
         return [found[pk] for pk in chosen if pk in found]
 
@@ -131,7 +110,13 @@ class Claimable(models.Model):
         return None
 
     def note_served(self) -> None:
-        """Remember that work for this agent has begun: the others come before its next."""
+        """Remember that work for this agent has begun: the others come before its next. Costs a place in the order when it fails."""
+        try:
+            outlasting(self._note_served)
+        except DatabaseError as error:
+            logger.warning("%s: not noted as served: %s", self, str(error).strip().partition("\n")[0])
+
+    def _note_served(self) -> None:
         whose = type(self)._default_manager.filter(pk=self.pk).values_list(self.WHOSE, flat=True).first()
         if whose is not None:
             LastServed.objects.bulk_create(
@@ -145,30 +130,74 @@ class Claimable(models.Model):
         """Try to become the owner of this row; also of one in a status listed in `resumable`.
 
         Returns:
-            True when this caller is the owner now. False when somebody else was faster or still holds a valid lease, or when a
-            constraint does not let this row run now (an agent has one turn at a time).
+            True when this caller is the owner now. False when somebody else was faster or still holds a valid lease, when a
+            constraint does not let this row run now (an agent has one turn at a time), or when it cost too many workers and ended.
         """
         now = timezone.now()
-        free = self.claimable() | Q(status__in=resumable)
-        if self.status == self.Status.RUNNING and self.claimed_by and owner_is_dead(self.claimed_by):
-            free |= Q(status=self.Status.RUNNING, claimed_by=self.claimed_by)
+        running, free = Q(status=self.Status.RUNNING), self.claimable() | Q(status__in=resumable)
+        if self.status == self.Status.RUNNING:
+            if self.claimed_by and owner_is_dead(self.claimed_by):
+                free |= running & Q(claimed_by=self.claimed_by)
+            if self._end_if_deadly(free):
+                return False
         claimed = {
             "status": self.Status.RUNNING,
             "claimed_by": owner,
             "lease_expires_at": now + lease,
             "attempt": F("attempt") + 1,
+            "deaths": F("deaths") + Case(When(running, then=1), default=0),
             "started_at": Coalesce(F("started_at"), now, output_field=models.DateTimeField()),
             "finished_at": None,
             "error": "",
         }
+        rows = type(self)._default_manager.exclude(running & self._deadly())
         try:
             with transaction.atomic():
-                won = type(self)._default_manager.filter(free, pk=self.pk).update(**claimed)
+                won = rows.filter(free, pk=self.pk).update(**claimed)
         except IntegrityError:  # a constraint lets only so many of these run at once: it waits
             return False
         if won:
             self.refresh_from_db()
         return bool(won)
+
+    def release(self) -> bool:
+        """Take running work from its owner, who is known to be dead: pending again, or errored if it cost too many workers."""
+        his = Q(claimed_by=self.claimed_by)
+        if self._end_if_deadly(his):
+            return True
+        rows = type(self)._default_manager.filter(his, pk=self.pk, status=self.Status.RUNNING)
+        return bool(
+            rows.update(status=self.Status.PENDING, deaths=F("deaths") + 1, claimed_by="", lease_expires_at=None)
+        )
+
+    @staticmethod
+    def _deadly() -> Q:
+        """Condition for rows that end when one more worker is lost with them in hand."""
+        return Q(deaths__gte=settings.WORKER_MOST_DEATHS - 1)
+
+    def _end_if_deadly(self, lost: Q) -> bool:
+        """End this row as errored if it is `lost` and cost too many workers; its count begins anew for whoever resumes it."""
+        rows = type(self)._default_manager.filter(lost, self._deadly(), pk=self.pk, status=self.Status.RUNNING)
+        most = settings.WORKER_MOST_DEATHS
+        why = (
+            f"lost {most} {'worker' if most == 1 else 'workers'} in a row (killed, out of memory, or hung past their time): "
+            "not tried again by itself"
+        )
+        ended = {"status": self.Status.ERRORED, "error": why, "deaths": 0, "finished_at": timezone.now()}
+        with transaction.atomic():
+            done = rows.update(claimed_by="", lease_expires_at=None, **ended)
+            if done:
+                self.given_up(why)
+        if done:
+            logger.error("%s: %s", self, why)
+        return bool(done)
+
+    def given_up(self, why: str) -> None:
+        """What else is to be stored when the row ended because it cost too many workers; in the same transaction."""
+
+    def is_held_by(self, owner: str) -> bool:
+        """Whether this caller claimed it, as far as this object knows."""
+        return self.status == self.Status.RUNNING and self.claimed_by == owner
 
     def extend_lease(self, *, owner: str, lease: timedelta) -> bool:
         """Heartbeat. False means that the claim was lost (or the work cancelled) and the caller must stop."""
@@ -183,6 +212,7 @@ class Claimable(models.Model):
             "error": error,
             "claimed_by": "",
             "lease_expires_at": None,
+            "deaths": 0,
             "finished_at": timezone.now() if status in self.FINAL else None,
             **fields,
         }

@@ -16,11 +16,27 @@ hex_color = RegexValidator(r"^#[0-9a-fA-F]{6}$", "Write a colour as # and six he
 class Agent(models.Model):
     """A persona agent: the character a model is to stay in."""
 
+    class DescriptionOrigin(models.TextChoices):
+        """Who wrote the description. What nobody is known to have written counts as a person's."""
+
+        UNKNOWN = "", "not known"
+        SEED = "seed", "example"
+        IMPORT = "import", "import"
+        PERSON = "person", "a person"
+        GENERATED = "generated", "generated"
+
     slug = models.SlugField(max_length=64, unique=True, help_text="the agent's id in commands, files and the API")
     display_name = models.CharField(max_length=120)
     title = models.CharField(max_length=200, blank=True, default="", help_text="role or job, shown under the name")
     description = models.TextField(
         blank=True, default="", help_text="one or two sentences for people; never sent to a judge"
+    )
+    description_origin = models.CharField(
+        max_length=10,
+        blank=True,
+        default="",
+        choices=DescriptionOrigin.choices,
+        help_text="who wrote the description; one that a person wrote is never replaced by a generated one",
     )
     avatar_color = models.CharField(max_length=7, default="#475569", validators=[hex_color])
     system_prompt = models.TextField(help_text="the persona specification, as the model that plays the agent reads it")

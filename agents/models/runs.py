@@ -56,13 +56,23 @@ class Run(Claimable):
     class Meta:
         db_table = "runs"
         ordering: ClassVar = ["-created_at"]
-        indexes: ClassVar = [models.Index(fields=["status", "created_at"], name="run_status_created")]
+        indexes: ClassVar = [
+            models.Index(fields=["status", "created_at"], name="run_status_created"),
+            models.Index(
+                fields=["agent", "created_at", "id"],
+                condition=Q(status__in=["pending", "running"]),
+                name="run_open_of_agent",
+            ),
+        ]
         constraints: ClassVar = [
             models.UniqueConstraint(fields=["agent"], condition=Q(status="running"), name="run_one_running_per_agent"),
         ]
 
     def __str__(self) -> str:
         return f"run {self.pk} of {self.agent.slug}"
+
+    def given_up(self, why: str) -> None:
+        type(self).objects.filter(pk=self.pk).update(stop_reason=self.StopReason.ERROR)
 
 
 class RunStep(models.Model):

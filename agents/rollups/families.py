@@ -128,6 +128,10 @@ class Rolled:
         """Whether nothing of this hour was pruned since it was summed up."""
         return all(family.is_whole(hour) for family in self.families)
 
+    def summed(self, hour: datetime) -> list[int]:
+        """How many raw rows of each family the sums of an hour were made of."""
+        return [family.summed(hour) for family in self.families]
+
     def fill(self, span: int, start: datetime) -> None:
         for family in self.families:
             family.fill(span, start)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 from django.core.cache import cache
+from django.db import connection
 from django.db.models import CharField, DateTimeField, F, Model, Q, QuerySet, Value
 from django.db.models.functions import Cast
 
@@ -43,7 +44,8 @@ class Question:
 
 
 def read(question: Question) -> list[dict[str, Any]]:
-    """Sums per combination of keys, columns ``k_NAME`` and ``s_NAME``; a combination may stand in several rows, to be added up.
+    """Sums per combination of keys, columns ``k_NAME`` and ``s_NAME``; a combination may stand in several rows, to be added up
+    (on SQLite it does).
 
     One statement sees sums, raw rows and how far the sums reach in one state of the database. It is built from how far they
     reached when this process last looked, and asked again in the rare case that they reach farther now.
@@ -51,12 +53,29 @@ def read(question: Question) -> list[dict[str, Any]]:
     key = f"rollup:{question.name}"
     known: datetime | None = cache.get(key)
     while True:
-        rows = list(_query(question, known))
+        rows = _answer(question, _query(question, known))
         reached = next((row["closed"] for row in rows if row["closed"] is not None), None)
         if reached == known:
             return [row for row in rows if row["closed"] is None]
         known = reached
         cache.set(key, known, KNOWN_SECONDS)
+
+
+def _answer(question: Question, query: QuerySet[Any, Any]) -> list[dict[str, Any]]:
+    """The rows; on PostgreSQL those of one combination are added up there: of many agents that are thousands fewer to fetch."""
+    if (
+        connection.vendor != "postgresql"
+    ):  # SQLite would lose the types of what a statement around the statement returns
+        return list(query)
+    sql, params = query.query.sql_with_params()
+    keys = ", ".join([*(f"k_{name}" for name in question.keys), "closed"])
+    meta = question.family.tables[0].model._meta
+    types = {name: cast(Any, meta.get_field(name)).db_type(connection) for name in question.family.sums}
+    sums = ", ".join(f"SUM(s_{name})::{kind} AS s_{name}" for name, kind in types.items())
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT {keys}, {sums} FROM ({sql}) AS parts GROUP BY {keys}", params)  # noqa: S608 (our own names)
+        names = [column.name for column in cursor.description]
+        return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
 
 def _query(question: Question, closed_before: datetime | None) -> QuerySet[Any, Any]:

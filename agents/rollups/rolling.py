@@ -167,7 +167,12 @@ def _again(rolled: Rolled, state: Rollup, owner: str, hour: datetime) -> bool:
         StaleHour.objects.filter(pk__in=marks).delete()
         if closed is None or hour >= closed or not rolled.is_whole(hour):
             return False
+        were = rolled.summed(hour)
         rolled.fill(Span.HOUR, hour)
+        if any(now < before for now, before in zip(rolled.summed(hour), were, strict=True)):
+            # Rows were pruned between looking and summing: what was there stays. The mark, too; the next look finds the rows gone.
+            transaction.set_rollback(True)
+            return False
         for span in (Span.DAY, Span.MONTH):
             start = floor(hour, span)
             if after(start, span) <= closed:

@@ -33,7 +33,7 @@ def neutral(text: str, limit: int = MAX_EVENT_CHARACTERS) -> tuple[str, int]:
     if cut:
         text = text[:limit]
     text = text.replace("\r\n", "\n").replace("\r", "\n")
-    if not text.isprintable():
+    if not text.replace("\n", "").isprintable():
         text = "".join(_visible(char) for char in text)
     text = _FENCE_LIKE.sub(lambda m: ("\u2039" if m.group()[0] == "<" else "\u203a") * len(m.group()), text)
     return (f"{text} [… {cut} characters cut]" if cut else text), cut

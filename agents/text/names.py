@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from agents.text.fences import neutral
 
@@ -10,6 +11,7 @@ PLAIN_NAME = re.compile(r"[#@]?[^\W_][\w'\u2019&-]*(?:\.? [^\W_][\w'\u2019&-]*){
 LONGEST_NAME = 60
 
 
+@lru_cache(maxsize=1024)  # a prompt names the same few speakers and channels again and again
 def one_line(name: str) -> str:
     """A name as it may stand outside a fence.
 

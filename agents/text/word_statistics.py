@@ -54,9 +54,10 @@ def vocabulary_statistics(messages: Sequence[str]) -> VocabularyStatistics:
 
 def punctuation_density(messages: Iterable[str]) -> float:
     """Punctuation marks of any script per character that is no space, 0 to 1; 0 for empty texts."""
-    characters = [char for message in messages for char in message if not char.isspace()]
-    marks = sum(unicodedata.category(char).startswith("P") for char in characters)
-    return marks / len(characters) if characters else 0.0
+    counts = Counter("".join(messages))
+    characters = sum(number for char, number in counts.items() if not char.isspace())
+    marks = sum(number for char, number in counts.items() if unicodedata.category(char).startswith("P"))
+    return marks / characters if characters else 0.0
 
 
 def word_counts(messages: Iterable[str]) -> Counter[str]:

@@ -14,6 +14,7 @@ from agents.transcripts.detect import detect
 from agents.transcripts.prepare import Prepared, Preparer
 from agents.transcripts.readers import READERS
 from agents.transcripts.records import OptionError, ReaderOptions
+from agents.transcripts.rights import Needs, Rights
 from agents.transcripts.rows import bad_tag_key
 from agents.transcripts.source import Source
 from agents.transcripts.speakers import Speakers
@@ -74,6 +75,7 @@ def import_transcript(
     columns: Mapping[str, str] | None = None,
     time_zone: str = "",
     dry_run: bool = False,
+    rights: Rights | None = None,
     progress: Progress = lambda _what, _done, _total: None,
 ) -> ImportReport:
     """Import a transcript file; importing it again adds nothing.
@@ -87,10 +89,12 @@ def import_transcript(
         columns: For CSV: our field -> the file's column.
         time_zone: For times without an offset; empty = the TIME_ZONE setting.
         dry_run: Check and count, store nothing.
+        rights: Of whoever hands it in; every one unless it says.
         progress: Told how far it is.
 
     Raises:
         TranscriptError: The file is malformed; nothing was stored.
+        NotEntitled: It needs more than `rights`; nothing was stored.
         OptionError: Unknown format, time zone, column or agent, or a mapping for a speaker who does not occur.
     """
     if format != AUTO and format not in READERS:
@@ -119,7 +123,9 @@ def import_transcript(
         return preparer, preparer.messages(READERS[used](source, options))
 
     checked, messages = preparer()
-    for number, _ in enumerate(messages):
+    needs = Needs()
+    for number, message in enumerate(messages):
+        needs.add(message)
         if number % BATCH == 0:
             progress("Checking", source.bytes_read, source.size)
     if unused := checked.speakers.unused():
@@ -127,6 +133,7 @@ def import_transcript(
         raise OptionError(
             f"--map {unused[0]!r}: no such speaker or role in {source.name}; its speakers: {names or 'none'}"
         )
+    needs.check(rights or Rights())
     source.check_unchanged()
     _, messages = preparer()
     total = _store(messages, dry_run=dry_run, report=lambda done: progress("Importing", done, checked.tally.messages))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import sentry_sdk
 from django.conf import settings
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import Q
 from django.utils import timezone
 
 from agents import llm
@@ -64,7 +64,7 @@ def run_turn(run: Run, *, owner: str) -> Run:
     Raises:
         Exception: What crashed the turn, after the run was marked errored.
     """
-    if not (run.status == Status.RUNNING and run.claimed_by == owner) and not run.claim(owner=owner, lease=lease()):
+    if not run.is_held_by(owner) and not run.claim(owner=owner, lease=lease()):
         run.refresh_from_db()
         return run
     try:
@@ -121,11 +121,14 @@ def cancel(run: Run) -> Run:
 
 def _claimable() -> list[Run]:
     """The turns that may be taken now, those that were lost first: they hold their agent until they end."""
-    running = Run.objects.filter(status=Status.RUNNING)
-    dead = [run.pk for run in running.only("claimed_by") if owner_is_dead(run.claimed_by)]
-    busy = running.filter(agent=OuterRef("agent")).exclude(Run.claimable()).exclude(pk__in=dead)
-    free = Run.objects.filter(Run.claimable() | Q(pk__in=dead)).exclude(Exists(busy))
-    return Run.in_turn(free, first=("-status",))
+    now, dead, busy = timezone.now(), [], []
+    for run in Run.objects.filter(status=Status.RUNNING).only("agent_id", "claimed_by", "lease_expires_at"):
+        if owner_is_dead(run.claimed_by):
+            dead.append(run.pk)
+        elif run.lease_expires_at is not None and run.lease_expires_at >= now:
+            busy.append(run.agent_id)
+    free = Run.objects.filter(Run.claimable() | Q(pk__in=dead)).exclude(agent_id__in=busy)
+    return Run.in_turn(free, lost_first=True)
 
 
 def _crash(error: Exception) -> str:

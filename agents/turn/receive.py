@@ -16,6 +16,7 @@ from agents.turn.pipeline import StageFailed, pipeline
 from agents.turn.starting import agents_of, queue, reply_key
 
 logger = logging.getLogger(__name__)
+MOST_ADDRESSED = 50  # agents by one message: the stages hear of it once for each, while its sender waits
 
 
 def receive_message(
@@ -42,22 +43,30 @@ def receive_message(
         tags: Tags of the message.
 
     Raises:
-        SendRefused: The text, the author, the parent, the tags or the key cannot be taken.
+        SendRefused: The text, the author, the parent, the tags or the key cannot be taken, or it is addressed to too many agents.
     """
     _check(channel, user, outsider, text, parent, idempotency_key, tags)
+    agents = [] if channel.synthetic else addressed(channel, text)
+    if len(agents) > MOST_ADDRESSED:
+        raise SendRefused(
+            f"the message is addressed to {len(agents)} agents of channel {channel.slug!r}; allowed: at most {MOST_ADDRESSED}, "
+            "named in a channel that is no direct message"
+        )
     message = _save(channel, user, outsider, text, parent, idempotency_key, tags)
-    if not message.synthetic:
-        for agent in addressed(message):
+    for agent in agents if not message.synthetic else ():
+        try:
             _hear(message, agent)
+        except Exception:  # it is said: the others hear of it, and its sender is not told to say it again
+            logger.exception("no turn of agent %s for message %s", agent.slug, message.pk)
     return message
 
 
-def addressed(message: Message) -> list[Agent]:
-    """The active agents of the channel whom a person's message is addressed to."""
-    members = agents_of(message.channel)
-    if message.channel.kind == Channel.Kind.DM:
+def addressed(channel: Channel, text: str) -> list[Agent]:
+    """The active agents of the channel whom a person's text is addressed to."""
+    members = agents_of(channel)
+    if channel.kind == Channel.Kind.DM:
         return members
-    return [agent for agent in members if _named(agent, message.text)]
+    return [agent for agent in members if _named(agent, text)]
 
 
 def _named(agent: Agent, text: str) -> bool:

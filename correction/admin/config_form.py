@@ -8,14 +8,16 @@ from typing import Any
 
 from django import forms
 
-from agents.adminsite import NumberInput, TextInput
+from agents.adminsite import GrowingTextarea, NumberInput, TextInput
 from correction.admin.display import label_of, origin, setting
 from correction.config import merge
 from correction.config_fields import CONFIG_FIELDS, ConfigError, ConfigField
 from correction.configure import LONGEST_REASON
-from correction.models import AgentEvaluationConfig, GateMode
+from correction.models import AgentEvaluationConfig
+from correction.models.config import LONGEST_NAME, MOST_NAMES
 
 SEEN = "seen-"
+_LONGEST_LIST = MOST_NAMES * (LONGEST_NAME + 10)
 
 
 class ConfigForm(forms.Form):
@@ -98,8 +100,10 @@ def _field(described: ConfigField, inherited: tuple[str, str]) -> forms.Field:
     if described.kind == "toggle":
         return forms.ChoiceField(choices=[inherit, ("on", "on"), ("off", "off")], widget=forms.RadioSelect, **common)
     if described.kind == "choice":
-        labels = [(choice, GateMode(choice).label) for choice in described.choices]
-        return forms.ChoiceField(choices=[inherit, *labels], widget=forms.RadioSelect, **common)
+        return forms.ChoiceField(choices=[inherit, *described.labels], widget=forms.RadioSelect, **common)
+    if described.kind == "list of names":
+        names = GrowingTextarea(attrs={"placeholder": f"inherits {value} ({where})", "rows": 2})
+        return forms.CharField(max_length=_LONGEST_LIST, widget=names, **common)
     step = "1" if described.kind == "whole number" else "any"
     attributes = {"placeholder": f"inherits {value} ({where})", "step": step, "inputmode": "decimal"}
     return forms.CharField(max_length=40, widget=NumberInput(attrs=attributes), **common)

@@ -102,7 +102,13 @@ def origin(config: ResolvedConfig, name: str) -> str:
 
 def label_of(name: str) -> str:
     """A field's name for people."""
-    words = name.removeprefix("gate_").removesuffix("_usd").removesuffix("_seconds").replace("_", " ")
+    words = (
+        name.removeprefix("gate_")
+        .removeprefix("behavior_")
+        .removesuffix("_usd")
+        .removesuffix("_seconds")
+        .replace("_", " ")
+    )
     return {"mode": "gate mode"}.get(words, words)
 
 

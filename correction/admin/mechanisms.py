@@ -98,6 +98,15 @@ MECHANISMS: tuple[Mechanism, ...] = (
         "daily_budget_usd",
         "$",
     ),
+    Mechanism(
+        "behavior",
+        "behaviour requests",
+        "changes the persona when somebody asks for it",
+        tuple(field for field in FIELDS if field.startswith("behavior_")),
+        "behavior_requests_enabled",
+        "behavior_daily_limit",
+        "≤ ",
+    ),
 )
 BY_ID: dict[str, Mechanism] = {mechanism.id: mechanism for mechanism in MECHANISMS}
 BY_SWITCH: dict[str, Mechanism] = {mechanism.switch: mechanism for mechanism in MECHANISMS}

@@ -8,12 +8,26 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from correction.config_fields import CONFIG_FIELDS, INHERIT, ConfigField
+from correction.models.config import LONGEST_NAME, MOST_NAMES
 
-_TYPES = {"toggle": "boolean", "choice": "string", "whole number": "integer", "number": "number"}
+_TYPES = {
+    "toggle": "boolean",
+    "choice": "string",
+    "whole number": "integer",
+    "number": "number",
+    "list of names": "array",
+}
+_NAMES = {
+    "items": {"type": "string", "minLength": 1, "maxLength": LONGEST_NAME},
+    "maxItems": MOST_NAMES,
+}
 
 
 def _value(field: ConfigField) -> dict[str, Any]:
-    return {"type": [_TYPES[field.kind], "null"], **({"enum": [*field.choices, None]} if field.choices else {})}
+    shape: dict[str, Any] = {"type": [_TYPES[field.kind], "null"]}
+    if field.choices:
+        shape["enum"] = [*field.choices, None]
+    return shape | _NAMES if field.kind == "list of names" else shape
 
 
 VALUES = {

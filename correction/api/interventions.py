@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.db.models import Prefetch, QuerySet
+from django.db.models import Prefetch, Q, QuerySet
 from drf_spectacular.utils import extend_schema_view
 from rest_framework import serializers
 from rest_framework.exceptions import NotFound
@@ -15,7 +15,7 @@ from rest_framework.reverse import reverse
 
 from agents.api import filters, parameters
 from agents.api.lookups import the_row
-from agents.api.pagination import Log
+from agents.api.pagination import LogByTime
 from agents.api.schema import AGENT, SINCE, UNTIL, documented, query
 from agents.models import Agent
 from correction.models import Intervention, InterventionLog
@@ -114,15 +114,16 @@ class InterventionLogs(ListAPIView[InterventionLog]):
     """Every evaluation of an intervention, newest first, whether it fired or not.
 
     Filters: `agent`, `intervention` (its name: a slug, or a built-in one such as `variety`), `fired`, `run` (id), `since`, `until`.
+    `ordering=created_at` for the oldest first.
     """
 
     queryset = InterventionLog.objects.all()
     serializer_class = BriefLog
-    pagination_class = Log
+    pagination_class = LogByTime
 
     def filter_queryset(self, queryset: QuerySet[InterventionLog, Any]) -> QuerySet[InterventionLog, Any]:
         request, found = self.request, shown_logs().defer("preconditions", "nudge")
-        parameters.only(request, "agent", "intervention", "fired", "run", "since", "until")
+        parameters.only(request, "agent", "intervention", "fired", "run", "since", "until", "ordering")
         if agent := parameters.agent(request):
             found = found.filter(agent=agent)
         if name := parameters.text(request, "intervention"):
@@ -147,23 +148,33 @@ class InterventionLogDetail(GenericAPIView[InterventionLog]):
         return Response(self.get_serializer(found).data)
 
 
-@extend_schema_view(
-    get=documented({200: InterventionRow(many=True)}, parameters=(query("is_enabled", enum=filters.YES_NO), AGENT))
+ORDERS = {"slug": ("slug",), "-updated_at": ("-updated_at", "-pk")}
+_FILTERS = (
+    *(filters.SEARCH, query("is_enabled", enum=filters.YES_NO), AGENT),
+    query("ordering", "default slug", enum=ORDERS),
 )
+
+
+@extend_schema_view(get=documented({200: InterventionRow(many=True)}, parameters=_FILTERS))
 class Interventions(ListAPIView[Intervention]):
-    """The interventions that somebody wrote, by slug. Filters: `is_enabled`, `agent` (those that hold for it)."""
+    """The interventions that somebody wrote, by slug.
+
+    Filters: `search` (in slug and description), `is_enabled`, `agent` (those that hold for it); `ordering`.
+    """
 
     queryset = Intervention.objects.all()
     serializer_class = InterventionRow
 
     def filter_queryset(self, queryset: QuerySet[Intervention, Any]) -> QuerySet[Intervention, Any]:
         request, found = self.request, _interventions()
-        parameters.only(request, "is_enabled", "agent")
+        parameters.only(request, "search", "is_enabled", "agent", "ordering")
+        if words := parameters.text(request, "search"):
+            found = found.filter(Q(slug__icontains=words) | Q(description__icontains=words))
         if (is_enabled := filters.flag(request, "is_enabled")) is not None:
             found = found.filter(is_enabled=is_enabled)
         if agent := parameters.agent(request):
             found = found.filter(agents=None) | found.filter(agents=agent)
-        return found
+        return found.order_by(*ORDERS[parameters.choice(request, "ordering", ORDERS) or "slug"])
 
 
 class InterventionDetail(GenericAPIView[Intervention]):

@@ -90,7 +90,8 @@ _FILTERS = (
 class CorrectionLogs(ListAPIView[CorrectionLog]):
     """Attempts at messages as the gate saw them, newest first, without texts; each attempt's own page has them.
 
-    Filters: agent (slug), outcome, source, dimension (was looked at), session, since, until (ISO times).
+    Filters: agent (slug), outcome, source, dimension (was looked at), session, since, until (ISO times). `ordering=created_at` for the
+    oldest first.
     """
 
     queryset = CorrectionLog.objects.all()
@@ -106,7 +107,7 @@ class CorrectionLogs(ListAPIView[CorrectionLog]):
 
     def filter_queryset(self, queryset: QuerySet[CorrectionLog, Any]) -> QuerySet[CorrectionLog, Any]:
         request = self.request
-        parameters.only(request, "agent", "outcome", "source", "dimension", "session", "since", "until")
+        parameters.only(request, "agent", "outcome", "source", "dimension", "session", "since", "until", "ordering")
         if agent := parameters.agent(request):
             queryset = queryset.filter(agent=agent)
         if outcome := parameters.choice(request, "outcome", Outcome.values):

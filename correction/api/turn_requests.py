@@ -1,4 +1,4 @@
-"""What a request for a turn or a send may ask of the stages on this floor (`TURN_REQUEST_CHECK`)."""
+"""What a request for a turn or a send may ask of the stages on this floor (`TURN_REQUEST_CHECK`, `TURN_DEADLINES`)."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from agents.models import Agent, Channel
+from correction.config import resolve_config
 from correction.config_fields import ConfigError, read_changes
 from correction.gate_session import check_session
+
+SHORTEST = 2.0  # seconds in which a judge can answer; with less every draft would pass unjudged
 
 
 def problems(
@@ -25,3 +28,26 @@ def problems(
             check_session(session=session, agent=agent, channel=channel)
         except ValueError as error:
             yield "session", str(error)
+
+
+def deadlines(*, agent: Agent, seconds: float, any_length: bool) -> dict[str, float]:
+    """The overrides that a request's deadline stands for: it shortens what is configured for the agent, and prolongs nothing.
+
+    Args:
+        agent: Whose draft would be judged.
+        seconds: What is asked for.
+        any_length: The sender may switch the gate off anyway.
+
+    Raises:
+        ValueError: It is below `SHORTEST` and below what is configured, so that nothing could be judged.
+    """
+    config = resolve_config(agent)
+    each, total = float(config["gate_deadline_seconds"]), float(config["gate_total_deadline_seconds"])
+    least = min(SHORTEST, each, total)
+    if seconds < least and not any_length:
+        raise ValueError(
+            f"deadline {seconds:g}: allowed: {least:g} to 60 seconds, for a draft judged in less would pass unjudged; users who may "
+            "change agents and their configuration may say less"
+        )
+    wanted = max(round(seconds, 1), 0.1)
+    return {"gate_deadline_seconds": min(wanted, each), "gate_total_deadline_seconds": min(wanted, total)}

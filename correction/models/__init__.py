@@ -1,6 +1,8 @@
 """The tables of correction, one file per group."""
 
-from correction.models.config import AgentEvaluationConfig, GateMode
+from correction.models.behavior import BehaviorRequest
+from correction.models.behavior_effect import BehaviorEffect
+from correction.models.config import AgentEvaluationConfig, GateMode, LeastConfidence, Requesters
 from correction.models.gate import CorrectionLog, GateDimensionResult, ObservedMessage, Outcome, played
 from correction.models.gate_hours import AttemptSum, AttemptTotal, DimensionSum, DimensionTotal
 from correction.models.interventions import Intervention, InterventionLog
@@ -9,6 +11,8 @@ __all__ = [
     "AgentEvaluationConfig",
     "AttemptSum",
     "AttemptTotal",
+    "BehaviorEffect",
+    "BehaviorRequest",
     "CorrectionLog",
     "DimensionSum",
     "DimensionTotal",
@@ -16,7 +20,9 @@ __all__ = [
     "GateMode",
     "Intervention",
     "InterventionLog",
+    "LeastConfidence",
     "ObservedMessage",
     "Outcome",
+    "Requesters",
     "played",
 ]

@@ -5,12 +5,15 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any, ClassVar
 
+from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.db.models import Q
 from simple_history.models import HistoricalRecords
 
 from agents.models import Agent
+
+MOST_NAMES, LONGEST_NAME = 100, 150  # a user name has at most 150 characters, a trait's 120
 
 
 class GateMode(models.TextChoices):
@@ -19,8 +22,33 @@ class GateMode(models.TextChoices):
     ENFORCE = "enforce", "enforce (judge before sending)"
 
 
+class LeastConfidence(models.TextChoices):
+    """From which confidence on a behaviour request is applied by itself."""
+
+    NEVER = "never", "never (a person decides)"
+    HIGH = "high", "high"
+    MEDIUM = "medium", "medium or high"
+    LOW = "low", "any"
+
+
+class Requesters(models.TextChoices):
+    """Whose behaviour requests count."""
+
+    ANYONE = "anyone", "anyone, outsiders too"
+    MEMBERS = "members", "users who are members of the channel"
+    NAMED = "named", "the users named below"
+
+
 def _toggle(help_text: str) -> Any:
     return models.BooleanField(null=True, blank=True, help_text=help_text)
+
+
+def _choice(choices: type[models.TextChoices], help_text: str) -> Any:
+    return models.CharField(max_length=8, choices=choices.choices, null=True, blank=True, help_text=help_text)
+
+
+def _names(help_text: str) -> Any:
+    return models.JSONField(null=True, blank=True, validators=[validate_names], help_text=help_text)
 
 
 def _number(low: str, high: str, help_text: str, *, digits: int = 3, places: int = 1) -> Any:
@@ -34,12 +62,29 @@ def _number(low: str, high: str, help_text: str, *, digits: int = 3, places: int
     )
 
 
+def validate_names(value: object) -> None:
+    """A list of up to 100 names of 1 to 150 characters without line breaks, none twice."""
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+        raise ValidationError("A list of names; got %(value)r.", params={"value": value})
+    if len(value) > MOST_NAMES or len(set(value)) != len(value):
+        raise ValidationError(f"At most {MOST_NAMES} names, none twice.")
+    for name in value:
+        if not 1 <= len(name) <= LONGEST_NAME or not name.isprintable() or name != name.strip():
+            raise ValidationError(f"Name %(name)r: 1 to {LONGEST_NAME} printable characters.", params={"name": name})
+
+
 def _within(name: str, low: str, high: str) -> models.CheckConstraint:
     inside = Q(**{f"{name}__isnull": True}) | Q(**{f"{name}__gte": Decimal(low), f"{name}__lte": Decimal(high)})
     return models.CheckConstraint(
         condition=inside,
         name=f"config_{name}",
         violation_error_message=f"{name}: from {low} to {high}, or empty to inherit.",
+    )
+
+
+def _among(name: str, choices: type[models.TextChoices]) -> models.CheckConstraint:
+    return models.CheckConstraint(
+        condition=Q(**{f"{name}__isnull": True}) | Q(**{f"{name}__in": list(choices.values)}), name=f"config_{name}"
     )
 
 
@@ -103,6 +148,30 @@ class AgentEvaluationConfig(models.Model):
 
     budget_enabled = _toggle("stop paid checks for the day when the budget is used up")
     daily_budget_usd = _number("0", "100000", "US dollars a day (UTC) for checking this agent", digits=11, places=4)
+
+    behavior_requests_enabled = _toggle(
+        "look for requests to behave differently in what people say to the agent (default on)"
+    )
+    behavior_auto_apply = _choice(
+        LeastConfidence,
+        "least confidence from which a request is applied by itself: high, medium, low, or never (default high); the others wait "
+        "for a person",
+    )
+    behavior_requesters = _choice(
+        Requesters,
+        "whose requests count: anyone, members (users who are members of the channel where it was said; outsiders are not) or named "
+        "(default members)",
+    )
+    behavior_named_requesters = _names(
+        "user names whose requests count where behavior_requesters is named; exact names"
+    )
+    behavior_protected_traits = _names("traits that no message can change, whatever the case of their names")
+    behavior_daily_limit = models.PositiveSmallIntegerField(
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(0), MaxValueValidator(1000)],
+        help_text="requests applied by themselves per day (UTC), 0 to 1000 (default 10); further ones wait for a person",
+    )
     updated_at = models.DateTimeField(auto_now=True)
 
     history = HistoricalRecords(table_name="agent_evaluation_config_history")
@@ -135,6 +204,9 @@ class AgentEvaluationConfig(models.Model):
             _within("variety_message_threshold", "1", "10000"),
             _within("repetition_threshold", "0", "1"),
             _within("daily_budget_usd", "0", "100000"),
+            _among("behavior_auto_apply", LeastConfidence),
+            _among("behavior_requesters", Requesters),
+            _within("behavior_daily_limit", "0", "1000"),
         ]
 
     def __str__(self) -> str:

@@ -182,15 +182,25 @@ class GateDimensionResult(models.Model):
 class ObservedMessage(Claimable):
     """A message already said that is to be judged afterwards (observe mode). Work: claimed like all work."""
 
-    WHOSE: ClassVar = F("message__agent_id")
+    WHOSE: ClassVar = F("whose")
 
+    whose = models.BigIntegerField(
+        default=0, editable=False, help_text="who said it, as it was queued: agents come in turn; 0 = nobody"
+    )
     message = models.OneToOneField(Message, on_delete=models.CASCADE, related_name="observation")
     session = models.UUIDField(unique=True)
 
     class Meta:
         db_table = "observed_messages"
         ordering: ClassVar = ["pk"]
-        indexes: ClassVar = [models.Index(fields=["status", "created_at"], name="observed_status_created")]
+        indexes: ClassVar = [
+            models.Index(fields=["status", "created_at"], name="observed_status_created"),
+            models.Index(
+                fields=["whose", "created_at", "id"],
+                condition=Q(status__in=["pending", "running"]),
+                name="observed_open_of_whom",
+            ),
+        ]
 
     def __str__(self) -> str:
         return f"observation of message {self.message_id}"

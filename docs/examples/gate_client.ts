@@ -1,14 +1,12 @@
-// Your agent's messages through Plumbline's gate: check, write again, send; then hand in what was said.
-//
-// PLUMBLINE_URL=http://localhost:8000 PLUMBLINE_TOKEN=… node docs/examples/gate_client.ts
-// Yours to replace: PERSONA, `write` (your model) and `send` (your channel). Needs Node 22.18 or later and nothing else.
+// Your agent's messages through Plumbline's gate: check, write again, send, hand in. Yours: PERSONA, CHANNEL, `write`, `send`.
+// PLUMBLINE_URL=http://localhost:8000 PLUMBLINE_TOKEN=… node gate_client.ts; needs Node 22.18, and what docs/api.md says of set-up.
 
 import { randomUUID } from "node:crypto";
 
 const { PLUMBLINE_URL: URL = "http://localhost:8000", PLUMBLINE_TOKEN: TOKEN = "", PLUMBLINE_SECONDS = "10" } = process.env;
 const PATIENCE = Number(PLUMBLINE_SECONDS) * 1000; // for checking one message, all its attempts together
 const PERSONA = { name: "Ada", system_prompt: "You are Ada, a dry and careful clerk. You never cheer." };
-const DRAFTS = ["Hooray, I found your file!!!", "Your file is in the second cabinet."];
+const CHANNEL = "shop-floor", DRAFTS = ["Hooray, I found your file!!!", "Your file is in the second cabinet."];
 
 type Event = { name: string; text: string; kind: "action" | "stimulus" };
 type Check = "passed" | "rejected" | "unchecked";
@@ -46,20 +44,11 @@ async function checked(write: (feedback: string) => Promise<string>, trajectory:
   }
 }
 
-/** Whether Plumbline has them now (at most 1,000). If not, send them again with the next ones: repeats are no-ops. */
-async function handIn(messages: object[]): Promise<boolean> {
-  try {
-    await post("/api/messages/ingest/", { channel: "shop-floor", messages }, 5000);
-    return true;
-  } catch (problem) {
-    console.error("not handed in:", problem);
-    return false;
-  }
-}
-
-const drafts = [...DRAFTS];
-const write = async (_feedback: string) => drafts.shift() ?? DRAFTS[DRAFTS.length - 1];
+const write = async (feedback: string) => DRAFTS[feedback ? 1 : 0]; // here your model reads the feedback
 const [text, check] = await checked(write, [{ name: "Bob", text: "Where is my file?", kind: "stimulus" }]);
 const sent_at = new Date().toISOString(); // send(text) stands here
 const said = { external_id: randomUUID(), outsider: "Ada", text, sent_at, tags: { check } };
-console.log(JSON.stringify({ text, check, handed_in: await handIn([said]) }));
+const handed_in = await post("/api/messages/ingest/", { channel: CHANNEL, messages: [said] }, 5000)
+  .then(() => true) // at most 1,000 at a time; what fails is sent again with the next ones, for repeats are no-ops
+  .catch((problem) => (console.error("not handed in:", problem), false));
+console.log(JSON.stringify({ text, check, handed_in }));

@@ -21,7 +21,7 @@ from evaluation.admin.agreement import agreement_of_baseline, mark_agreements
 from evaluation.admin.comparisons import newest_comparison
 from evaluation.admin.display import dimension_badge, judge_badge, number, procedure_badge
 from evaluation.admin.played import played_by
-from evaluation.baselines import is_stale
+from evaluation.baselines import is_stale, stale_reasons
 from evaluation.control import queue_baseline
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore
 from evaluation.proposition_files import PropositionError
@@ -32,8 +32,9 @@ from evaluation.wording import counted
 MOST_COMPARED = 3  # judges on an agent's page; each takes a handful of queries
 
 
-def stale_badge() -> SafeString:
-    return display.badge("stale", "warning", "the persona changed since it was captured")
+def stale_badge(reason: str = "") -> SafeString:
+    badge = display.badge("stale", "warning", reason or "the persona changed since it was captured")
+    return format_html('{} <span class="pl-subtle">{}</span>', badge, display.visible(reason)) if reason else badge
 
 
 @admin.register(Baseline)
@@ -80,6 +81,9 @@ class BaselineAdmin(ReadOnlyAdmin[Baseline]):
         found: Any = super().get_changelist_instance(request)
         found.result_list = list(found.result_list)
         mark_agreements(found.result_list)
+        reasons = stale_reasons(found.result_list)
+        for baseline in found.result_list:
+            baseline.stale_reasons = reasons
         return found
 
     @admin.display(description="agreement with people")
@@ -88,7 +92,10 @@ class BaselineAdmin(ReadOnlyAdmin[Baseline]):
 
     @admin.display(description="persona")
     def stale(self, baseline: Baseline) -> SafeString:
-        return stale_badge() if is_stale(baseline) else display.badge("current", "good")
+        if not is_stale(baseline):
+            return display.badge("current", "good")
+        reasons = getattr(baseline, "stale_reasons", None)
+        return stale_badge((stale_reasons([baseline]) if reasons is None else reasons).get(baseline.pk, ""))
 
 
 def _by_judge(baselines: Iterable[Baseline]) -> list[tuple[SafeString, list[Baseline]]]:
@@ -121,6 +128,7 @@ def baseline_panel(request: HttpRequest, agent: Agent) -> SafeString:
     """The agent's baselines, and the ways to its evaluations."""
     baselines = list(agent.baselines.select_related("evaluation_run"))
     mark_agreements(baselines)
+    reasons = stale_reasons(baselines)
     grouped = _by_judge(baselines)
     rows = [
         {
@@ -128,7 +136,7 @@ def baseline_panel(request: HttpRequest, agent: Agent) -> SafeString:
             "score": number(row.score, row.count),
             "judge": judge,
             "agreement": agreement_of_baseline(row),
-            "stale": stale_badge() if is_stale(row) else "",
+            "stale": stale_badge(reasons[row.pk]) if row.pk in reasons else "",
             "captured": display.moment(row.captured_at),
             "run": display.page_of(row.evaluation_run, f"evaluation {row.evaluation_run_id}"),
         }

@@ -16,6 +16,7 @@ from django.utils.safestring import SafeString
 from agents.admin import display
 from agents.models import Agent
 from evaluation.admin.display import dimension_badge, judge_badge, meter, procedure_badge
+from evaluation.drift.presentation import newest_restart
 from evaluation.drift.series import Evaluation, Series, series_of
 from evaluation.models import DriftAlert, EvaluationRun, EvaluationSchedule
 from evaluation.wording import counted
@@ -56,6 +57,7 @@ def chart(series: Series, alerts: Iterable[DriftAlert] = ()) -> dict[str, Any]:
         "judge": judge,
         "schedule": display.visible(series.schedule.name),
         "note": series.note,
+        "restarted": display.visible(newest_restart(series)),
         "label": _label(series, shown, len(marks)),
         **{"width": WIDTH, "height": HEIGHT, "left": LEFT, "right": RIGHT, "top": TOP, "bottom": BOTTOM},
         "grid": [{"score": score, "y": _y(score), "text": _text(float(_y(score)) + 4)} for score in GRID],

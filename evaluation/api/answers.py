@@ -146,6 +146,7 @@ class ComparisonShown(serializers.Serializer[Any]):
     baseline = SideShown()
     current = SideShown()
     stale = serializers.BooleanField()
+    persona_changes = serializers.ListField(child=serializers.CharField())
     margin = serializers.FloatField()
     dimensions = serializers.DictField(child=DimensionChangeShown())
     worse = serializers.ListField(child=serializers.CharField())
@@ -153,6 +154,7 @@ class ComparisonShown(serializers.Serializer[Any]):
     only_current = serializers.ListField(child=serializers.CharField())
     changed = serializers.ListField(child=serializers.CharField())
     scored_on_one_side = serializers.ListField(child=serializers.CharField())
+    over_window = serializers.ListField(child=serializers.CharField())
     notes = serializers.ListField(child=serializers.CharField())
 
 
@@ -197,6 +199,8 @@ class PropositionShown(serializers.Serializer[Any]):
     rule = serializers.JSONField(allow_null=True, help_text="checked exactly, without a judge")
     cues = CuesShown(allow_null=True)
     measure = serializers.CharField(allow_null=True, help_text="counted, without a judge")
+    trait = serializers.CharField(allow_blank=True, help_text="the trait it speaks of; mostly none")
+    over_window = serializers.BooleanField(help_text="judged once over the window, not message by message")
     active = serializers.BooleanField()
     rejected = serializers.BooleanField()
     quote = serializers.CharField(allow_blank=True)

@@ -31,7 +31,6 @@ RUN_FILTERS = (
     *(AGENT, CHANNEL, DIMENSION, JUDGE, PROCEDURE, SINCE, UNTIL),
     query("status", enum=EvaluationRun.Status.values),
     query("is_baseline", enum=("true", "false")),
-    query("ordering", "oldest or newest first", enum=("id", "-id")),
 )
 YES_NO = {"true": True, "false": False}
 

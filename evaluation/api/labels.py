@@ -81,7 +81,7 @@ _FILTERS = (
 class Labels(IdempotentPosts, ListAPIView[ScoreLabel]):
     """Labels, newest first, beside the judge's scores; POST gives one's own.
 
-    Filters: score and run (ids), annotator, dimension. Whoever may give labels sees those of others only for judgements that they
+    Filters: score and run (ids), annotator, dimension; ordering. Whoever may give labels sees those of others only for judgements that they
     labelled themselves, so that nobody is led. POST `{"score": ID, "value": 0 to 9 or null, "note": "…"}`: the score of the claim as
     written; null means that it cannot be told from what is shown. The annotator is the user. 201; 200 when it replaces the user's own
     earlier one, which is then not `blind` any more: the judge's score was shown. 409 when the judgement is none to label (not scored,
@@ -106,7 +106,7 @@ class Labels(IdempotentPosts, ListAPIView[ScoreLabel]):
 
     def filter_queryset(self, queryset: QuerySet[ScoreLabel, Any]) -> QuerySet[ScoreLabel, Any]:
         request = self.request
-        parameters.only(request, "score", "run", "annotator", "dimension")
+        parameters.only(request, "score", "run", "annotator", "dimension", "ordering")
         if score := number(request, "score", allowed="the id of a judgement"):
             queryset = queryset.filter(evaluation_score__pk=score)
         if run := number(request, "run", allowed="the id of an evaluation"):

@@ -19,6 +19,7 @@ from evaluation.api.refusals import reading_propositions
 from evaluation.models import Dimension, EvaluationScore
 from evaluation.proposition_files import DEFAULT, LoadedFile, load_all, propositions_for
 from evaluation.propositions import Proposition
+from evaluation.targets import claims_for
 
 LEVELS = ("evaluation", "action")
 _FILTERS = (query("level", enum=LEVELS), query("active", "false = drafts only", enum=YES_NO))
@@ -28,7 +29,8 @@ class Propositions(APIView):
     """The propositions in effect, as their files say.
 
     Filters: dimension, level (`evaluation`, the default, or `action`: asked of a draft), agent (slug): the defaults merged with the
-    agent's own, as an evaluation of it asks them. Without agent every file's stand one by one; `agent` is null in the defaults.
+    agent's own and those of its traits (their `source` is `trait`), as an evaluation of it asks them. Without agent every file's stand
+    one by one; `agent` is null in the defaults.
     Drafts follow with `active` false: they are never judged. `active=true` leaves them out, `active=false` has nothing else.
     """
 
@@ -53,8 +55,12 @@ class Propositions(APIView):
 def _merged(agent: Agent, dimensions: list[str], level: str) -> Iterator[dict[str, Any]]:
     files = load_all()
     for dimension in dimensions:
-        for found in propositions_for(agent_slug=agent.slug, dimension=dimension, level=level, files=files):
-            yield _shown(found, agent.slug, level)
+        asked = (
+            claims_for(slug=agent.slug, dimension=dimension, hard=False, files=files, traits=agent.traits.all())
+            if level == "evaluation"
+            else propositions_for(agent_slug=agent.slug, dimension=dimension, level=level, files=files)
+        )
+        yield from (_shown(found, agent.slug, level) for found in asked)
     for file in _files(dimensions, level):
         if file.agent_id in (DEFAULT, agent.slug):
             yield from (_shown(draft, agent.slug, level) for draft in file.drafts)
@@ -94,6 +100,8 @@ def _shown(found: Proposition, agent: str | None, level: str) -> dict[str, Any]:
         "rule": found.rule.checks() if found.rule else None,
         "cues": found.cues.model_dump() if found.cues else None,
         "measure": found.measure,
+        "trait": found.trait,
+        "over_window": found.over_window,
         "active": found.active,
         "rejected": found.rejected,
         "quote": found.quote,

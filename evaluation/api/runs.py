@@ -37,20 +37,12 @@ from evaluation.summary import summarize
 
 MOST_EMBEDDED = 1_000
 _HOW_MANY = {"type": "integer", "minimum": 0, "maximum": MOST_EMBEDDED}
-ORDERS = {"-id": "-pk", "id": "pk"}
-
-
-class RunPages(Log):
-    """Newest first, or oldest first with ``ordering=id``."""
-
-    def get_ordering(self, request: Request, queryset: Any, view: Any) -> tuple[str, ...]:
-        return (ORDERS[parameters.choice(request, "ordering", ORDERS) or "-id"],)
 
 
 class ScorePages(Log):
     """In the order in which they were planned: by dimension, then by message."""
 
-    ordering = "pk"
+    orders = MappingProxyType({"id": ("pk",)})
 
 
 @extend_schema_view(get=documented({200: RunRow(many=True)}, parameters=RUN_FILTERS))
@@ -66,7 +58,7 @@ class Runs(IdempotentPosts, ListAPIView[EvaluationRun]):
     example: ClassVar = {"agent": "michael", "dimensions": ["adherence"], "window": "all"}
     queryset = EvaluationRun.objects.select_related("agent", "channel")
     throttle_classes = (PaidRequests,)
-    pagination_class = RunPages
+    pagination_class = Log
     progress: Mapping[int, Progress] = MappingProxyType({})
 
     def get_serializer_class(self) -> type[serializers.BaseSerializer[Any]]:

@@ -61,17 +61,22 @@ class AlertRow(serializers.ModelSerializer[DriftAlert]):
         return str(reverse("evaluation:run", [alert.evaluation_run_id], request=self.context["request"]))
 
 
-@extend_schema_view(get=documented({200: ScheduleRow(many=True)}, parameters=(query("is_active", enum=YES_NO),)))
+ORDERS = {"name": ("name", "pk"), "next_at": ("next_at", "pk"), "-created_at": ("-created_at", "-pk")}
+_OF_SCHEDULES = (query("is_active", enum=YES_NO), query("ordering", "default name", enum=ORDERS))
+
+
+@extend_schema_view(get=documented({200: ScheduleRow(many=True)}, parameters=_OF_SCHEDULES))
 class Schedules(ListAPIView[EvaluationSchedule]):
-    """Rolling evaluations by name. Filter: is_active."""
+    """Rolling evaluations by name. Filter: is_active; ordering."""
 
     queryset = EvaluationSchedule.objects.prefetch_related("agents").order_by("name")
     serializer_class = ScheduleRow
 
     def filter_queryset(self, queryset: QuerySet[EvaluationSchedule, Any]) -> QuerySet[EvaluationSchedule, Any]:
-        parameters.only(self.request, "is_active")
-        active = parameters.choice(self.request, "is_active", YES_NO)
-        return queryset.filter(is_active=YES_NO[active]) if active else queryset
+        parameters.only(self.request, "is_active", "ordering")
+        if active := parameters.choice(self.request, "is_active", YES_NO):
+            queryset = queryset.filter(is_active=YES_NO[active])
+        return queryset.order_by(*ORDERS[parameters.choice(self.request, "ordering", ORDERS) or "name"])
 
 
 _FILTERS = (AGENT, DIMENSION, SINCE, UNTIL, query("acknowledged", enum=YES_NO))
@@ -79,7 +84,8 @@ _FILTERS = (AGENT, DIMENSION, SINCE, UNTIL, query("acknowledged", enum=YES_NO))
 
 @extend_schema_view(get=documented({200: AlertRow(many=True)}, parameters=_FILTERS))
 class Alerts(ListAPIView[DriftAlert]):
-    """Falls that lasted, newest first. Filters: agent (slug), dimension, acknowledged, since, until (ISO times, of the alert)."""
+    """Falls that lasted, newest first. Filters: agent (slug), dimension, acknowledged, since, until (ISO times, of the alert);
+    `ordering=id` for the oldest first."""
 
     queryset = DriftAlert.objects.select_related("agent", "schedule", "acknowledged_by")
     serializer_class = AlertRow
@@ -87,7 +93,7 @@ class Alerts(ListAPIView[DriftAlert]):
 
     def filter_queryset(self, queryset: QuerySet[DriftAlert, Any]) -> QuerySet[DriftAlert, Any]:
         request = self.request
-        parameters.only(request, "agent", "dimension", "acknowledged", "since", "until")
+        parameters.only(request, "agent", "dimension", "acknowledged", "since", "until", "ordering")
         if agent := parameters.agent(request):
             queryset = queryset.filter(agent=agent)
         if dimension := parameters.choice(request, "dimension", Dimension.values):

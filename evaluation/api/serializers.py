@@ -10,7 +10,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.reverse import reverse
 
-from evaluation.baselines import is_stale
+from evaluation.baselines import is_stale, stale_reasons
 from evaluation.calibration.as_json import calibration_json
 from evaluation.calibration.stored import Key
 from evaluation.models import Baseline, Dimension, EvaluationRun, EvaluationScore, is_heuristic
@@ -45,6 +45,7 @@ _OF_SCORE = (
 )
 _OF_BASELINE = (
     *("id", "agent", "dimension", "score", "count", "judge", "heuristic", "procedure", "calibration", "is_stale"),
+    "stale_reason",
     *("persona_digest", "captured_at", "evaluation_run", "run_url", "url", "compare_url"),
 )
 
@@ -150,9 +151,13 @@ class BaselineRow(serializers.ModelSerializer[Baseline]):
     heuristic = serializers.SerializerMethodField()
     calibration = serializers.SerializerMethodField(help_text="how well the judge agrees with people; null = not known")
     is_stale = serializers.SerializerMethodField(help_text="the persona changed since it was captured")
+    stale_reason = serializers.SerializerMethodField(
+        help_text="which versions of the persona came since, what made them and what they changed; empty when not stale"
+    )
     run_url = serializers.SerializerMethodField()
     url = serializers.SerializerMethodField()
     compare_url = serializers.SerializerMethodField()
+    _stale_reasons: dict[int, str] | None = None
 
     class Meta:
         model = Baseline
@@ -168,6 +173,11 @@ class BaselineRow(serializers.ModelSerializer[Baseline]):
 
     def get_is_stale(self, baseline: Baseline) -> bool:
         return is_stale(baseline)
+
+    def get_stale_reason(self, baseline: Baseline) -> str:
+        if self._stale_reasons is None:  # of all rows at once
+            self._stale_reasons = stale_reasons([baseline] if self.parent is None else list(self.parent.instance))  # type: ignore[arg-type]
+        return self._stale_reasons.get(baseline.pk, "")
 
     @extend_schema_field(OpenApiTypes.URI)
     def get_run_url(self, baseline: Baseline) -> str:

@@ -135,7 +135,9 @@ def _proposition(run: EvaluationRun, score: EvaluationScore) -> Proposition:
     )
     slug = run.agent.slug if run.agent else run.channel.slug if run.channel else ""
     try:
-        claims = claims_for(slug=slug, dimension=score.dimension, hard=run.hard)
+        claims = claims_for(
+            slug=slug, dimension=score.dimension, hard=run.hard, traits=run.agent.traits.all() if run.agent else None
+        )
     except PropositionError:
         return plain
     return next((claim for claim in claims if claim.id == score.proposition_id), plain)

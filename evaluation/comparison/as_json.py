@@ -19,6 +19,7 @@ def comparison_json(comparison: Comparison) -> dict[str, Any]:
         "baseline": _side(comparison.baseline),
         "current": _side(comparison.current),
         "stale": comparison.stale,
+        "persona_changes": list(comparison.persona_changes),
         "margin": comparison.margin,
         "dimensions": {
             change.dimension: {
@@ -34,6 +35,7 @@ def comparison_json(comparison: Comparison) -> dict[str, Any]:
         "only_current": list(comparison.only_current),
         "changed": list(comparison.changed),
         "scored_on_one_side": list(comparison.one_sided),
+        "over_window": list(comparison.over_window),
         "notes": list(comparison.notes),
     }
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from agents.models import Agent
+from agents.persona_changes import changes_between
 from evaluation.comparison.compare import adjusted, compare, compare_to_baseline, side_of_run, sides_of_file
 from evaluation.comparison.detection import Detection
 from evaluation.comparison.measuring import Watch, enough_samples, measure, with_samples
@@ -93,7 +94,7 @@ def _of_summaries(summaries: Sequence[RunSummary], names: Sequence[str], margin:
             if empty:
                 raise NotComparable("; ".join(empty))
             sides = (side_of_run(s.run, name=name) for name, s in zip(names, (before, now), strict=True))
-            found.comparisons.append(compare(*sides, margin=margin))
+            found.comparisons.append(compare(*sides, margin=margin, changes=changes_between))
         except NotComparable as error:
             found.refused[target] = str(error)
     found.comparisons = adjusted(found.comparisons)
@@ -107,7 +108,7 @@ def of_runs(first: EvaluationRun, second: EvaluationRun, *, margin: float, dimen
         NotComparable: They do not compare; says why.
     """
     sides = (side_of_run(run, dimensions=dimensions or None) for run in (first, second))
-    return Compared([compare(*sides, margin=margin)])
+    return Compared([compare(*sides, margin=margin, changes=changes_between)])
 
 
 def with_baselines(agents: Iterable[Agent], *, judge: str, margin: float, dimensions: Sequence[str] = ()) -> Compared:
@@ -201,4 +202,5 @@ def _with_side(agent: Agent, side: Side, margin: float, dimensions: Sequence[str
     run = like_it[0] if like_it else runs.order_by("-pk").first()
     if run is None:
         raise NotComparable(f"no evaluation of {agent.slug} yet; measure it first")
-    return compare(side, side_of_run(run, dimensions=dimensions or None), margin=margin)
+    current = side_of_run(run, dimensions=dimensions or None)
+    return compare(side, current, margin=margin, changes=changes_between)

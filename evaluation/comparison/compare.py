@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from agents.persona_changes import changes_between
 from evaluation.baselines import get_baseline
 from evaluation.comparison.as_json import comparison_json
 from evaluation.comparison.chance import adjusted
 from evaluation.comparison.changes import change_of
 from evaluation.comparison.file_sides import UnreadableSides, side_json, sides_of_file
-from evaluation.comparison.selection import asked_on_both, of_dimension, of_proposition, only_scored_once, reworded
+from evaluation.comparison.selection import (
+    asked_on_both,
+    of_dimension,
+    of_proposition,
+    only_scored_once,
+    over_window,
+    reworded,
+)
 from evaluation.comparison.sides import side_of_run
 from evaluation.comparison.values import Change, Comparison, NotComparable, Side
 from evaluation.models import Baseline, EvaluationRun, is_heuristic
@@ -30,10 +38,18 @@ __all__ = [
     "sides_of_file",
 ]
 
+Changes = Callable[[str, str, str], Iterable[object]]
 NONE_IN_COMMON = "no proposition was scored on both sides"
 
 
-def compare(baseline: Side, current: Side, *, margin: float = MARGIN, propositions: bool = True) -> Comparison:
+def compare(
+    baseline: Side,
+    current: Side,
+    *,
+    margin: float = MARGIN,
+    propositions: bool = True,
+    changes: Changes = lambda target, before, after: (),
+) -> Comparison:
     """The change from one measurement to another, per dimension and per proposition.
 
     A dimension's change is that of the propositions that were asked on both sides and are still the same; where some are not, its scores
@@ -44,6 +60,7 @@ def compare(baseline: Side, current: Side, *, margin: float = MARGIN, propositio
         current: Now.
         margin: Half-width of "no change", in points, more than 0.
         propositions: Whether to look at each proposition, too.
+        changes: Told of the target and two digests of its persona, says what changed between them (`agents.persona_changes`).
 
     Raises:
         NotComparable: Another target, judge or procedure; names both.
@@ -56,11 +73,15 @@ def compare(baseline: Side, current: Side, *, margin: float = MARGIN, propositio
     one_sided = [
         name for d in common for p in only_scored_once(baseline, current, d) if (name := f"{d}/{p}") not in changed
     ]
-    dimensions, by_proposition = [], {}
-    notes = _notes(baseline, current, changed)
+    dimensions, by_proposition, windows = [], {}, []
+    personas = (current.target, baseline.persona_digest, current.persona_digest)
+    persona_changes = tuple(map(str, changes(*personas))) if _stale(baseline, current) else ()
+    notes = _notes(baseline, current, changed, persona_changes)
     for dimension in common:
         same = [p for p in asked_on_both(baseline, current, dimension) if f"{dimension}/{p}" not in changed]
-        sides = of_dimension(baseline, current, dimension, same)
+        once = over_window(baseline, current, dimension, same)
+        windows += [f"{dimension}/{p}" for p in once]
+        sides = of_dimension(baseline, current, dimension, [p for p in same if p not in once])
         heuristic, counted = is_heuristic(current.judge), dimension in baseline.counted | current.counted
         change = change_of(*sides, dimension=dimension, margin=margin, counted=counted, heuristic=heuristic)
         if change.delta is None and None not in (baseline.scores[dimension], current.scores[dimension]):
@@ -92,6 +113,8 @@ def compare(baseline: Side, current: Side, *, margin: float = MARGIN, propositio
                 changed=changed,
                 one_sided=tuple(one_sided),
                 stale=_stale(baseline, current),
+                persona_changes=persona_changes,
+                over_window=tuple(windows),
                 margin=margin,
                 notes=tuple(notes),
             )
@@ -124,7 +147,9 @@ def compare_to_baseline(
     if not rows:
         return None
     current = side_of_run(run, dimensions=[b.dimension for b in rows])
-    return compare(baseline_side(rows, current), current, margin=margin, propositions=propositions)
+    return compare(
+        baseline_side(rows, current), current, margin=margin, propositions=propositions, changes=changes_between
+    )
 
 
 def baseline_side(baselines: Iterable[Baseline], current: Side | None = None) -> Side:
@@ -190,16 +215,18 @@ def _only(side: Side, other: Side, common: Iterable[str]) -> tuple[str, ...]:
     return (*dimensions, *rows)
 
 
-def _notes(baseline: Side, current: Side, changed: tuple[str, ...]) -> list[str]:
+def _notes(baseline: Side, current: Side, changed: tuple[str, ...], persona_changes: tuple[str, ...]) -> list[str]:
     notes = []
     if _stale(baseline, current):
-        notes.append("the persona was edited between the two: a difference is not drift alone")
+        what = f" ({'; '.join(persona_changes)})" if persona_changes else ""
+        notes.append(f"the persona was edited between the two{what}: a difference is not drift alone")
     if None not in (baseline.scope, current.scope) and baseline.scope != current.scope:
         said = [side.scope in side.name for side in (baseline, current) if side.scope]
         if not all(said):
             notes.append(f"of other messages: before {baseline.scope or 'all'}, now {current.scope or 'all'}")
     if changed:
-        notes.append(f"not the same proposition any more, so not compared: {', '.join(changed)}")
+        why = "its words, weight or rule, or the trait it speaks of, changed"
+        notes.append(f"not the same proposition any more, so not compared: {', '.join(changed)} ({why})")
     for side in (baseline, current):
         if not side.digests and any(side.proposition_scores.values()):
             notes.append(f"{side.name} does not say how its propositions were worded; they are taken to be the same")

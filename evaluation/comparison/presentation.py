@@ -130,6 +130,10 @@ def _explain(comparisons: Sequence[Comparison], console: Any) -> None:
         if comparison.one_sided:
             which = "some propositions (--json names them)" if len(comparisons) > 1 else ", ".join(comparison.one_sided)
             found.setdefault(f"scored on one side only, so left out of the dimension: {which}", []).append(target)
+        if comparison.over_window:
+            found.setdefault(
+                f"judged once over the window, so beside the dimension: {', '.join(comparison.over_window)}", []
+            ).append(target)
         if comparison.only_baseline:
             found.setdefault(f"only before: {', '.join(comparison.only_baseline)}", []).append(target)
         if comparison.only_current:

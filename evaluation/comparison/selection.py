@@ -7,6 +7,8 @@ from evaluation.comparison.sides import mean_of
 from evaluation.comparison.values import Side
 from evaluation.statistics.clusters import Observation
 
+REPEAT = "repeat:"  # the clusters of what is judged over a whole window
+
 
 def asked_on_both(baseline: Side, current: Side, dimension: str) -> list[str]:
     now = current.proposition_scores.get(dimension, {})
@@ -32,6 +34,13 @@ def only_scored_once(baseline: Side, current: Side, dimension: str) -> list[str]
 def of_proposition(side: Side, dimension: str, name: str) -> Measured:
     score = side.proposition_scores.get(dimension, {}).get(name)
     return Measured(score=score, observations=side.observations.get(dimension, {}).get(name, ()))
+
+
+def over_window(baseline: Side, current: Side, dimension: str, same: list[str]) -> list[str]:
+    """Of a dimension judged message by message, the propositions judged once over the window: one judgement is no sample of messages."""
+    judged = {p: [o for s in (baseline, current) for o in of_proposition(s, dimension, p).observations] for p in same}
+    windows = [p for p, rows in judged.items() if rows and all(str(o.cluster).startswith(REPEAT) for o in rows)]
+    return windows if any(judged[p] for p in same if p not in windows) else []
 
 
 def of_dimension(baseline: Side, current: Side, dimension: str, same: list[str]) -> tuple[Measured, Measured]:

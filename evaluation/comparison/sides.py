@@ -163,14 +163,17 @@ def _clusters(run: EvaluationRun) -> Iterator[tuple[int, str]]:
 
 
 def _add_windows(tally: _Tally, run: EvaluationRun) -> None:
-    """Judgements of the whole window (and of messages deleted since): each repeat is one."""
+    """Judgements of the whole window (and of messages deleted since): each repeat is one.
+
+    What adherence judges over the window stands in it beside judgements of messages, and is compared on its own.
+    """
     counts: dict[tuple[str, str], dict[int, int]] = defaultdict(dict)
     windows: dict[tuple[str, str], list[tuple[int, int, float]]] = defaultdict(list)
     rows = EvaluationScore.objects.filter(
         evaluation_run=run, message__isnull=True, dimension__in=list(tally.observations)
     )
-    fields = ("dimension", "proposition_id", "repeat", "status", "score", "count", "weight")
-    for dimension, proposition, repeat, status, score, count, weight in (
+    fields = ("dimension", "proposition_id", "repeat", "status", "score", "count", "weight", "over_window")
+    for dimension, proposition, repeat, status, score, count, weight, over_window in (
         rows.order_by("pk").values_list(*fields).iterator()
     ):
         tally.settled(dimension, judged=status != "pending", unscored=status == "unscored")
@@ -180,7 +183,7 @@ def _add_windows(tally: _Tally, run: EvaluationRun) -> None:
             if count is not None:
                 counts[dimension, proposition][repeat] = count
         elif status == "scored" and score is not None:
-            if dimension in ("adherence", "consistency"):
+            if dimension in ("adherence", "consistency") and not over_window:
                 tally.add(dimension, proposition, Observation(float(score), weight, DELETED))
             else:
                 windows[dimension, proposition].append((repeat, score, weight))

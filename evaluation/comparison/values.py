@@ -111,6 +111,8 @@ class Comparison:
         changed: ``dimension/proposition`` asked on both sides, but not the same: its claim, weight or rule changed. Not compared.
         one_sided: ``dimension/proposition`` asked on both sides but scored on one only; left out of the dimension's change.
         stale: Whether the persona changed between the two: the difference is then no drift alone.
+        persona_changes: The versions of the persona that came between, as far as they were kept: what made them, what they changed.
+        over_window: ``dimension/proposition`` judged once over the window: compared on its own, not in its dimension's change.
         margin: Half-width of "no change", in points.
         notes: What a reader must know, in sentences.
     """
@@ -124,6 +126,8 @@ class Comparison:
     changed: tuple[str, ...] = ()
     one_sided: tuple[str, ...] = ()
     stale: bool = False
+    persona_changes: tuple[str, ...] = ()
+    over_window: tuple[str, ...] = ()
     margin: float = 0.5
     notes: tuple[str, ...] = ()
 

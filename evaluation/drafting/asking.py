@@ -9,6 +9,7 @@ from django.conf import settings
 
 from agents.llm import Block, Label, LLMRequest, Turn
 from agents.llm.requests import InvalidAnswer
+from agents.persona_cut import cut_persona
 from agents.text.fences import fence, neutral
 from agents.text.names import one_line
 from evaluation.prompts import render
@@ -111,7 +112,7 @@ def draft_request(
     text = render(
         "draft_persona",
         name=one_line(name),
-        persona=fence("PERSONA", neutral(persona, LONGEST_PERSONA)[0], nonce),
+        persona=fence("PERSONA", neutral(cut_persona(persona, LONGEST_PERSONA), 2 * LONGEST_PERSONA)[0], nonce),
         existing=fence("EXISTING", claims, nonce) if claims else "",
         most=most,
     )

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from agents.models import Agent
 from agents.terminal import console_on
+from evaluation.drift.restarts import restarts_of
 from evaluation.drift.series import Drop, Series
 from evaluation.models import EvaluationRun
 from evaluation.presentation import judge_label, number
@@ -37,6 +38,9 @@ def drift_table(found: Sequence[Series], out: Any) -> None:
         for series in rows:
             for drop in series.drops:
                 console.print(escape(fall(series, drop)))
+        for sentence in dict.fromkeys(newest_restart(series) for series in rows):
+            if sentence:
+                console.print(escape(sentence))
         for note, noted in _notes(rows).items():
             which = f"all {len(rows)} series" if len(noted) == len(rows) > MOST_NAMED else ", ".join(noted)
             console.print(escape(f"{which}: {note}"))
@@ -74,6 +78,15 @@ def fall(series: Series, drop: Drop) -> str:
         f"{series.agent.slug} {series.dimension}: fell from {drop.before:.1f} to {drop.after:.1f} since {since} "
         f"(noticed {noticed}, evaluation {drop.run})"
     )
+
+
+def newest_restart(series: Series) -> str:
+    """When and why a series started anew, the last time; empty when it never did."""
+    found = restarts_of(series)
+    if not found:
+        return ""
+    day = f"{timezone.localtime(found[-1].time):%Y-%m-%d}"
+    return f"{series.agent.slug} {series.dimension}: starts anew on {day}: {found[-1].because}"
 
 
 def silent_note(agents: Sequence[Agent], found: Sequence[Series]) -> str:
@@ -150,6 +163,10 @@ def _series_json(series: Series) -> dict[str, Any]:
                 "after": round(drop.after, 4),
             }
             for drop in series.drops
+        ],
+        "restarts": [
+            {"evaluation_run": restart.run, "time": restart.time.isoformat(), "because": restart.because}
+            for restart in restarts_of(series)
         ],
         **({"note": series.note} if series.note else {}),
     }

@@ -46,6 +46,7 @@ class Evaluation:
         error: Standard error in points; None: not known.
         tested: Whether the test looked at it: it shares no messages with the one before.
         restarts: Whether the series starts anew here, because persona, propositions, window or tags changed.
+        persona: Digest of the persona it was measured under.
     """
 
     run: int
@@ -54,6 +55,7 @@ class Evaluation:
     error: float | None
     tested: bool
     restarts: bool
+    persona: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,6 +152,7 @@ def _series(
                     error=point.error,
                     tested=id(point) in kept,
                     restarts=not number and bool(evaluations),
+                    persona=run.persona_digest,
                 )
             )
     return Series(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from django.db.models import QuerySet
 
+from agents.persona_changes import changes_between
 from evaluation.comparison.compare import compare, compare_to_baseline, side_of_run, sides_of_file
 from evaluation.comparison.values import Comparison, NotComparable, Side
 from evaluation.models import Baseline, EvaluationRun
@@ -74,7 +75,7 @@ class FileBaseline:
         side = self._sides.get(run.agent.slug if run.agent else "")
         if side is None:
             return None, f"{self.name} does not hold it"
-        return compare(side, side_of_run(run), margin=margin), ""
+        return compare(side, side_of_run(run), margin=margin, changes=changes_between), ""
 
     def was_measured(self, run: EvaluationRun) -> bool:
         side = self._sides.get(run.agent.slug if run.agent else "")

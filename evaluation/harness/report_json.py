@@ -53,6 +53,7 @@ def _of_run(result: AgentResult) -> dict[str, Any]:
         "baseline": comparison.baseline.name if comparison else None,
         "baseline_notes": list(comparison.notes) if comparison else list(filter(None, [result.no_baseline])),
         "persona_changed": bool(comparison and comparison.stale),
+        "persona_changes": list(comparison.persona_changes) if comparison else [],
     }
 
 

@@ -104,6 +104,13 @@ class EvaluationRun(Claimable):
             models.Index(fields=["status", "created_at"], name="evaluation_run_status_created"),
             models.Index(fields=["agent", "-created_at"], name="evaluation_run_agent_created"),
             models.Index(
+                Coalesce(F("agent_id"), F("channel_id") * -1),
+                F("created_at"),
+                F("id"),
+                condition=Q(status__in=["pending", "running"]),
+                name="evaluation_run_open_of_whom",
+            ),
+            models.Index(
                 fields=["status"],
                 condition=Q(agent__isnull=False, schedule__isnull=False, series_points__isnull=True),
                 name="evaluation_run_not_looked_at",

@@ -41,6 +41,9 @@ class EvaluationScore(models.Model):
         related_name="compared_evaluation_scores",
         help_text="the earlier message of the pair (self-consistency)",
     )
+    over_window = models.BooleanField(
+        default=False, help_text="adherence of a whole window: it never was about one message, and none was deleted"
+    )
     repeat = models.PositiveSmallIntegerField(default=1, help_text="which of the run's repeated judgements, from 1")
     claim = models.TextField(help_text="the claim as the judge read it")
     weight = models.FloatField(default=1.0)

@@ -46,7 +46,8 @@ def play_for(run: EvaluationRun, *, owner: str, resumable: tuple[str, ...] = ())
     Returns:
         Whether it was claimed here.
     """
-    if not run.claim(owner=owner, lease=LEASE, resumable=resumable):
+    held = run.is_held_by(owner) and run.extend_lease(owner=owner, lease=LEASE)
+    if not held and not run.claim(owner=owner, lease=LEASE, resumable=resumable):
         return False
     try:
         _end(run, _play(run, owner), owner)

@@ -14,19 +14,29 @@ DIMENSION = "adherence"
 
 
 def plan(subject: Subject, propositions: Sequence[Proposition]) -> list[Item]:
-    """Every proposition on every sampled message (AC-6.1.2, AC-6.1.4)."""
-    return [Item(proposition, message_id) for message_id in subject.sample() for proposition in propositions]
+    """Every proposition on every sampled message (AC-6.1.2, AC-6.1.4); those about the whole window once, after these."""
+    sampled = subject.sample()
+    each = [p for p in propositions if not p.over_window]
+    once = [Item(p) for p in propositions if p.over_window and sampled]
+    return [*(Item(proposition, message_id) for message_id in sampled for proposition in each), *once]
 
 
 def context(
     subject: Subject, proposition: Proposition, message: Message | None, earlier: Message | None = None
 ) -> Context:
-    """The message judged, amid what happened in its channel.
+    """The message judged, amid what happened in its channel; for a proposition about the whole window all that the agent said in it.
 
-    The trajectory is the window's, the same for all messages of a channel, so that the prompt up to there can be cached.
+    A message's trajectory is the window's, the same for all messages of a channel, so that the prompt up to there can be cached.
     """
+    if proposition.over_window:
+        return Context(
+            agent_name=subject.agent.display_name,
+            persona=subject.persona if proposition.include_personas else None,
+            window=subject.own_window(proposition.first_n, proposition.last_n),
+            own_messages=True,
+        )
     if message is None:
-        raise ValueError("adherence is judged message by message")
+        raise ValueError(f"{proposition.id} is judged message by message")
     return Context(
         agent_name=subject.agent.display_name,
         persona=subject.persona if proposition.include_personas else None,

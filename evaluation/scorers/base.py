@@ -44,6 +44,7 @@ class Subject:
         played: Whether what was played for a measurement is looked at, instead of real speech.
         turn_bins: Stretches of a conversation the sample is drawn evenly from.
         before: What was said just before a message, by its id, where that was read ahead.
+        read: What was read of channels; agents that are measured together share it.
     """
 
     agent: Agent
@@ -57,6 +58,7 @@ class Subject:
     played: bool = False
     turn_bins: tuple[tuple[int, int | None], ...] = ()
     before: dict[int, tuple[Event, ...]] = field(default_factory=dict)
+    read: dict[tuple[object, ...], Ends] = field(default_factory=dict)
     _windows: dict[tuple[object, ...], Window] = field(default_factory=dict)
     _halves: Halves | None = None
     _style: StyleProfile | None = None
@@ -110,8 +112,11 @@ class Subject:
         """
         key = ("channel", channel_id, first_n, last_n)
         if key not in self._windows:
-            messages = in_window(Message.objects.filter(channel_id=channel_id, synthetic=self.played), self.window)
-            self._windows[key] = ends(messages, first_n, last_n, self.event)
+            shared = (*key, self.window, self.played)
+            if shared not in self.read:
+                messages = in_window(Message.objects.filter(channel_id=channel_id, synthetic=self.played), self.window)
+                self.read[shared] = read_ends(messages, first_n, last_n)
+            self._windows[key] = self.read[shared].window(self.event)
         return self._windows[key]
 
     def own_window(self, first_n: int, last_n: int) -> Window:
@@ -161,11 +166,27 @@ def said(messages: QuerySet[Message]) -> list[Said]:
     return found
 
 
-def ends(messages: QuerySet[Message], first_n: int, last_n: int, event: Callable[[Said], Event]) -> Window:
-    """First and last messages of a channel as a window, without reading what lies between."""
+class Ends(NamedTuple):
+    """First and last messages of a channel, and how many lie between."""
+
+    first: list[Said]
+    omitted: int
+    last: list[Said]
+
+    def window(self, event: Callable[[Said], Event]) -> Window:
+        return Window(tuple(map(event, self.first)), self.omitted, tuple(map(event, self.last)))
+
+
+def read_ends(messages: QuerySet[Message], first_n: int, last_n: int) -> Ends:
+    """The ends of a channel, without reading what lies between."""
     total = messages.count()
     if total <= first_n + last_n:
-        return Window(tuple(map(event, said(messages.order_by("position")))), 0, ())
-    first = [event(message) for message in said(messages.order_by("position")[:first_n])]
-    last = [event(message) for message in said(messages.order_by("-position")[:last_n])]
-    return Window(tuple(first), total - first_n - last_n, tuple(reversed(last)))
+        return Ends(said(messages.order_by("position")), 0, [])
+    first = said(messages.order_by("position")[:first_n])
+    last = said(messages.order_by("-position")[:last_n])
+    return Ends(first, total - first_n - last_n, last[::-1])
+
+
+def ends(messages: QuerySet[Message], first_n: int, last_n: int, event: Callable[[Said], Event]) -> Window:
+    """The ends of a channel as a window."""
+    return read_ends(messages, first_n, last_n).window(event)

@@ -47,11 +47,14 @@ def context(
 def read_ahead(subject: Subject, messages: Iterable[Message]) -> None:
     """Read what was said just before each of many messages in one query, where `context` would ask for each."""
     wanted = [message for message in messages if message.pk not in subject.before][:READ_AHEAD]
-    near = Q()
-    for message in wanted:
-        near |= Q(channel=message.channel_id, position__range=(message.position - NEAR, message.position - 1))
     if not wanted:
         return
+    positions: dict[int, set[int]] = {}
+    for message in wanted:
+        positions.setdefault(message.channel_id, set()).update(range(message.position - NEAR, message.position))
+    near = Q()
+    for channel, looked_at in positions.items():
+        near |= Q(channel=channel, position__in=sorted(looked_at))
     around = said(Message.objects.filter(near, synthetic=subject.played).order_by("position"))
     for message in wanted:
         found = [s for s in around if s.channel_id == message.channel_id and 0 < message.position - s.position <= NEAR]

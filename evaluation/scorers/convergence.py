@@ -5,14 +5,14 @@ The score is voice *divergence*, so that higher is better as in every dimension.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import lru_cache
 from typing import Any
 
 from agents.models import Message
 from agents.text.voices import Distinctness, voice_distinctness
-from agents.text.word_statistics import pairwise_similarity, vocabulary_statistics
+from agents.text.word_statistics import PairSimilarity, VocabularyStatistics, pairwise_similarity, vocabulary_statistics
 from evaluation.prompts import Context
 from evaluation.propositions import Proposition
 from evaluation.scorers.base import Item
@@ -55,11 +55,11 @@ def figures(subject: ChannelSubject, proposition: Proposition) -> dict[str, Any]
     lines = _lines(subject, proposition)
     _, messages = subject.conversation(proposition.first_n, proposition.last_n)
     slugs = {message.agent_id: message.agent_slug for message in messages if message.agent_id is not None}
-    texts = {slugs[agent_id]: said for agent_id, said in _by_agent(lines).items()}
     found = _voices(tuple(lines))
+    agents, pairs = _words(tuple(lines))
     return {
-        "agents": {slug: asdict(vocabulary_statistics(said)) for slug, said in sorted(texts.items())},
-        "pairs": [[pair.first, pair.second, pair.similarity] for pair in pairwise_similarity(texts)],
+        "agents": {slug: asdict(said) for slug, said in sorted((slugs[pk], said) for pk, said in agents.items())},
+        "pairs": [[pair.first, pair.second, pair.similarity] for pair in _renamed(pairs, slugs)],
         "voices": asdict(found) if found else None,
     }
 
@@ -67,6 +67,23 @@ def figures(subject: ChannelSubject, proposition: Proposition) -> dict[str, Any]
 @lru_cache(maxsize=64)  # the judge's evidence and the figures go by the same lines
 def _voices(lines: tuple[tuple[int, str], ...]) -> Distinctness | None:
     return voice_distinctness([(str(agent_id), text) for agent_id, text in lines])
+
+
+@lru_cache(maxsize=64)
+def _words(lines: tuple[tuple[int, str], ...]) -> tuple[dict[int, VocabularyStatistics], list[PairSimilarity]]:
+    """Figures and likeness of the agents that say most, by their ids."""
+    texts = _by_agent(lines)
+    pairs = pairwise_similarity({str(agent_id): said for agent_id, said in texts.items()})
+    return {agent_id: vocabulary_statistics(said) for agent_id, said in texts.items()}, pairs
+
+
+def _renamed(pairs: Sequence[PairSimilarity], names: Mapping[int, str]) -> list[PairSimilarity]:
+    """The same with names instead of ids, in the order of `pairwise_similarity`."""
+    named = []
+    for pair in pairs:
+        first, second = sorted((names[int(pair.first)], names[int(pair.second)]))
+        named.append(PairSimilarity(first, second, pair.similarity))
+    return sorted(named, key=lambda pair: (-pair.similarity, pair.first, pair.second))
 
 
 def _lines(subject: ChannelSubject, proposition: Proposition) -> list[tuple[int, str]]:
@@ -85,12 +102,15 @@ def _by_agent(lines: Sequence[tuple[int, str]]) -> dict[int, list[str]]:
 
 def _evidence(subject: ChannelSubject, lines: Sequence[tuple[int, str]]) -> dict[str, Any]:
     names = subject.speakers()
-    texts = {names.get(agent_id, str(agent_id)): said for agent_id, said in _by_agent(lines).items()}
-    pairs = pairwise_similarity(texts)
+    agents, similar = _words(tuple(lines))
+    called = {pk: names.get(pk, str(pk)) for pk in agents}
+    pairs = _renamed(similar, called)
     shown = {f"{pair.first} / {pair.second}": pair.similarity for pair in pairs[:PAIRS_SHOWN]}
     left_out = {"pairs_left_out": len(pairs) - PAIRS_SHOWN} if len(pairs) > PAIRS_SHOWN else {}
     return {
-        "vocabulary_by_agent": {name: asdict(vocabulary_statistics(said)) for name, said in sorted(texts.items())},
+        "vocabulary_by_agent": {
+            name: asdict(said) for name, said in sorted((called[pk], said) for pk, said in agents.items())
+        },
         "vocabulary_similarity_of_pairs": shown,
         **left_out,
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from datetime import timedelta
 from itertools import chain
 
@@ -10,11 +11,14 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from agents.models import Agent, Run, owner_name
+from agents.models import Agent, LastServed, Message, Run, owner_name
+from agents.models.claimable import CANDIDATES
+from correction.models import ObservedMessage
+from evaluation import runs
 from evaluation.models import EvaluationRun
 from evaluation.planning import create_run, make_plan
 from evaluation.run_spec import RunSpec
-from tests.factories import make_agent, talk
+from tests.factories import make_agent, make_channel, say, talk
 
 pytestmark = pytest.mark.django_db
 
@@ -80,6 +84,51 @@ def test_evaluations_of_agents_and_channels_come_in_turn(settings: object) -> No
     whose = [run.agent.slug for run in EvaluationRun.in_turn() if run.agent]
 
     assert whose[:3] == ["many", "few", "many"]
+
+
+def test_one_line_of_an_agent_is_observed_before_all_the_others_of_another() -> None:
+    """However many wait: 2,000 are more than a look could have ranked."""
+    busy, single = make_agent("busy"), make_agent("single")
+    channel = make_channel()
+    lines = Message.objects.bulk_create(
+        Message(channel=channel, agent=busy, text="x", position=n) for n in range(1, 2_001)
+    )
+    channel.next_position = 2_001
+    channel.save()
+    last = say(channel, single, "x")
+    ObservedMessage.objects.bulk_create(
+        ObservedMessage(message=message, session=uuid.uuid4(), whose=message.agent_id or 0) for message in (*lines, last)
+    )
+
+    assert [row.message_id for row in ObservedMessage.in_turn()[:3]] == [lines[0].pk, last.pk, lines[1].pk]
+
+
+def test_a_line_whose_agent_is_gone_is_not_forgotten() -> None:
+    message = say(make_channel(), "a person", "x")
+    waiting = ObservedMessage.objects.create(message=message, session=uuid.uuid4())
+
+    assert ObservedMessage.in_turn() == [waiting]
+
+
+def test_more_agents_than_a_look_finds_are_all_served_before_anybody_again() -> None:
+    slugs = [f"agent-{n}" for n in range(CANDIDATES + 5)]
+    for slug in slugs:
+        queue_turns(make_agent(slug), 2)
+
+    assert take_in_turn(2 * len(slugs)) == slugs * 2
+
+
+def test_who_lost_a_race_for_an_evaluation_keeps_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    ada = make_agent("ada")
+    talk(ada, ["one"])
+    run = create_run(make_plan(RunSpec(agent=ada, dimensions=("adherence",))))
+    seen = EvaluationRun.in_turn()
+    assert run.claim(owner="faster", lease=LEASE)
+    monkeypatch.setattr(EvaluationRun, "in_turn", lambda: seen)
+
+    assert runs.work_one(owner="slower")
+
+    assert not LastServed.objects.exists()
 
 
 def test_a_look_costs_the_same_whatever_waits() -> None:

@@ -67,16 +67,26 @@ def test_every_pattern_of_the_settings_names_a_permission() -> None:
     assert unused == []
 
 
-def test_a_migration_keeps_what_somebody_added_and_puts_back_what_is_missing() -> None:
+def test_a_migration_keeps_what_somebody_added_and_what_they_took_away() -> None:
     group = Group.objects.get(name="Viewer")
-    mine, theirs = Permission.objects.get(codename="view_user"), Permission.objects.get(codename="view_agent")
+    mine, theirs = Permission.objects.get(codename="view_user"), Permission.objects.get(codename="view_llmpayload")
     group.permissions.add(mine)
     group.permissions.remove(theirs)
+
+    call_command("migrate", verbosity=0)
+
+    assert mine in group.permissions.all()
+    assert theirs not in group.permissions.all()
+
+
+def test_a_migration_gives_groups_the_permissions_that_it_brings_and_makes_missing_groups() -> None:
+    group = Group.objects.get(name="Viewer")
+    Permission.objects.get(codename="view_llmpayload").delete()  # as before the version that brought it
     Group.objects.get(name="Editor").delete()
 
     call_command("migrate", verbosity=0)
 
-    assert {mine, theirs} <= set(group.permissions.all())
+    assert group.permissions.filter(codename="view_llmpayload").exists()
     assert may("Editor", "agents.change_agent")
 
 

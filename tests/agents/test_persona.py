@@ -84,7 +84,7 @@ def test_the_order_of_the_rows_changes_nothing(traits: list[TraitValue], chance:
 def test_no_trait_is_dropped(traits: list[TraitValue]) -> None:
     text = render_persona(system_prompt="x", traits=traits)
 
-    assert all(f"- {trait.name}" in text for trait in traits)
+    assert all(f"- {' '.join(trait.name.split())}" in text for trait in traits)
     assert sum(text.count(f"### {heading}\n") for _, heading in BANDS) >= len(
         {strength_band(t.strength) for t in traits}
     )

@@ -55,6 +55,8 @@ LOGS = (
     GateDimensionResult,
     InterventionLog,
     ObservedMessage,
+    BehaviorEffect,
+    BehaviorRequest,
     RunStep,
     RunMessage,
     IdempotentRequest,
@@ -115,6 +117,8 @@ def everything(at: datetime) -> Agent:
     attempt(ada, office, at, judged_by=served)
     fired(ada, office, at, did=False)
     ObservedMessage.objects.create(message=message, session=uuid.uuid4(), status="completed", finished_at=at)
+    asked = BehaviorRequest.objects.create(message=message, agent=ada, status="no_request", finished_at=at)
+    BehaviorEffect.objects.create(request=asked, judge="m", status="failed", finished_at=at)
     batch = LLMBatch.objects.create(
         work_id="evaluation_run:1",
         role="judge",
@@ -126,7 +130,7 @@ def everything(at: datetime) -> Agent:
     )
     LLMBatchRequest.objects.create(
         batch=batch, custom_id=str(uuid.uuid4()), work_id="evaluation_run:1", request_key=str(uuid.uuid4()), request_digest="",
-        label={}, result="succeeded", call=served,
+        label={}, result="succeeded", text="of a run that was cancelled", call=served,
     )  # fmt: skip
     user, _ = User.objects.get_or_create(username="eve")
     aged(

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from agents.models import Agent, LedgerAgentTotal, LedgerSum, LedgerTotal, LLMCall, Rollup, Span, StaleHour
 from agents.rollup import LEDGER, sum_up
-from agents.rollups import mark_stale, prunable_before, roll_up, verify
+from agents.rollups import Rolled, mark_stale, prunable_before, roll_up, verify
 from tests.factories import make_agent
 
 NOON = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
@@ -160,6 +160,28 @@ def test_an_hour_that_was_pruned_keeps_its_sums_even_when_it_is_marked() -> None
 
     assert summed() == {NOON: 3}
     assert not StaleHour.objects.exists()
+
+
+@pytest.mark.django_db
+def test_rows_that_are_pruned_between_looking_and_summing_anew_keep_their_sums(monkeypatch: pytest.MonkeyPatch) -> None:
+    call(NOON)
+    call(NOON)
+    close(NOON + timedelta(hours=2))
+    mark_stale("ledger", NOON)
+    is_whole = Rolled.is_whole
+
+    def pruned_just_then(rolled: Rolled, hour: datetime) -> bool:
+        found = is_whole(rolled, hour)
+        LLMCall.objects.all().delete()
+        return found
+
+    monkeypatch.setattr(Rolled, "is_whole", pruned_just_then)
+    close(NOON + timedelta(hours=2))
+    LLMCall.objects.all().delete()  # what the transaction that was undone brought back
+
+    assert summed() == {NOON: 2}
+    assert close(NOON + timedelta(hours=2)) == 0
+    assert (summed(), StaleHour.objects.count()) == ({NOON: 2}, 0)
 
 
 @pytest.mark.django_db

@@ -35,7 +35,7 @@ def test_everything_is_off_where_nobody_said_anything_ac_7_3_2() -> None:
     assert config.gate_is_off
     assert config.gate_mode == "off"
     assert config.gate_dimensions == ()
-    assert not any(value is True for value in config.values.values())
+    assert [name for name, value in config.values.items() if value is True] == ["behavior_requests_enabled"]
     assert set(config.provenance.values()) == {"built-in"}
 
 

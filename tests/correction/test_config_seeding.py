@@ -30,7 +30,7 @@ def test_the_sixteen_agents_and_the_defaults_get_a_row_with_everything_off_ac_7_
     assert AgentEvaluationConfig.objects.filter(is_defaults=True).count() == 1
     for _, config in resolve_all(Agent.objects.select_related("evaluation_config")):
         assert config.gate_is_off
-        assert not any(value is True for value in config.values.values())
+        assert [name for name, value in config.values.items() if value is True] == ["behavior_requests_enabled"]
 
 
 def test_seeding_again_keeps_edits_and_adds_nothing() -> None:

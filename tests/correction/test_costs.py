@@ -179,7 +179,7 @@ def test_a_summary_is_a_handful_of_queries_however_many_rows(
     for n in range(30):
         call(ada, model=f"m{n}", purpose="gate" if n % 2 else "turn")
 
-    with django_assert_num_queries(5):
+    with django_assert_num_queries(4):
         get_total_cost_summary(window="7d")
     with django_assert_num_queries(1):
         get_cost_summary(agent=ada, window="7d", by=["mechanism"])

@@ -92,6 +92,16 @@ def test_each_rejected_attempt_asks_for_more_until_one_passes(client: Program, l
     assert (found.external.total, found.external.passed, found.external.dimensions["adherence"].failures) == (3, 1, 2)
 
 
+def test_a_session_is_not_continued_for_another_persona(client: Program, llm_server: LLMServer) -> None:
+    llm_server.respond = judge({"adherence": 2})
+    found = ask(client, persona={"name": "Ada", "system_prompt": "You are Ada."})
+
+    told = refused(client, persona={"name": "Eve", "system_prompt": "You are Eve."}, session=found["session"])
+
+    assert "somebody else" in told["session"][0]
+    assert CorrectionLog.objects.count() == 1
+
+
 def test_who_keeps_no_session_says_which_attempt_it_is(client: Program, llm_server: LLMServer) -> None:
     llm_server.respond = judge({"adherence": 2})
 

@@ -30,7 +30,7 @@ def test_judges_stand_in_lines_of_their_own_and_a_changed_persona_is_marked(root
     stale = cells(read(root, list_of(Agent)), "baseline_column")
     assert stale == [f"{LLM} adherence 7.2 stale heuristic lexical-1 adherence 3.5 stale"]
     assert "stale" in read(root, page_of(agent))
-    assert cells(read(root, list_of(Baseline)), "stale") == ["stale", "stale"]
+    assert cells(read(root, list_of(Baseline)), "stale") == ["stale version 2, edit: dry 0.5 → 0"] * 2
 
 
 @pytest.fixture

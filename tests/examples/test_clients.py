@@ -32,7 +32,12 @@ COMMANDS = {
 TOKEN = "0123456789abcdef" * 2
 USER = """
 insert into auth_user (id, password, is_superuser, username, first_name, last_name, email, is_staff, is_active, date_joined)
-values (1, '!', 1, 'shop', '', '', '', 0, 1, '2026-01-01')
+values (1, '!', 0, 'shop', '', '', '', 0, 1, '2026-01-01')
+"""
+OPERATOR = "insert into auth_user_groups (user_id, group_id) select 1, id from auth_group where name = 'Operator'"
+CHANNEL = """
+insert into channels (slug, name, kind, topic, tags, next_position, synthetic, created_at)
+values ('shop-floor', 'Shop floor', 'public', '', '{}', 1, 0, '2026-01-01')
 """
 BAD, GOOD = "Hooray, I found your file!!!", "Your file is in the second cabinet."
 PATIENCE = 10.0  # seconds that a client waits in the tests of a server that fails; its own start-up comes on top
@@ -48,7 +53,8 @@ class Server:
         self.stalls_at: str | None = None
         self.stalled = 0  # calls that hang
         with sqlite3.connect(database) as connection:
-            connection.execute(USER)
+            for statement in (USER, OPERATOR, CHANNEL):  # the set-up that docs/api.md describes
+                connection.execute(statement)
             connection.execute("insert into authtoken_token values (?, '2026-01-01', 1)", [TOKEN])
         environment = {
             "DATABASE_URL": f"sqlite:///{database}",
@@ -189,3 +195,8 @@ def test_a_judge_that_is_too_slow_costs_the_check_and_not_the_message(server: Se
         assert found == {"text": BAD, "check": "unchecked", "handed_in": True}, complaints
     wait_until(lambda: len(server.rows(late)) == before + len(clients), timeout=30, what="it is logged why")
     server.stalls_at = None
+
+
+def test_each_is_short_enough_to_be_read_at_once() -> None:
+    for name in ("gate_client.py", "gate_client.ts"):
+        assert len((EXAMPLES / name).read_text().splitlines()) <= 60, name

@@ -79,10 +79,10 @@ class Command(BaseCommand):
         owner, self.as_json = owner_name(), bool(options["json"])
         names = ", ".join(queues)
         heartbeat = Heartbeat(owner, WorkerHeartbeat.Kind.WORK, names)
-        worker = Worker(owner, queues, heartbeat)
+        grace = Grace(options["grace"], on_ask=lambda: self._say("Stopping after what is in hand.", event="stopping"))
+        worker = Worker(owner, queues, heartbeat, slicing=lambda: grace.slice(settings.WORKER_SLICE))
         if not options["once"]:
             self._say(f"Working as {owner} on {names}. Stop with Ctrl-C.", event="started", owner=owner, queues=names)
-        grace = Grace(options["grace"], on_ask=lambda: self._say("Stopping after what is in hand.", event="stopping"))
         try:
             with grace.installed():
                 warm_up("judge")
@@ -111,6 +111,10 @@ class Command(BaseCommand):
     def _report(self, piece: Piece) -> None:
         if piece.error:
             self._complain(piece, f"{piece.queue}: {piece.error}")
+            return
+        if piece.handed_back:
+            words = f"{piece.queue}: handed back after {piece.seconds:.1f} s, for others to have their turn"
+            self._say(words, event="handed back", **_as_json(piece))
             return
         self._say(f"{piece.queue}: done in {piece.seconds:.1f} s", event="done", **_as_json(piece))
 

@@ -127,3 +127,27 @@ def test_what_was_said_is_read_from_either_end(client: Program, ada: Agent, offi
     assert client.get(f"{url}?ordering=text").status_code == 400
     assert client.get(f"{url}?channel=office").status_code == 400
     assert client.get(f"{CHANNELS}nowhere/messages/").status_code == 404
+
+
+def test_of_two_who_change_a_channel_the_second_is_told_that_there_was_a_first(
+    client: Program, ada: Agent, bob: Agent, office: Channel
+) -> None:
+    read = client.get(f"{CHANNELS}office/")["ETag"]
+    say(office, ada, "Good morning.")  # is no change of the channel
+    first = client.patch(f"{CHANNELS}office/", {"agents": ["ada"]}, headers={"If-Match": read})
+    second = client.patch(f"{CHANNELS}office/", {"topic": "ships"}, headers={"If-Match": read})
+
+    assert (first.status_code, second.status_code) == (200, 412)
+    assert first["ETag"] == second["ETag"] == client.get(f"{CHANNELS}office/")["ETag"] != read
+    office.refresh_from_db()
+    assert office.topic == ""
+    assert (
+        client.patch(f"{CHANNELS}office/", {"topic": "ships"}, headers={"If-Match": first["ETag"]}).status_code == 200
+    )
+    assert client.get(f"{CHANNELS}office/", headers={"If-None-Match": first["ETag"]}).status_code == 200
+
+
+def test_a_reader_who_has_a_channel_gets_304_until_it_changes(client: Program, office: Channel) -> None:
+    etag = client.get(f"{CHANNELS}office/")["ETag"]
+
+    assert client.get(f"{CHANNELS}office/", headers={"If-None-Match": etag}).status_code == 304

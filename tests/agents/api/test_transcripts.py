@@ -126,3 +126,22 @@ def test_reading_and_adding_need_their_own_permissions(desk: Channel) -> None:
     assert reader.get(URL, {"channel": "desk"}).status_code == 200
     assert reader.post(URL, {"content": "x"}).status_code == 403
     assert adder.get(URL, {"channel": "desk"}).status_code == 403
+
+
+def test_a_file_or_batch_of_more_than_ten_megabytes_is_a_413(client: Program) -> None:
+    large = "x" * (10 * 1024 * 1024)
+
+    for path, body in ((URL, {"content": large}), ("/api/messages/ingest/", {"channel": "desk", "messages": [large]})):
+        answer = client.post(path, body)
+        assert (answer.status_code, answer.json()["detail"]) == (
+            413,
+            "the body is too large; allowed: at most 10,485,760 bytes",
+        )
+
+
+def test_files_have_a_limit_of_their_own(client: Program, ada: Agent, settings: Any) -> None:
+    settings.API_TRANSCRIPTS_PER_MINUTE = 1
+    message = {"external_id": "1", "outsider": "Customer", "text": "Hello?"}
+
+    assert [client.post(URL, {"content": ""}).status_code for _ in range(2)] == [400, 429]
+    assert client.post("/api/messages/ingest/", {"channel": "desk", "messages": [message]}).status_code == 200

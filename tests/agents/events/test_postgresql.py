@@ -76,7 +76,7 @@ def test_a_writer_that_commits_late_holds_up_the_next_so_no_message_appears_belo
 
 def test_who_waits_holds_no_connection(threads: ThreadPoolExecutor) -> None:
     channel = make_channel()
-    listener = join(("channel", channel.pk), lambda: Conversation(channel.pk))
+    listener = join(("channel", channel.pk), lambda: Conversation(channel.pk), "eve")
     assert listener.wait(10)
     listener.cursor = "0"
     stream = Stream(listener, lambda event: event.what.text)

@@ -71,7 +71,7 @@ def served(database_file: Path, tmp_path: Path) -> Iterator[tuple[Server, Any]]:
             "WEB_PROCESSES": "1",
             "WEB_THREADS": "6",
             "WEB_GRACE": "25",
-            "EVENT_STREAMS": "2",
+            "EVENT_STREAMS": "4",
         },
     )
     try:

@@ -46,7 +46,8 @@ def _quick(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> None:
 
 
 def listening(feed: Said, cursor: str | None = None) -> Listener:
-    listener = join("here", lambda: feed)
+    """Somebody new who listens."""
+    listener = join("here", lambda: feed, object())
     assert listener.wait(5)
     listener.cursor = listener.feed.start() if cursor is None else cursor
     return listener
@@ -159,14 +160,32 @@ def test_no_more_streams_than_may_be_and_a_closed_one_makes_room_even_if_it_neve
     feed = Said()
     first, second = listening(feed), listening(feed)
     with pytest.raises(Full):
-        join("elsewhere", lambda: feed)
+        join("elsewhere", lambda: feed, "bob")
     stream = Stream(first, str)
     stream.close()
     stream.close()
 
-    join("elsewhere", lambda: feed).leave()
+    join("elsewhere", lambda: feed, "bob").leave()
     second.leave()
     assert not listeners._topics
+
+
+def test_one_user_leaves_half_of_the_streams_to_others(settings: Settings) -> None:
+    settings.EVENT_STREAMS = 4
+    feed = Said()
+    first, second = join("here", lambda: feed, "eve"), join("there", lambda: feed, "eve")
+    with pytest.raises(Full, match="2 streams of yours are open"):
+        join("elsewhere", lambda: feed, "eve")
+    others = [join("here", lambda: feed, "bob") for _ in range(2)]
+    first.leave()
+    with pytest.raises(Full, match="2 streams of yours"):
+        join("here", lambda: feed, "bob")
+    third = join("elsewhere", lambda: feed, "eve")
+
+    for listener in (second, third, *others):
+        listener.leave()
+    assert not listeners._topics
+    assert not listeners._places
 
 
 def test_a_silent_stream_says_that_it_is_there_and_ends_in_time(

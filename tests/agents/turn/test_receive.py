@@ -157,3 +157,24 @@ def test_what_cannot_be_taken_is_refused_in_words(dm: Channel, fields: dict[str,
 def test_an_answer_belongs_into_the_channel_of_what_it_answers(dm: Channel, office: Channel) -> None:
     with pytest.raises(SendRefused, match="is not in channel 'dm-zed-ada'"):
         receive_message(channel=dm, outsider="Zed", text="Hi.", parent=say(office, "Zed", "Hi."))
+
+
+def test_a_message_to_more_agents_than_can_hear_of_it_is_refused_and_not_said(ada: Agent, dm: Channel) -> None:
+    join(dm, *(make_agent(f"clerk-{number}") for number in range(50)))
+
+    with pytest.raises(SendRefused, match="addressed to 51 agents of channel 'dm-zed-ada'; allowed: at most 50"):
+        receive_message(channel=dm, outsider="Zed", text="Hello?")
+
+    assert not Message.objects.exists()
+
+
+def test_what_fails_when_a_message_is_heard_of_costs_the_turn_and_not_the_answer(
+    ada: Agent, dm: Channel, settings: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings.TURN_PIPELINE = ["nowhere.Stage"]
+
+    message = receive_message(channel=dm, outsider="Zed", text="Hello?")
+
+    assert texts(dm) == ["Hello?"]
+    assert queued() == []
+    assert f"no turn of agent ada for message {message.pk}" in caplog.text

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from datetime import timedelta
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,9 @@ from django.utils import timezone
 
 from agents.llm import batch_work
 from agents.models import Agent, LLMBatch, LLMBatchRequest, LLMCall, ModelPrice
+from correction.config import resolve_config
+from correction.configure import configure
+from correction.costs import over_budget
 from correction.models import AgentEvaluationConfig
 from evaluation.batches import waiting_words
 from evaluation.control import cancel_run, resume_run
@@ -22,6 +26,7 @@ from evaluation.runs import work_one
 from tests.batch_server import BatchServer
 from tests.evaluation.batches.working import handed_in, look, only_batch, work
 from tests.evaluation.measuring import statuses
+from tests.factories import make_agent, make_channel, talk
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -167,6 +172,31 @@ def test_nothing_is_handed_in_that_the_budget_has_no_room_for(
 
 
 @pytest.mark.django_db
+def test_what_an_agents_open_batches_will_cost_counts_against_its_budget(
+    ada: Agent, server: BatchServer, price: ModelPrice
+) -> None:
+    """By their estimate, for its other evaluations and its gate; the ledger counts once they are answered."""
+    bob = make_agent("bob")
+    talk(bob, ["one", "two", "three"], channel=make_channel("bobs"))
+    first = handed_in(ada)
+    planned = only_batch().planned_usd
+    assert 0 < planned < Decimal("0.01")
+    configure(agent=ada, changes={"budget_enabled": True, "daily_budget_usd": round(planned * Decimal("1.5"), 4)})
+
+    second = handed_in(ada, seed=2)
+    assert (second.status, server.made()) == ("paused_budget", 1)
+    assert f"about ${planned:.4f} more in open batches" in second.error
+    assert handed_in(bob).status == "pending"  # another agent has a budget of its own
+
+    configure(agent=ada, changes={"daily_budget_usd": round(planned, 4) - Decimal("0.0001")})
+    assert over_budget(ada, resolve_config(ada))
+    server.end()
+    look()
+    assert not over_budget(ada, resolve_config(ada))  # it cost less than was expected
+    assert work(first).status == "completed"
+
+
+@pytest.mark.django_db
 def test_answers_of_an_agent_that_was_deleted_meanwhile_are_in_the_ledger_as_nobody_s(
     ada: Agent, server: BatchServer, price: ModelPrice
 ) -> None:
@@ -241,7 +271,7 @@ def test_a_killed_capture_is_gone_on_with_and_nothing_is_asked_or_stored_twice(
         return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
 
     made = process(
-        "from tests.factories import make_agent, talk\ntalk(make_agent('ada'), [f'line {n}' for n in range(4)])"
+        "from tests.factories import make_agent, make_channel, talk\ntalk(make_agent('ada'), [f'line {n}' for n in range(4)])"
     )
     assert made.returncode == 0, made.stderr
     taken, server_end = server.asked, server.end

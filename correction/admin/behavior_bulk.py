@@ -1,0 +1,49 @@
+"""Deciding on several behaviour requests at once: each on its own, and said for which it was done, and why not for the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from django.contrib import admin, messages
+from django.db.models import QuerySet
+from django.http import HttpRequest
+
+from agents.admin.access import user_of
+from correction.behavior.applying import BehaviorError, apply_request, reject_request
+from correction.models import BehaviorRequest
+
+NAMED = 10  # refusals that are told one by one
+
+
+@admin.action(description="Apply as proposed", permissions=["decide"])
+def apply_chosen(model_admin: Any, request: HttpRequest, queryset: QuerySet[BehaviorRequest]) -> None:
+    _decide(model_admin, request, queryset, "applied", lambda row: apply_request(request=row, user=user_of(request)))
+
+
+@admin.action(description="Reject", permissions=["decide"])
+def reject_chosen(model_admin: Any, request: HttpRequest, queryset: QuerySet[BehaviorRequest]) -> None:
+    _decide(model_admin, request, queryset, "rejected", lambda row: reject_request(request=row, user=user_of(request)))
+
+
+def _decide(
+    model_admin: Any,
+    request: HttpRequest,
+    queryset: QuerySet[BehaviorRequest],
+    what: str,
+    carry_out: Callable[[BehaviorRequest], object],
+) -> None:
+    done, refused = 0, []
+    for row in queryset.select_related("agent").order_by("created_at", "pk"):  # as they were asked for
+        try:
+            carry_out(row)
+        except BehaviorError as error:
+            refused.append(f"Behaviour request {row.pk} was skipped: {error}")
+        else:
+            done += 1
+    if done:
+        model_admin.message_user(request, f"{done} {what}.", messages.SUCCESS)
+    for said in refused[:NAMED]:
+        model_admin.message_user(request, said, messages.WARNING)
+    if len(refused) > NAMED:
+        model_admin.message_user(request, f"{len(refused) - NAMED} more were skipped.", messages.WARNING)

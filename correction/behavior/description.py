@@ -1,0 +1,166 @@
+"""The short description of an agent, written anew after its persona changed: queued, one call, and never over what a person wrote."""
+
+from __future__ import annotations
+
+import logging
+from datetime import UTC, datetime, time, timedelta
+from typing import Any
+
+import sentry_sdk
+from django.conf import settings
+from django.db import transaction
+from django.template.loader import render_to_string
+from django.utils import timezone
+
+from agents.llm import Block, InvalidAnswer, Label, LLMRequest, Turn, complete
+from agents.llm.endpoints import model_of, provider_of
+from agents.models import Agent, DescriptionUpdate, PersonaVersion
+from agents.outages import is_outage
+from agents.persona import render_persona
+from agents.persona_cut import cut_persona
+from agents.text.fences import fence, neutral, new_nonce
+from agents.text.names import one_line
+from agents.work_queues import wake_workers
+from correction.costs import evaluation_over_budget
+
+logger = logging.getLogger(__name__)
+
+Status, Origin = DescriptionUpdate.Status, Agent.DescriptionOrigin
+PURPOSE, MECHANISM = "behavior", "behavior"
+LONGEST, LONGEST_PERSONA, LONGEST_NOW = 300, 60_000, 2_000  # characters
+MOST_ATTEMPTS = 3  # claims of one update before its crash is final
+BY_PERSON = "left as it is: a person wrote it"
+OFFLINE = "left as it is: a description is written by a model, and {judge} is none"
+EDITED_MEANWHILE = "left as it is: it was edited while the new one was written"
+SCHEMA = {
+    "type": "object",
+    "properties": {"description": {"type": "string"}},
+    "required": ["description"],
+    "additionalProperties": False,
+}
+EXAMPLE = {"description": "A harbour guide who has seen every kind of weather. Short on words, long on knots."}
+
+
+def queue_description(*, agent: Agent, version: PersonaVersion | None = None) -> DescriptionUpdate | None:
+    """Have an agent's description written anew by a worker, once its persona's change is saved; None when a person wrote it.
+
+    Args:
+        agent: Whose.
+        version: The change that asks for it.
+    """
+    if _by_person(agent):
+        return None
+    if DescriptionUpdate.objects.filter(agent=agent, status=Status.PENDING).exists():
+        return None  # it will be written for the persona as it is by then
+    update: DescriptionUpdate = DescriptionUpdate.objects.create(agent=agent, persona_version=version)
+    transaction.on_commit(wake_workers)
+    return update
+
+
+def work_one(*, owner: str) -> bool:
+    """Claim and write the description whose turn it is; whether there was one. What `manage.py work` calls."""
+    lease = timedelta(seconds=settings.LLM_EVALUATION_DEADLINE + 60)
+    update = DescriptionUpdate.claim_next(owner=owner, lease=lease)
+    if update is None:
+        return False
+    with sentry_sdk.start_transaction(op="correction.work", name="description"):
+        try:
+            ended = _write(update)
+        except Exception as crash:
+            if is_outage(crash):
+                update.finish(owner=owner, status=Status.PENDING)
+                raise
+            logger.exception("the description of agent %s crashed", update.agent_id)
+            sentry_sdk.capture_exception(crash)
+            again = update.attempt < MOST_ATTEMPTS
+            status = Status.PENDING if again else Status.ERRORED
+            update.finish(owner=owner, status=status, error=f"{type(crash).__name__}: {crash}"[:1000])
+        except BaseException:  # told to stop: handed back at once
+            update.finish(owner=owner, status=Status.PENDING)
+            raise
+        else:
+            update.finish(owner=owner, **ended)
+    return True
+
+
+def resume_paused() -> str | None:
+    """Queue again what waited for a budget until midnight UTC. A chore."""
+    paused = DescriptionUpdate.objects.filter(status=Status.PAUSED_BUDGET, lease_expires_at__lte=timezone.now())
+    resumed = paused.update(status=Status.PENDING, lease_expires_at=None) if paused.exists() else 0
+    if resumed:
+        wake_workers()
+    return f"{resumed} taken up again" if resumed else None
+
+
+def describe_request(*, agent: Agent, work_id: str = "", nonce: str = "") -> LLMRequest:
+    """The question for a description of the agent as its persona is now."""
+    nonce = nonce or new_nonce()
+    persona = render_persona(system_prompt=agent.system_prompt, traits=agent.traits.all())
+    shown = neutral(cut_persona(persona, LONGEST_PERSONA), 2 * LONGEST_PERSONA)[0]
+    now = neutral(agent.description, LONGEST_NOW)[0].strip()
+    text = _template(
+        "agent",
+        name=one_line(agent.display_name),
+        persona=fence("PERSONA", shown, nonce),
+        description=fence("DESCRIPTION", now, nonce) if now else "",
+    )
+    return LLMRequest(
+        role="judge",
+        task="describe",
+        system=(Block(_template("write", most=LONGEST), cache=True),),
+        turns=(Turn("user", (Block(text),)),),
+        label=Label(purpose=PURPOSE, mechanism=MECHANISM, dimension="description", agent_id=agent.pk, work_id=work_id),
+        schema=SCHEMA,
+        parse=_description,
+        example=EXAMPLE,
+        reask=True,
+        max_tokens=600,
+        retries=settings.LLM_EVALUATION_RETRIES,
+        nonce=nonce,
+    )
+
+
+def _write(update: DescriptionUpdate) -> dict[str, Any]:
+    """How the work ends: the columns of the update. The description is replaced only if it is what the model was shown."""
+    agent, judge = Agent.objects.get(pk=update.agent_id), model_of("judge")
+    if _by_person(agent):
+        return {"status": Status.COMPLETED, "error": BY_PERSON}
+    if provider_of(judge) == "offline":
+        return {"status": Status.COMPLETED, "error": OFFLINE.format(judge=judge)}
+    if why := evaluation_over_budget(agent, judge):
+        return {"status": Status.PAUSED_BUDGET, "error": why, "lease_expires_at": _midnight()}
+    reply = complete(describe_request(agent=agent, work_id=update.work_id), deadline=settings.LLM_EVALUATION_DEADLINE)
+    fields = {"judge": judge, "call_id": reply.call_id}
+    if not reply.ok:
+        return {"status": Status.FAILED, "error": f"{reply.status}: {reply.error}", **fields}
+    unchanged = Agent.objects.filter(
+        pk=agent.pk, description=agent.description, description_origin=agent.description_origin
+    )
+    if not unchanged.update(description=reply.value, description_origin=Origin.GENERATED):
+        return {"status": Status.COMPLETED, "error": EDITED_MEANWHILE, **fields}
+    return {"status": Status.COMPLETED, "written": True, **fields}
+
+
+def _midnight() -> datetime:
+    tomorrow = timezone.now().astimezone(UTC).date() + timedelta(days=1)
+    return datetime.combine(tomorrow, time.min, tzinfo=UTC)
+
+
+def _by_person(agent: Agent) -> bool:
+    """What nobody is known to have written counts as a person's; an empty one is nobody's."""
+    return bool(agent.description) and agent.description_origin in (Origin.PERSON, Origin.UNKNOWN)
+
+
+def _description(data: Any) -> str:
+    text = (
+        " ".join(data["description"].split())
+        if isinstance(data, dict) and isinstance(data.get("description"), str)
+        else ""
+    )
+    if not 0 < len(text) <= LONGEST:
+        raise InvalidAnswer(f"description: expected a text of 1 to {LONGEST} characters, got {len(text)}")
+    return text
+
+
+def _template(name: str, /, **values: Any) -> str:
+    return render_to_string(f"prompts/description/{name}.md", values).strip()

@@ -1,0 +1,138 @@
+"""A look at one text that changes nothing: what the tiers find, what would be decided, and what the persona would look like."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+
+from agents.llm import Reply
+from agents.llm.endpoints import model_of
+from agents.models import Agent, LLMCall
+from agents.persona import TraitValue, render_persona
+from correction.behavior.map_answer import name_key
+from correction.behavior.own_words import Words, own_words
+from correction.behavior.policy import Decision, Requester, decide
+from correction.behavior.rules import Change, as_value, read_map
+from correction.behavior.tiers import JUDGED_WITHOUT_MODEL, Found, Subject, ask, found_without_model, next_tier
+from correction.config import ResolvedConfig
+
+CONTEXT_LINES = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Detection:
+    """What was found in a text.
+
+    Attributes:
+        found: Tier to its answer, as far as it came.
+        judge: The model asked; ``rule`` where none had to be.
+        failure: Why a tier has no answer; empty when all that were asked have.
+        calls: Ledger rows.
+    """
+
+    words: Words
+    found: Found
+    judge: str
+    failure: str = ""
+    calls: tuple[int, ...] = ()
+
+    @property
+    def has_request(self) -> bool:
+        """Whether the gate found a request; False where it could not be asked."""
+        return bool(self.found.get("gate", {}).get("has_request"))
+
+    @property
+    def confidence(self) -> str:
+        """The gate's; empty where it has no answer."""
+        return str(self.found.get("gate", {}).get("confidence", ""))
+
+    def change(self, traits: Sequence[TraitValue]) -> Change | None:
+        """What it would do to these traits; None where the map tier was not reached."""
+        return read_map(self.found["map"], traits=traits) if "map" in self.found else None
+
+    def cost_usd(self) -> Decimal | None:
+        """US dollars of its calls; None when one has no price."""
+        costs = list(LLMCall.objects.filter(pk__in=self.calls).values_list("cost_usd", flat=True))
+        return None if None in costs else sum((cost for cost in costs if cost is not None), Decimal(0))
+
+
+def detect(text: str, *, subject: Subject, model: str = "", last: str = "map", work_id: str = "") -> Detection:
+    """Ask the tiers about a text until one of them says that there is nothing more to ask.
+
+    Args:
+        text: A message, of which only the person's own words are shown.
+        subject: Whom it is addressed to.
+        model: Overrides the configured judge.
+        last: The last tier to ask.
+        work_id: Of the ledger rows.
+    """
+    words = own_words(text)
+    found = found_without_model(words)
+    judge = JUDGED_WITHOUT_MODEL if found else model or model_of("judge")
+    calls: list[int] = []
+    while (tier := next_tier(found)) is not None:
+        reply = ask(tier, words=words, subject=subject, found=found, work_id=work_id, model=model)
+        calls += _calls(reply)
+        if not reply.ok:
+            return Detection(words, found, judge, f"{tier}: {reply.status}: {reply.error}", tuple(calls))
+        found[tier] = reply.value
+        if tier == last:
+            break
+    return Detection(words, found, judge, calls=tuple(calls))
+
+
+def subject_of(agent: Agent) -> Subject:
+    """An agent as the tiers are told of it, its traits as they are now."""
+    return Subject(
+        name=agent.display_name,
+        persona=agent.system_prompt,
+        traits=[as_value(trait) for trait in agent.traits.all()],
+        agent_id=agent.pk,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A detection with what would come of it."""
+
+    detection: Detection
+    change: Change | None = None
+    decision: Decision | None = None
+    diff: tuple[str, ...] = field(default=())
+
+
+def try_text(
+    text: str, *, agent: Agent, config: ResolvedConfig, requester: Requester, applied_today: int = 0, model: str = ""
+) -> Trial:
+    """What would come of a message to an agent. Calls are in the ledger; nothing else is stored or changed."""
+    subject = subject_of(agent)
+    traits = [as_value(trait) for trait in subject.traits]
+    detection = detect(text, subject=subject, model=model)
+    change = detection.change(traits)
+    if change is None:
+        return Trial(detection)
+    decision = decide(
+        change=change,
+        confidence=detection.confidence,
+        text=text,
+        requester=requester,
+        config=config,
+        applied_today=applied_today,
+    )
+    return Trial(detection, change, decision, tuple(_diff(subject.persona, traits, change)))
+
+
+def _diff(persona: str, traits: Sequence[TraitValue], change: Change) -> list[str]:
+    """The rendered persona before and after, as a unified diff without its header; empty where nothing changes."""
+    if change.after is None:
+        return []
+    gone = name_key(change.before.name) if change.before is not None else None
+    after = [*(trait for trait in traits if name_key(trait.name) != gone), change.after]
+    old, new = (render_persona(system_prompt=persona, traits=some).splitlines() for some in (traits, after))
+    return list(difflib.unified_diff(old, new, lineterm="", n=CONTEXT_LINES))[2:]
+
+
+def _calls(reply: Reply) -> list[int]:
+    return [one.call_id for one in (*reply.earlier, reply) if one.call_id is not None]

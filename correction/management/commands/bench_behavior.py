@@ -1,0 +1,74 @@
+"""``manage.py bench_behavior FILE``: how well the judge tells behaviour requests from other messages."""
+
+from __future__ import annotations
+
+import json
+import sys
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+from rich.progress import Progress
+
+from agents.terminal import console_for_bars
+from agents.usage import WRONG_USAGE, exit_3_on_wrong_usage
+from correction.behavior.bench import Bench, CaseFileError, bench, estimate, read_cases
+from correction.behavior.bench_figures import bench_json
+from correction.behavior.bench_output import show_bench, show_estimate
+
+NOT_ENOUGH = 2
+
+
+class Command(BaseCommand):
+    help = (
+        "Judge labelled messages (JSONL: text or message, request or has_request, and optionally kind and language) with the gate tier of "
+        "the configured judge, and print precision, recall, F1 and false-positive rate with 95 % intervals. Calls are in the ledger, "
+        "nothing else is stored. Exit code: 0 all could be judged, 2 some or all could not, 3 wrong usage."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        exit_3_on_wrong_usage(parser)
+        parser.add_argument("file", type=Path, help="labelled messages, one JSON object a line")
+        parser.add_argument("--judge", default="", metavar="MODEL", help="model to ask (default: JUDGE_MODEL)")
+        parser.add_argument("--errors", action="store_true", help="also list what was judged wrongly")
+        parser.add_argument("--dry-run", action="store_true", help="print calls, tokens and cost, ask nothing")
+        parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            cases = read_cases(options["file"])
+        except CaseFileError as error:
+            raise CommandError(str(error), returncode=WRONG_USAGE) from None
+        needed = estimate(cases, model=options["judge"])
+        if options["dry_run"]:
+            self._dry_run(len(cases), needed, options)
+            return
+        if needed is not None and not options["json"]:
+            show_estimate(needed, self.stdout)
+        with Progress(console=console_for_bars(sys.stderr), transient=True) as bar:
+            task = bar.add_task("Judging", total=len(cases))
+            found = bench(cases, model=options["judge"], done=lambda count: bar.advance(task, count))
+        if options["json"]:
+            self.stdout.write(json.dumps(bench_json(found, errors=options["errors"]), ensure_ascii=False, indent=2))
+        else:
+            show_bench(found, self.stdout, errors=options["errors"])
+        self._check(found)
+
+    def _dry_run(self, cases: int, needed: Any, options: dict[str, Any]) -> None:
+        calls = needed.calls if needed else 0
+        if options["json"]:
+            cost = None if needed is None or needed.cost_usd is None else float(needed.cost_usd)
+            self.stdout.write(json.dumps({"messages": cases, "calls": calls, "cost_usd": cost if needed else 0.0}))
+        elif needed:
+            show_estimate(needed, self.stdout)
+        else:
+            self.stdout.write(f"{cases:,} messages; the judge needs no network, it costs nothing.")
+
+    def _check(self, found: Bench) -> None:
+        left = len(found.judged) - len(found.scored)
+        if left:
+            why = next(one.why for one in found.judged if one.found is None)
+            raise CommandError(
+                f"{left} of {len(found.judged)} messages could not be judged: {why}", returncode=NOT_ENOUGH
+            )

@@ -1,0 +1,116 @@
+"""``manage.py measure_behavior REQUEST_ID``: did an applied behaviour request change what the agent does?"""
+
+from __future__ import annotations
+
+import json
+import sys
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+from rich.progress import Progress
+
+from agents.stopping import stopping_on_sigterm
+from agents.terminal import console_for_bars
+from agents.usage import WRONG_USAGE, exit_3_on_wrong_usage
+from correction.behavior.before_after import RequestedChange, plan_as_json, plan_request
+from correction.behavior.effect_output import effect_json, show_effect, show_plan
+from correction.behavior.effects import check_measurable, measure_now
+from correction.behavior.errors import BehaviorError
+from correction.models import BehaviorEffect, BehaviorRequest
+from evaluation.before_after import MESSAGES, MOST_MESSAGES
+
+NOT_AS_REQUESTED, CANNOT_TELL, INTERRUPTED = 1, 2, 130
+LARGEST = 2**63 - 1
+
+
+class Command(BaseCommand):
+    help = (
+        "Judge the trait of an applied behaviour request on the agent's last messages before it and on the next ones after it, and say "
+        "whether the behaviour changed as requested. The result is kept with the request. "
+        "Exit code: 0 as requested, 1 not as requested, 2 it cannot be told (too few messages, or scores), 3 wrong usage."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        exit_3_on_wrong_usage(parser)
+        parser.add_argument("request", type=int, metavar="REQUEST_ID", help="number of the behaviour request")
+        parser.add_argument(
+            "--messages", type=int, default=MESSAGES, metavar="N",
+            help=f"messages of each side, 1 to {MOST_MESSAGES} (default: {MESSAGES}); fewer are judged where there are no more",
+        )  # fmt: skip
+        parser.add_argument("--model", default="", help="model to ask (default: JUDGE_MODEL)")
+        parser.add_argument("--dry-run", action="store_true", help="print messages, calls and cost, ask nothing")
+        parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        request, as_json = self._request(options["request"]), options["json"]
+        try:
+            change = plan_request(request=request, n=options["messages"], model=options["model"])
+        except ValueError as error:
+            raise CommandError(str(error), returncode=WRONG_USAGE) from None
+        if options["dry_run"] and as_json:
+            self.stdout.write(json.dumps(plan_as_json(change), ensure_ascii=False, indent=2))
+            return
+        if not as_json:
+            show_plan(change, self.stdout)
+        if options["dry_run"]:
+            return
+        try:
+            check_measurable(change)
+        except BehaviorError as error:
+            if as_json:
+                self.stdout.write(json.dumps(plan_as_json(change), ensure_ascii=False, indent=2))
+            raise CommandError(str(error), returncode=CANNOT_TELL) from None
+        effect = self._measure(change, options)
+        if as_json:
+            self.stdout.write(json.dumps(effect_json(effect), ensure_ascii=False, indent=2))
+        else:
+            show_effect(effect, self.stdout)
+        self._end(effect)
+
+    def _request(self, pk: int) -> BehaviorRequest:
+        found = BehaviorRequest.objects.select_related("agent").filter(pk=pk) if 0 < pk <= LARGEST else None
+        request: BehaviorRequest | None = found.first() if found is not None else None
+        if request is None:
+            raise CommandError(
+                f"there is no behaviour request {pk}; allowed: the number of one that was applied",
+                returncode=WRONG_USAGE,
+            )
+        return request
+
+    def _measure(self, change: RequestedChange, options: dict[str, Any]) -> BehaviorEffect:
+        plan = change.plan
+        try:
+            with stopping_on_sigterm(), Progress(console=console_for_bars(sys.stderr), transient=True) as bar:
+                task = bar.add_task("Judging", total=len(plan.before) + len(plan.after))
+                return measure_now(
+                    request=change.request,
+                    messages=options["messages"],
+                    model=options["model"],
+                    done=lambda judged: bar.advance(task, judged),
+                )
+        except KeyboardInterrupt:
+            raise CommandError(
+                "Stopped: nothing came out, what was asked is paid for.", returncode=INTERRUPTED
+            ) from None
+        except ValueError as error:
+            raise CommandError(str(error), returncode=WRONG_USAGE) from None
+
+    def _end(self, effect: BehaviorEffect) -> None:
+        """With the exit code that says what came out."""
+        if effect.status != BehaviorEffect.Status.COMPLETED:
+            raise CommandError(effect.error or f"it ended as {effect.status}", returncode=CANNOT_TELL)
+        result: dict[str, Any] = effect.result  # type: ignore[assignment]  # completed: there is one
+        if result["as_requested"] is None:
+            raise CommandError(_why_unclear(result), returncode=CANNOT_TELL)
+        if not result["as_requested"]:
+            raise CommandError(
+                f"{result['trait']}: {result['expected']} of it was asked for; found: {result['verdict']}",
+                returncode=NOT_AS_REQUESTED,
+            )
+
+
+def _why_unclear(result: dict[str, Any]) -> str:
+    if result["expected"] == "otherwise":
+        return "the request only reworded its trait: whether that was followed cannot be told from how much it shows"
+    return f"it cannot be told: {result['reason'] or 'too few messages were scored'}"

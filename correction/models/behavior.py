@@ -1,0 +1,169 @@
+"""Behaviour requests: what a person asked an agent to do differently, tier by tier, and what came of it (specification 002)."""
+
+from __future__ import annotations
+
+from enum import nonmember
+from typing import Any, ClassVar
+
+from django.conf import settings
+from django.db import models
+from django.db.models import F, Q
+
+from agents.models import Agent, Claimable, LLMCall, Message, PersonaVersion, Trait
+
+
+def _call() -> models.ForeignKey[LLMCall | None, LLMCall | None]:
+    return models.ForeignKey(LLMCall, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
+
+
+def _version(help_text: str) -> models.ForeignKey[PersonaVersion | None, PersonaVersion | None]:
+    return models.ForeignKey(
+        PersonaVersion, null=True, blank=True, on_delete=models.SET_NULL, related_name="+", help_text=help_text
+    )
+
+
+def _tier(help_text: str) -> models.JSONField[object, object]:
+    return models.JSONField(null=True, blank=True, help_text=f"{help_text}; empty = not asked yet")
+
+
+class BehaviorRequest(Claimable):
+    """One look at one message for one agent: did it ask for a change, for which, and was it made? Work, claimed like all work.
+
+    The text is the message's. Outlives message and agent, for a persona version may have come of it.
+    """
+
+    class Status(models.TextChoices):  # work that ends in more ways than others
+        QUEUED = "queued", "queued"
+        RUNNING = "running", "running"
+        NO_REQUEST = "no_request", "no request"
+        DETECTED = "detected", "detected, no change"
+        APPLIED = "applied", "applied"
+        PENDING_REVIEW = "pending_review", "pending review"
+        REJECTED = "rejected", "rejected"
+        REVERTED = "reverted", "reverted"
+        FAILED = "failed", "failed"
+        ERRORED = "errored", "errored"
+        CANCELLED = "cancelled", "cancelled"
+        PAUSED_BUDGET = "paused_budget", "paused (budget)"
+        PENDING = nonmember("queued")  # what all work calls it
+
+    class Confidence(models.TextChoices):
+        """How sure the gate was, in its own three levels."""
+
+        HIGH = "high", "high"
+        MEDIUM = "medium", "medium"
+        LOW = "low", "low"
+
+    class Operation(models.TextChoices):
+        ADD = "add", "add"
+        UPDATE = "update", "update"
+        STOP = "stop", "stop"
+        NONE = "none", "none"
+
+    OPEN: ClassVar[tuple[str, ...]] = (Status.QUEUED, Status.RUNNING)
+    FINAL: ClassVar[tuple[str, ...]] = (
+        Status.NO_REQUEST,
+        Status.DETECTED,
+        Status.APPLIED,
+        Status.PENDING_REVIEW,  # the machine's part has ended
+        Status.REJECTED,
+        Status.REVERTED,
+        Status.FAILED,
+        Status.ERRORED,
+        Status.CANCELLED,
+    )
+    WHOSE: ClassVar = F("whose")
+
+    status = models.CharField(
+        max_length=16,
+        choices=Status.choices,
+        default=Status.QUEUED,
+        help_text="detected = a request of which no change comes; failed = a model call failed, can be tried again; errored = a crash",
+    )
+    whose = models.BigIntegerField(
+        default=0, editable=False, help_text="key of the agent as it was queued: agents come in turn; never empty"
+    )
+    message = models.ForeignKey(
+        Message, null=True, on_delete=models.SET_NULL, related_name="behavior_requests", db_index=False,
+        help_text="where it was asked; empty when the message was deleted since",
+    )  # fmt: skip
+    agent = models.ForeignKey(
+        Agent, null=True, on_delete=models.SET_NULL, related_name="behavior_requests", db_index=False,
+        help_text="who was asked; empty when the agent was deleted since",
+    )  # fmt: skip
+    gate_result = _tier("has_request, confidence, reason")
+    gate_call = _call()
+    extract_result = _tier("behavior_name, current_state, requested_change")
+    extract_call = _call()
+    map_result = _tier("the trait as the model would have it; {} = no change needed")
+    map_call = _call()
+    map_digest = models.CharField(
+        max_length=64, blank=True, default="", editable=False,
+        help_text="digest of the persona that the map tier was shown; where it is another by now, it is asked again",
+    )  # fmt: skip
+    judge = models.CharField(
+        max_length=200, blank=True, default="", help_text="model asked; offline ones are heuristic"
+    )
+    confidence = models.CharField(max_length=6, choices=Confidence.choices, blank=True, default="")
+    operation = models.CharField(max_length=6, choices=Operation.choices, blank=True, default="")
+    trait = models.ForeignKey(
+        Trait, null=True, blank=True, on_delete=models.SET_NULL, related_name="+",
+        help_text="the row that was changed or made; it may have another name by now",
+    )  # fmt: skip
+    trait_name = models.CharField(max_length=120, blank=True, default="", help_text="as it is called after the change")
+    trait_before = models.JSONField(
+        null=True, blank=True, help_text="name, description, sentiment, strength; empty = there was none"
+    )
+    trait_after = models.JSONField(null=True, blank=True, help_text="the same after the change, made or proposed")
+    persona_version_before = _version("what the change was made to")
+    persona_version = _version("what the change made")
+    automatic = models.BooleanField(default=False, help_text="applied by itself; counts against the limit of a day")
+    why = models.TextField(blank=True, default="", help_text="why it waits for a person, or why no change came of it")
+    warnings = models.JSONField(default=list, blank=True, help_text="what was odd about the answer, a list of texts")
+    reviewed_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+",
+        help_text="who applied, rejected or reverted it last",
+    )  # fmt: skip
+    reviewed_at = models.DateTimeField(null=True, blank=True)
+    applied_at = models.DateTimeField(null=True, blank=True)
+    reverted_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        db_table = "behavior_requests"
+        ordering: ClassVar = ["-pk"]
+        verbose_name = "behaviour request"
+        indexes: ClassVar = [
+            models.Index(fields=["agent", "created_at"], name="behavior_agent_created"),
+            models.Index(fields=["status", "created_at"], name="behavior_status_created"),
+            models.Index(
+                fields=["whose", "created_at", "id"],
+                condition=Q(status__in=["queued", "running"]),
+                name="behavior_open_of_whom",
+            ),
+            models.Index(
+                fields=["agent", "applied_at"], condition=Q(automatic=True), name="behavior_applied_by_itself"
+            ),
+        ]
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["message", "agent"], name="behavior_request_once"),
+            models.CheckConstraint(
+                condition=~Q(status__in=["applied", "reverted"]) | (Q(applied_at__isnull=False) & ~Q(trait_name="")),
+                name="behavior_applied_has_trait",
+            ),
+            models.CheckConstraint(
+                condition=~Q(status="reverted") | Q(reverted_at__isnull=False), name="behavior_reverted_has_time"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"behaviour request {self.pk} ({self.status})"
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        if self._state.adding:
+            self.whose = self.agent_id or 0
+        super().save(*args, **kwargs)
+
+    @property
+    def work_id(self) -> str:
+        """The ledger's name for it: every call made for it carries it."""
+        return f"behavior_request:{self.pk}"

@@ -1,0 +1,116 @@
+"""Who may hand in whose words, and where: an Operator's programs what members of their channels say, an Editor the rest."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Group, User
+
+from agents.models import Agent, Channel, ChannelMember, Message
+from tests.agents.turn.playing import join
+from tests.api_client import Program, program
+from tests.console import superuser
+from tests.factories import make_agent, make_channel
+
+pytestmark = pytest.mark.django_db
+INGEST, TRANSCRIPTS = "/api/messages/ingest/", "/api/transcripts/"
+
+
+def of_group(name: str) -> Program:
+    user = User.objects.create_user(name.lower())
+    user.groups.add(Group.objects.get(name=name))
+    return program(user)
+
+
+@pytest.fixture
+def operator() -> Program:
+    return of_group("Operator")
+
+
+@pytest.fixture
+def ada() -> Agent:
+    return make_agent("ada")
+
+
+@pytest.fixture
+def desk(ada: Agent) -> Channel:
+    channel = make_channel("desk")
+    join(channel, ada)
+    return channel
+
+
+def ingested(client: Program, channel: str, **author: str) -> Any:
+    return client.post(INGEST, {"channel": channel, "messages": [{"external_id": "m-1", "text": "Hm.", **author}]})
+
+
+def imported(client: Program, channel: str, **author: str) -> Any:
+    head = json.dumps({"plumbline": "transcript", "version": 1, "channel": channel})
+    speaker = next(iter(author.values()))
+    line = json.dumps({"id": "m-1", "channel": channel, "speaker": speaker, "text": "Hm.", **author})
+    return client.post(TRANSCRIPTS, {"content": f"{head}\n{line}"})
+
+
+WAYS = pytest.mark.parametrize("hand_in", [ingested, imported])
+
+
+@WAYS
+def test_an_operator_s_program_hands_in_what_members_and_outsiders_say(
+    operator: Program, desk: Channel, hand_in: Any
+) -> None:
+    assert hand_in(operator, "desk", agent="ada").json()["imported"] == 1
+    Message.objects.all().delete()
+    assert hand_in(operator, "desk", outsider="Customer").json()["imported"] == 1
+
+
+@WAYS
+def test_an_operator_makes_no_channel_by_handing_messages_in(operator: Program, ada: Agent, hand_in: Any) -> None:
+    answer = hand_in(operator, "lobby", agent="ada")
+
+    assert answer.status_code == 403
+    assert "no channel 'lobby'" in answer.json()["detail"]
+    assert "agents.add_channel" in answer.json()["detail"]
+    assert not Channel.objects.exists()
+
+
+@WAYS
+def test_an_operator_brings_no_agent_into_a_channel_by_its_messages(
+    operator: Program, desk: Channel, hand_in: Any
+) -> None:
+    make_agent("michael")
+
+    answer = hand_in(operator, "desk", agent="michael")
+
+    assert answer.status_code == 403
+    assert "agent 'michael' is not a member of channel 'desk'" in answer.json()["detail"]
+    assert "agents.add_channelmember" in answer.json()["detail"]
+    assert not Message.objects.exists()
+    assert list(ChannelMember.objects.values_list("agent__slug", flat=True)) == ["ada"]
+
+
+def test_an_operator_puts_no_words_into_another_user_s_mouth(operator: Program, desk: Channel) -> None:
+    superuser("boss")
+
+    answer = ingested(operator, "desk", user="boss")
+
+    assert answer.status_code == 403
+    assert "user 'boss' in channel 'desk'" in answer.json()["detail"]
+    assert not Message.objects.exists()
+    assert ingested(operator, "desk", user="operator").json()["imported"] == 1
+
+
+@WAYS
+def test_an_editor_has_channels_made_and_agents_join_them(ada: Agent, hand_in: Any) -> None:
+    make_channel("desk")
+    editor = of_group("Editor")
+
+    assert hand_in(editor, "lobby", agent="ada").json()["imported"] == 1
+    assert hand_in(editor, "desk", agent="ada").json()["imported"] == 1
+    assert set(ChannelMember.objects.values_list("channel__slug", "agent__slug")) == {("lobby", "ada"), ("desk", "ada")}
+
+
+def test_an_editor_hands_in_what_users_said(desk: Channel) -> None:
+    superuser("boss")
+
+    assert ingested(of_group("Editor"), "desk", user="boss").json()["imported"] == 1

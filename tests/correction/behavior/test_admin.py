@@ -1,0 +1,120 @@
+"""The queue of behaviour requests in the console."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from agents.admin.transcript import transcript_url
+from agents.models import Agent
+from agents.persona import TraitValue
+from correction.models import BehaviorRequest
+from tests.console import HOSTILE, list_of, page_of, plain, queries, read, signed_in, staff, superuser, viewer
+from tests.correction.behavior.proposals import CONCISE, Status, proposed
+from tests.factories import make_agent
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def ada() -> Agent:
+    return make_agent("ada", traits=[TraitValue("dry wit", "Jokes without a smile.", 0.4, 0.6)])
+
+
+def press(client: Client, row: BehaviorRequest, act: str, **data: Any) -> str:
+    url = reverse(f"admin:correction_behaviorrequest_{act}", args=[row.pk])
+    answer = client.post(url, data, follow=True)
+    assert answer.status_code == 200
+    return plain(answer.content.decode())
+
+
+def strengths(agent: Agent) -> dict[str, float]:
+    return dict(agent.traits.order_by("name").values_list("name", "strength"))
+
+
+def test_the_queue_shows_who_asked_whom_for_what_in_a_constant_number_of_queries(ada: Agent) -> None:
+    client = signed_in(viewer())
+    proposed(ada, before={**CONCISE, "strength": 0.4})
+    page = plain(read(client, list_of(BehaviorRequest)))
+    assert "Could you keep it shorter?" in page
+    assert "concise replies 0.4 → 0.7" in page
+    few = len(queries(client, list_of(BehaviorRequest)))
+    for number in range(6):
+        proposed(make_agent(f"agent-{number}"))
+    assert len(queries(client, list_of(BehaviorRequest))) == few
+
+
+def test_a_request_s_page_shows_words_tiers_and_what_changes_in_the_persona(ada: Agent) -> None:
+    row = proposed(ada, f"Shorter! {HOSTILE}", why=HOSTILE)
+    html = read(signed_in(superuser()), page_of(row))
+    assert HOSTILE not in html
+    page = plain(html)
+    assert "its confidence is medium" not in page  # the reason given here is the hostile one
+    assert "Does it ask for a change?" in page
+    assert "requested change shorter" in page
+    assert "<ins>" in html
+    assert "concise replies" in html[html.index("<ins>") :]
+
+
+def test_apply_changes_the_persona_and_revert_restores_it(ada: Agent) -> None:
+    client, row = signed_in(superuser()), proposed(ada)
+    assert "is applied" in press(client, row, "apply")
+    assert strengths(ada) == {"concise replies": 0.7, "dry wit": 0.6}
+    assert "persona v1 → v2" in plain(read(client, page_of(row)))
+    assert "Nothing was changed" in press(client, row, "apply")
+    assert "is reverted" in press(client, row, "revert")
+    assert strengths(ada) == {"dry wit": 0.6}
+
+
+def test_a_proposal_can_be_edited_before_it_is_applied(ada: Agent) -> None:
+    client, row = signed_in(superuser()), proposed(ada)
+    trait = {"trait-name": "short answers", "trait-description": "Two sentences.", "trait-strength": "0.3"}
+    assert "as you wrote it" in press(client, row, "apply_edited", **trait)
+    assert strengths(ada) == {"dry wit": 0.6, "short answers": 0.3}
+
+
+def test_what_is_wrong_in_an_edit_is_said_and_nothing_is_changed(ada: Agent) -> None:
+    client, row = signed_in(superuser()), proposed(ada)
+    page = press(client, row, "apply_edited", **{"trait-name": "", "trait-strength": "7"})
+    assert "name: This field is required." in page
+    assert "strength:" in page
+    assert strengths(ada) == {"dry wit": 0.6}
+
+
+def test_a_rejection_keeps_its_reason_and_can_be_taken_back_by_applying(ada: Agent) -> None:
+    client, row = signed_in(superuser()), proposed(ada)
+    assert "is rejected" in press(client, row, "reject", why="out of character")
+    assert "out of character" in plain(read(client, page_of(row)))
+    press(client, row, "apply")
+    assert strengths(ada) == {"concise replies": 0.7, "dry wit": 0.6}
+
+
+def test_several_are_decided_at_once_and_each_that_was_not_says_why(ada: Agent) -> None:
+    client = signed_in(superuser())
+    waiting, done = proposed(ada), proposed(ada, "Sing!", status=Status.NO_REQUEST, after={}, confidence="")
+    data = {"action": "apply_chosen", "_selected_action": [waiting.pk, done.pk]}
+    page = plain(client.post(list_of(BehaviorRequest), data, follow=True).content.decode())
+    assert "1 applied." in page
+    assert f"Behaviour request {done.pk} was skipped" in page
+    assert strengths(ada) == {"concise replies": 0.7, "dry wit": 0.6}
+
+
+def test_who_may_only_look_sees_no_button_and_cannot_decide(ada: Agent) -> None:
+    client, row = signed_in(viewer()), proposed(ada)
+    assert "Decide" not in plain(read(client, page_of(row)))
+    url = reverse("admin:correction_behaviorrequest_apply", args=[row.pk])
+    assert client.post(url).status_code == 403
+    assert client.get(url).status_code == 405
+    assert signed_in(staff("agents.view_agent")).get(list_of(BehaviorRequest)).status_code == 403
+    assert strengths(ada) == {"dry wit": 0.6}
+
+
+def test_the_agent_s_page_and_the_conversation_say_what_was_asked(ada: Agent) -> None:
+    client, row = signed_in(superuser()), proposed(ada)
+    assert "1 pending review" in plain(read(client, page_of(ada)))
+    assert row.message is not None
+    assert "behaviour request" in plain(read(client, transcript_url(row.message)))
+    assert "Nobody asked this agent" in plain(read(client, page_of(make_agent("bob"))))

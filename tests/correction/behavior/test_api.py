@@ -1,0 +1,142 @@
+"""Behaviour requests over the API: the queue, and what one decides."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from agents.models import Agent
+from agents.persona import TraitValue
+from correction.models import BehaviorRequest
+from tests.agents.api.asking import listed, paged, queries
+from tests.api_client import Program, program
+from tests.console import staff, superuser
+from tests.correction.behavior.proposals import CONCISE, Status, proposed
+from tests.factories import make_agent
+
+pytestmark = pytest.mark.django_db
+REQUESTS = "/api/behavior-requests/"
+
+
+@pytest.fixture
+def client() -> Program:
+    return program(superuser("eve"))
+
+
+@pytest.fixture
+def ada() -> Agent:
+    return make_agent("ada", traits=[TraitValue("dry wit", "Jokes without a smile.", 0.4, 0.6)])
+
+
+def strengths(agent: Agent) -> dict[str, float]:
+    return dict(agent.traits.order_by("name").values_list("name", "strength"))
+
+
+def test_the_queue_shows_each_request_and_its_page_what_the_tiers_said(client: Program, ada: Agent) -> None:
+    row = proposed(ada, "Could you keep it <b>shorter</b>?")
+
+    brief = client.get(REQUESTS).json()["results"][0]
+    whole = client.get(brief["url"]).json()
+
+    shown = {name: brief[name] for name in ("id", "agent", "channel", "requester", "status", "confidence", "operation")}
+    assert shown == {
+        "id": row.pk, "agent": "ada", "channel": "desk", "requester": "Zoe", "status": "pending_review",
+        "confidence": "medium", "operation": "add",
+    }  # fmt: skip
+    assert (brief["trait_before"], brief["trait_after"], brief["heuristic"]) == (None, CONCISE, False)
+    assert not {"gate_result", "text"} & brief.keys()
+    assert (whole["text"], whole["gate_result"]["reason"]) == ("Could you keep it <b>shorter</b>?", "asks for it")
+    for link in ("message_url", "calls_url"):
+        assert client.get(whole[link]).status_code == 200
+    assert client.get(f"{REQUESTS}{10**30}/").status_code == 404
+
+
+def test_the_queue_is_filtered_and_paged(client: Program, ada: Agent) -> None:
+    one = proposed(ada)
+    two = proposed(make_agent("bob"), status=Status.NO_REQUEST, after={}, confidence="", operation="")
+
+    assert listed(client, REQUESTS) == paged(client, f"{REQUESTS}?page_size=1") == [two.pk, one.pk]
+    for query in ("agent=ada", "status=pending_review", "trait=Concise%20Replies", f"message={one.message_id}"):
+        assert listed(client, f"{REQUESTS}?{query}") == [one.pk], query
+    for query in ("agent=bob", "status=no_request", "automatic=false&agent=bob"):
+        assert listed(client, f"{REQUESTS}?{query}") == [two.pk], query
+    assert sorted(listed(client, f"{REQUESTS}?channel=desk")) == [one.pk, two.pk]
+    refused = client.get(f"{REQUESTS}?status=open")
+    assert (refused.status_code, "pending_review" in refused.json()["detail"]) == (400, True)
+
+
+def test_a_longer_queue_takes_no_more_queries(client: Program, ada: Agent) -> None:
+    proposed(ada)
+    few = queries(client, REQUESTS)
+    for number in range(6):
+        proposed(make_agent(f"agent-{number}"))
+    assert queries(client, REQUESTS) == few
+
+
+def test_a_request_is_applied_and_reverted(client: Program, ada: Agent) -> None:
+    row = proposed(ada)
+
+    applied = client.post(f"{REQUESTS}{row.pk}/apply/", {}, format="json")
+    assert (applied.status_code, applied.json()["status"], applied.json()["reviewed_by"]) == (200, "applied", "eve")
+    assert strengths(ada) == {"concise replies": 0.7, "dry wit": 0.6}
+    assert (applied.json()["persona_version_before"], applied.json()["persona_version"]) == (1, 2)
+    again = client.post(f"{REQUESTS}{row.pk}/apply/", {}, format="json")
+    assert again.status_code == 409
+
+    reverted = client.post(f"{REQUESTS}{row.pk}/revert/", {}, format="json")
+    assert (reverted.status_code, reverted.json()["status"]) == (200, "reverted")
+    assert strengths(ada) == {"dry wit": 0.6}
+
+
+def test_a_request_is_edited_and_applied_or_rejected_with_a_reason(client: Program, ada: Agent) -> None:
+    row, other = proposed(ada), proposed(ada, "Sing, please.", after={**CONCISE, "name": "singing"})
+
+    body = {"trait": {"name": "short answers", "strength": 0.3}}
+    assert client.post(f"{REQUESTS}{row.pk}/apply/", body, format="json").status_code == 200
+    rejected = client.post(f"{REQUESTS}{other.pk}/reject/", {"why": "not our style"}, format="json")
+
+    assert strengths(ada) == {"dry wit": 0.6, "short answers": 0.3}
+    assert (rejected.json()["status"], "not our style" in rejected.json()["why"]) == ("rejected", True)
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ({"trait": {"name": "x", "strength": 2}}, "allowed: a number from 0 to 1"),
+        ({"trait": {"name": "x", "strength": "1e999"}}, "allowed: a number from 0 to 1"),
+        ({"trait": {"strength": 0.5}}, "name is missing"),
+        ({"trait": {"name": "x" * 121, "strength": 0.5}}, "a text of 1 to 120 characters"),
+        ({"trait": {"name": "x", "strength": 0.5, "colour": "red"}}, "there is no field 'colour'"),
+        ({"traits": []}, "there is no field 'traits'; allowed: trait"),
+    ],
+)
+def test_a_body_that_is_not_understood_is_a_400_and_changes_nothing(
+    client: Program, ada: Agent, body: dict[str, Any], told: str
+) -> None:
+    row = proposed(ada)
+    answer = client.post(f"{REQUESTS}{row.pk}/apply/", body, format="json")
+    assert (answer.status_code, told in answer.json()["detail"]) == (400, True)
+    assert strengths(ada) == {"dry wit": 0.6}
+    assert BehaviorRequest.objects.get(pk=row.pk).status == Status.PENDING_REVIEW
+
+
+def test_a_key_decides_once(client: Program, ada: Agent) -> None:
+    row = proposed(ada)
+    first, second = (
+        client.post(f"{REQUESTS}{row.pk}/apply/", {}, format="json", headers={"Idempotency-Key": "k1"}) for _ in "12"
+    )
+    assert (first.status_code, second.status_code, second.headers["Idempotency-Replayed"]) == (200, 200, "true")
+
+
+def test_deciding_needs_the_right_to_change_agents_and_reading_texts_the_right_to_read_messages(ada: Agent) -> None:
+    row = proposed(ada)
+    reader = program(staff("correction.view_behaviorrequest", username="reader"))
+    half = program(staff("correction.view_behaviorrequest", "correction.change_behaviorrequest", username="half"))
+
+    assert program().get(REQUESTS).status_code == 401
+    assert reader.get(f"{REQUESTS}{row.pk}/").json()["text"] is None
+    for act in ("apply", "reject", "revert", "retry"):
+        assert reader.post(f"{REQUESTS}{row.pk}/{act}/", {}, format="json").status_code == 403, act
+        assert half.post(f"{REQUESTS}{row.pk}/{act}/", {}, format="json").status_code == 403, act
+    assert strengths(ada) == {"dry wit": 0.6}

@@ -1,0 +1,178 @@
+"""``manage.py bench_behavior``: figures on labelled messages, offline and through the real SDK on loopback."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from pytest_django import Settings
+
+from correction.behavior.bench import Case, Judged
+from correction.behavior.bench_figures import Figures, Share, calibration
+from tests.correction.behavior.asking import NO, YES, judge
+from tests.llm_server import LLMServer
+
+pytestmark = pytest.mark.django_db
+KEYS = ["n", "precision", "recall", "f1", "false_positive_rate"]
+
+
+@pytest.fixture
+def cases(tmp_path: Path) -> Path:
+    return written(
+        tmp_path,
+        {"text": "Be more concise", "request": True, "kind": "direct", "language": "en"},
+        {"message": "Please stop using emoji.", "has_request": True},
+        {"text": "Pirates say arrr", "request": False, "kind": "discussion"},
+        {"text": "😀", "request": False},
+    )
+
+
+def written(folder: Path, *rows: Any) -> Path:
+    path = folder / "cases.jsonl"
+    path.write_text("\n".join(row if isinstance(row, str) else json.dumps(row) for row in rows), encoding="utf-8")
+    return path
+
+
+def run(*arguments: Any) -> str:
+    out = io.StringIO()
+    call_command("bench_behavior", *map(str, arguments), stdout=out)
+    return out.getvalue()
+
+
+def refused(*arguments: Any) -> tuple[str, int]:
+    with pytest.raises(CommandError) as ended:
+        run(*arguments)
+    return str(ended.value), ended.value.returncode
+
+
+def test_offline_figures_come_as_json(cases: Path, settings: Settings) -> None:
+    settings.JUDGE_MODEL = "offline:lexical-1"
+
+    found = json.loads(run(cases, "--json"))
+
+    assert list(found)[:5] == KEYS
+    assert [found[key] for key in KEYS] == [4, 1.0, 1.0, 1.0, 0.0]
+    assert (found["judge"], found["heuristic"], found["unscored"]) == ("offline:lexical-1", True, 0)
+    assert found["intervals"]["recall"][0] < 0.5
+    assert found["kinds"]["discussion"] == {"n": 1, "recall": None, "false_positive_rate": 0.0}
+
+
+def test_a_model_is_asked_at_the_gate_and_its_confidence_is_held_against_what_is_right(
+    cases: Path, llm_server: LLMServer
+) -> None:
+    llm_server.respond = judge(gate=lambda prompt: {**YES, "confidence": "low"} if "arrr" in prompt else YES)
+
+    found = json.loads(run(cases, "--json", "--errors"))
+
+    assert llm_server.calls == 3  # a message of emoji alone is not asked about
+    assert (found["precision"], found["recall"], found["false_positive_rate"]) == (0.6667, 1.0, 0.5)
+    assert found["calibration"]["low"]["found"] == {"n": 1, "precision": 0.0}
+    assert found["calibration"]["high"]["found"] == {"n": 2, "precision": 1.0}
+    assert [error["line"] for error in found["errors"]] == [3]
+
+
+def test_what_could_not_be_judged_is_in_no_figure_and_visible(cases: Path, llm_server: LLMServer) -> None:
+    llm_server.respond = judge(gate=lambda prompt: {"scripted": {"text": "no idea"}} if "arrr" in prompt else YES)
+    out = io.StringIO()
+
+    with pytest.raises(CommandError, match="1 of 4 messages could not be judged: malformed") as ended:
+        call_command("bench_behavior", str(cases), stdout=out)
+
+    assert ended.value.returncode == 2
+    assert "1 of them could not be judged and are in no figure" in out.getvalue()
+    assert "About 3 calls" in out.getvalue()
+
+
+def test_a_judge_that_answers_nothing_is_not_asked_for_ever(tmp_path: Path, llm_server: LLMServer) -> None:
+    llm_server.always(status=400)
+    rows = [{"text": f"message number {i}", "request": False} for i in range(200)]
+
+    assert refused(written(tmp_path, *rows))[1] == 2
+    assert llm_server.calls < 150
+
+
+def test_figures_errors_and_levels_are_shown(cases: Path, llm_server: LLMServer) -> None:
+    llm_server.respond = judge(gate=NO)
+
+    text = run(cases, "--errors")
+
+    for part in (
+        "4 messages judged by test-model",
+        "False-positive rate",
+        "0.000",
+        "missed",
+        "Be more concise",
+        "unpriced",
+    ):
+        assert part in text
+
+
+def test_nothing_is_asked_in_a_dry_run(cases: Path, llm_server: LLMServer) -> None:
+    assert "About 3 calls" in run(cases, "--dry-run")
+    assert json.loads(run(cases, "--dry-run", "--json"))["calls"] == 3
+    assert llm_server.calls == 0
+
+
+def test_wrong_lines_are_named(tmp_path: Path) -> None:
+    path = written(
+        tmp_path,
+        {"text": "a", "request": True},
+        "{",
+        {"text": "b"},
+        {"text": 3, "request": True},
+        {"text": "c", "request": "yes"},
+        {"text": "d", "message": "d", "request": False},
+        [],
+    )
+
+    said, code = refused(path)
+
+    assert code == 3
+    assert "line 1:" not in said
+    for part in (
+        "line 2: not JSON", "line 3: neither of request or has_request", "line 4: text is 3; allowed: a text",
+        'line 5: request is "yes"; allowed: true or false', "line 6: both of text or message", "line 7: expected an object, got list",
+    ):  # fmt: skip
+        assert part in said
+
+
+def test_a_file_that_is_not_there_or_empty_is_wrong_usage(tmp_path: Path) -> None:
+    assert refused(tmp_path / "none.jsonl")[1] == 3
+    assert refused(written(tmp_path, ""))[1] == 3
+
+
+def test_figures_are_what_they_are_called() -> None:
+    figures = Figures(true_positives=6, false_positives=2, false_negatives=4, true_negatives=8)
+
+    assert (figures.precision.value, figures.recall.value, figures.false_positive_rate.value) == (0.75, 0.6, 0.2)
+    assert figures.f1 == pytest.approx(2 * 0.75 * 0.6 / 1.35)
+    low, high = figures.f1_interval() or (1.0, 0.0)
+    assert low < (figures.f1 or 0) < high
+    assert Share(0, 0).value is None
+    assert Share(0, 0).interval is None
+
+
+def test_no_request_found_among_none_has_no_f1() -> None:
+    assert Figures(0, 0, 0, 5).f1 is None
+    assert Figures(0, 0, 0, 5).f1_interval() is None
+
+
+def test_calibration_counts_both_answers_apart() -> None:
+    found = calibration(
+        [
+            Judged(Case(1, "a", True), True, "high"),
+            Judged(Case(2, "b", True), False, "high"),
+            Judged(Case(3, "c", False), False, "low"),
+        ]
+    )
+
+    assert (found["high"]["found"].value, found["high"]["denied"].value, found["low"]["denied"].value) == (
+        1.0,
+        0.0,
+        1.0,
+    )
+    assert found["medium"]["found"].of == 0

@@ -1,0 +1,147 @@
+"""The panel on a request's page that asks whether it changed anything."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+from pytest_django import Settings
+
+from agents.models import Agent
+from correction.behavior.applying import revert_request
+from correction.behavior.effects import work_one
+from correction.models import BehaviorEffect, BehaviorRequest
+from tests.console import HOSTILE, page_of, plain, queries, read, signed_in, staff, superuser, viewer
+from tests.correction.behavior.changed import changed
+from tests.correction.behavior.measured import reads
+from tests.correction.behavior.proposals import proposed
+from tests.factories import make_agent
+from tests.llm_server import LLMServer
+
+pytestmark = pytest.mark.django_db
+QUESTION = "Did it change anything?"
+
+
+@pytest.fixture
+def row(llm_server: LLMServer, settings: Settings, tmp_path: Path) -> BehaviorRequest:
+    return changed(llm_server, settings, tmp_path / "p")
+
+
+def measure_url(row: BehaviorRequest) -> str:
+    return reverse("admin:correction_behaviorrequest_measure", args=[row.pk])
+
+
+def press(client: Client, row: BehaviorRequest, **data: Any) -> str:
+    answer = client.post(measure_url(row), data, follow=True)
+    assert answer.status_code == 200
+    return plain(answer.content.decode())
+
+
+def test_an_applied_request_says_how_many_messages_there_are_and_what_judging_them_costs(
+    row: BehaviorRequest, llm_server: LLMServer
+) -> None:
+    page = plain(read(signed_in(superuser()), page_of(row)))
+    assert QUESTION in page
+    assert "3 before, 3 of 10 messages since not yet: 3 of 10 messages since" in page
+    assert "Costs 6 calls, unpriced for 10 of each side" in page
+    assert "Ada does this in the message: “emoji use: Puts an emoji at the end.”" in page
+    assert f"manage.py measure_behavior {row.pk}" in page
+    assert llm_server.calls == 0
+
+
+def test_the_button_queues_it_and_the_page_shows_what_came_out(row: BehaviorRequest) -> None:
+    client = signed_in(superuser())
+    page = press(client, row, messages="3")
+    effect = BehaviorEffect.objects.get()
+    assert f"Evaluation {effect.pk} is queued" in page
+    assert (effect.messages, effect.requested_by is not None) == (3, True)
+    assert measure_url(row) not in read(client, page_of(row)), "one at a time"
+    assert "Nothing was asked" in press(client, row)
+    work_one(owner="w")
+    html = read(client, page_of(row))
+    page = plain(html)
+    assert "As requested: more of it was asked for, the agent does more of it since." in page
+    assert "+9.00 (95 % interval +8.35 to +9.65)" in page
+    assert "6 calls, unpriced" in page
+    assert measure_url(row) in html
+
+
+def test_without_messages_since_there_is_no_button_but_how_many_are_missing(
+    llm_server: LLMServer, settings: Settings, tmp_path: Path
+) -> None:
+    row, client = changed(llm_server, settings, tmp_path / "p", since=0), signed_in(superuser())
+    html = read(client, page_of(row))
+    assert "not yet: 0 of 10 messages since" in plain(html)
+    assert measure_url(row) not in html
+    assert "not yet: 0 of 10 messages since" in press(client, row)
+    assert not BehaviorEffect.objects.exists()
+
+
+def test_a_reverted_request_is_measured_until_then_and_one_that_changed_nothing_not_at_all(
+    row: BehaviorRequest,
+) -> None:
+    client = signed_in(superuser())
+    revert_request(request=row, user=None)
+    page = plain(read(client, page_of(row)))
+    assert "3 of 10 messages until it was reverted: there will be no more" in page
+    assert QUESTION not in plain(read(client, page_of(proposed(make_agent("bob")))))
+
+
+def test_the_offline_judge_wears_its_badge_and_what_it_could_not_score_is_seen(
+    row: BehaviorRequest, settings: Settings
+) -> None:
+    settings.JUDGE_MODEL = "offline:lexical-1"
+    client = signed_in(superuser())
+    assert "Asks the judge on this machine, which costs nothing." in plain(read(client, page_of(row)))
+    press(client, row, messages="3")
+    work_one(owner="w")
+    page = plain(read(client, page_of(row)))
+    assert page.count("heuristic") >= 2
+    assert "the judge scored none of 6 messages" in page
+    assert "Unscored 6 needs an LLM judge" in page
+    assert "Mean before –" in page
+
+
+def test_hostile_text_of_traits_judges_and_numbers_is_only_text(row: BehaviorRequest, llm_server: LLMServer) -> None:
+    row.trait_after = {**row.trait_after, "name": HOSTILE}  # type: ignore[dict-item]
+    row.save()
+    Agent.objects.update(display_name=HOSTILE)
+    llm_server.respond = lambda body: {"status": 400, "message": HOSTILE}
+    client = signed_in(superuser())
+    press(client, row)
+    work_one(owner="w")
+    html = read(client, page_of(row))
+    assert HOSTILE not in html
+    assert "the judge scored none of 6 messages" in plain(html)
+    told = client.post(measure_url(row), {"messages": HOSTILE}, follow=True).content.decode()
+    assert HOSTILE not in told
+    assert "allowed: a whole number from 1 to 100" in plain(told)
+
+
+def test_who_may_not_ask_for_evaluations_sees_results_and_no_button(row: BehaviorRequest) -> None:
+    client = signed_in(viewer())
+    html = read(client, page_of(row))
+    assert QUESTION in plain(html)
+    assert measure_url(row) not in html
+    assert client.post(measure_url(row)).status_code == 403
+    assert client.get(measure_url(row)).status_code == 405
+    measurer = signed_in(staff("correction.view_behaviorrequest", "evaluation.add_evaluationrun"))
+    assert measure_url(row) in read(measurer, page_of(row))
+    assert "is queued" in press(measurer, row)
+
+
+def test_more_messages_and_results_take_no_more_queries(
+    llm_server: LLMServer, settings: Settings, tmp_path: Path
+) -> None:
+    row, client = changed(llm_server, settings, tmp_path / "p", since=1), signed_in(superuser())
+    llm_server.respond = reads
+    press(client, row, messages="1")
+    work_one(owner="w")
+    few = len(queries(client, page_of(row)))
+    for _ in range(3):
+        press(client, row, messages="3")
+        work_one(owner="w")
+    assert len(queries(client, page_of(row))) == few

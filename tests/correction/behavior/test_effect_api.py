@@ -1,0 +1,144 @@
+"""Whether a request changed anything, over the API."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pytest_django import Settings
+
+from correction.behavior.effects import queue_effect, work_one
+from correction.models import BehaviorEffect, BehaviorRequest
+from tests.agents.api.asking import queries
+from tests.api_client import Program, program
+from tests.console import staff, superuser
+from tests.correction.behavior.changed import changed
+from tests.correction.behavior.proposals import proposed
+from tests.factories import make_agent
+from tests.llm_server import LLMServer
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def client() -> Program:
+    return program(superuser("eve"))
+
+
+@pytest.fixture
+def row(llm_server: LLMServer, settings: Settings, tmp_path: Path) -> BehaviorRequest:
+    return changed(llm_server, settings, tmp_path / "p")
+
+
+def url(row: BehaviorRequest) -> str:
+    return f"/api/behavior-requests/{row.pk}/effect/"
+
+
+def ask(client: Program, row: BehaviorRequest, body: dict[str, Any] | None = None, **more: Any) -> Any:
+    return client.post(url(row), {} if body is None else body, format="json", **more)
+
+
+def test_the_plan_asks_no_model_and_says_what_is_missing(
+    client: Program, row: BehaviorRequest, llm_server: LLMServer
+) -> None:
+    found = client.get(url(row)).json()
+    plan = found["plan"]
+    shown = (plan["agent"], plan["trait"], plan["expected"], plan["wanted"], plan["before"], plan["after"])
+    assert shown == ("ada", "emoji use", "more", 10, 3, 3)
+    assert (plan["waits"], plan["judge"]) == ("not yet: 3 of 10 messages since", "test-model")
+    assert plan["estimate"]["calls"] == 6
+    assert (found["why_not"], found["effects"], llm_server.calls) == ("", [], 0)
+    assert client.get(f"{url(row)}?messages=2").json()["plan"]["waits"] == ""
+    for wrong in ("0", "101", "x", "1e2"):
+        refused = client.get(f"{url(row)}?messages={wrong}")
+        assert (refused.status_code, "allowed: 1 to 100" in refused.json()["detail"]) == (400, True), wrong
+
+
+def test_it_is_asked_for_and_what_came_out_is_shown_newest_first(
+    client: Program, row: BehaviorRequest, llm_server: LLMServer
+) -> None:
+    asked = ask(client, row, {"messages": 3})
+    assert (asked.status_code, asked.json()["status"], asked.json()["result"]) == (202, "pending", None)
+    assert asked.headers["Location"].endswith(url(row))
+    assert (asked.json()["requested_by"], asked.json()["heuristic"], llm_server.calls) == ("eve", False, 0)
+    again = ask(client, row, {"messages": 3})
+    assert (again.status_code, "under way" in again.json()["detail"]) == (409, True)
+
+    work_one(owner="w")
+    assert ask(client, row).status_code == 202
+
+    newest, first = client.get(url(row)).json()["effects"]
+    assert (newest["status"], first["status"]) == ("pending", "completed")
+    result = first["result"]
+    assert (result["mean_before"], result["mean_after"], result["verdict"]) == (0.0, 9.0, "more")
+    assert (result["as_requested"], result["actual_calls"], len(result["messages"])) == (True, 6, 6)
+    assert len(client.get(first["calls_url"]).json()["results"]) == 6
+
+
+def test_what_cannot_be_judged_is_a_409_that_says_why(client: Program, row: BehaviorRequest) -> None:
+    never = proposed(make_agent("bob"))
+    found = client.get(url(never)).json()
+    assert (found["plan"], "nothing was changed by it" in found["why_not"]) == (None, True)
+    refused = ask(client, never)
+    assert (refused.status_code, "allowed: a request that was applied" in refused.json()["detail"]) == (409, True)
+    assert client.get("/api/behavior-requests/999999/effect/").status_code == 404
+    assert client.post("/api/behavior-requests/999999/effect/", {}, format="json").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ({"messages": 0}, "a whole number from 1 to 100"),
+        ({"messages": "10"}, "a whole number from 1 to 100"),
+        ({"messages": True}, "a whole number from 1 to 100"),
+        ({"n": 3}, "there is no field 'n'; allowed: messages"),
+    ],
+)
+def test_a_body_that_is_not_understood_is_a_400(
+    client: Program, row: BehaviorRequest, body: dict[str, Any], told: str
+) -> None:
+    answer = ask(client, row, body)
+    assert (answer.status_code, told in answer.json()["detail"]) == (400, True)
+    assert not BehaviorEffect.objects.exists()
+
+
+def test_a_key_asks_once(client: Program, row: BehaviorRequest) -> None:
+    first, second = (ask(client, row, headers={"Idempotency-Key": "k1"}) for _ in "12")
+    assert (first.status_code, second.status_code, second.headers["Idempotency-Replayed"]) == (202, 202, "true")
+    assert BehaviorEffect.objects.count() == 1
+
+
+def test_measuring_needs_the_right_to_ask_for_evaluations_not_to_change_requests(row: BehaviorRequest) -> None:
+    view, measure = "correction.view_behaviorrequest", "evaluation.add_evaluationrun"
+    reader = program(staff(view, username="reader"))
+    assert program().get(url(row)).status_code == 401
+    assert program(staff(measure, username="blind")).get(url(row)).status_code == 403
+    assert ask(program(staff(measure, username="blinder")), row).status_code == 403
+    assert ask(reader, row).status_code == 403
+    assert ask(program(staff(view, measure, username="measurer")), row).status_code == 202
+    work_one(owner="w")
+    judged = reader.get(url(row)).json()["effects"][0]["result"]["messages"]
+    assert {message["justification"] for message in judged} == {None}, "it quotes, and messages may not be read"
+    both = program(staff(view, "agents.view_message", username="both"))
+    judged = both.get(url(row)).json()["effects"][0]["result"]["messages"]
+    assert all(message["justification"] for message in judged)
+
+
+def test_how_often_it_is_asked_for_is_limited(client: Program, row: BehaviorRequest, settings: Settings) -> None:
+    settings.API_PAID_PER_MINUTE = 2
+    codes = [ask(client, row).status_code for _ in range(3)]
+    assert codes == [202, 409, 429]
+    assert client.get(url(row)).status_code == 200
+
+
+def test_more_effects_and_more_messages_take_no_more_queries(
+    client: Program, llm_server: LLMServer, settings: Settings, tmp_path: Path
+) -> None:
+    row = changed(llm_server, settings, tmp_path / "p", before=20, since=20)
+    client.get(url(row))
+    few = queries(client, f"{url(row)}?messages=2")
+    for _ in range(3):
+        queue_effect(request=row, messages=2)
+        work_one(owner="w")
+    assert queries(client, f"{url(row)}?messages=20") == few

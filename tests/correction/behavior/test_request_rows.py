@@ -1,0 +1,125 @@
+"""The rows of behaviour requests: claimed like all work, one per message and agent, pruned, and without an erased person's words."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from io import StringIO
+
+import pytest
+from django.core.management import call_command
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from agents.metrics.work import collect
+from agents.models import Agent, LLMCall, Message, Trait
+from agents.work_queues import work_models
+from correction.behavior.applying import apply_request, revert_request
+from correction.models import BehaviorRequest
+from tests.correction.behavior.proposals import CONCISE, Status, proposed
+from tests.factories import make_agent
+
+pytestmark = pytest.mark.django_db
+
+OLD = timezone.now() - timedelta(days=200)
+
+
+@pytest.fixture
+def ada() -> Agent:
+    return make_agent()
+
+
+def test_a_message_is_looked_at_once_for_each_agent(ada: Agent) -> None:
+    request = proposed(ada)
+
+    with pytest.raises(IntegrityError), transaction.atomic():
+        BehaviorRequest.objects.create(message=request.message, agent=ada)
+    BehaviorRequest.objects.create(message=request.message, agent=make_agent("bob"))
+
+
+def test_it_is_claimed_by_its_own_statuses(ada: Agent) -> None:
+    request = proposed(ada, status=Status.QUEUED)
+    assert BehaviorRequest in work_models()
+
+    claimed = BehaviorRequest.claim_next(owner="host:1:x", lease=timedelta(minutes=1))
+    assert claimed is not None
+    assert (claimed.pk, claimed.status, claimed.attempt) == (request.pk, "running", 1)
+    assert BehaviorRequest.claim_next(owner="host:2:y", lease=timedelta(minutes=1)) is None
+    assert claimed.finish(owner="host:1:x", status=Status.PENDING)
+    assert (claimed.status, claimed.finished_at) == ("queued", None)
+    claimed.claim(owner="host:1:x", lease=timedelta(minutes=1))
+    assert claimed.finish(owner="host:1:x", status=Status.NO_REQUEST)
+    assert claimed.finished_at is not None
+
+
+def test_agents_come_in_turn(ada: Agent) -> None:
+    bob = make_agent("bob")
+    for agent in (ada, ada, bob):
+        proposed(agent, status=Status.QUEUED)
+
+    served = [BehaviorRequest.claim_next(owner=f"host:{n}:x", lease=timedelta(minutes=1)) for n in range(3)]
+
+    assert [row.agent_id for row in served if row] == [ada.pk, bob.pk, ada.pk]
+
+
+def test_what_waits_is_counted_for_the_metrics(ada: Agent) -> None:
+    for status in (Status.QUEUED, Status.QUEUED, Status.PAUSED_BUDGET, Status.APPLIED):
+        proposed(ada, status=status, applied_at=timezone.now())
+
+    found = {m.name: s.value for m in collect() for s in m.samples if s.labels.get("kind") == "behavior_requests"}
+
+    assert (found["plumbline_work_waiting"], found["plumbline_work_paused"]) == (2, 1)
+
+
+@pytest.mark.parametrize("status", ["applied", "reverted"])
+def test_what_was_applied_says_when(ada: Agent, status: str) -> None:
+    with pytest.raises(IntegrityError), transaction.atomic():
+        proposed(ada, status=status)
+
+
+def test_a_request_outlives_its_agent_and_its_message(ada: Agent) -> None:
+    request = apply_request(request=proposed(ada))
+    assert request.message is not None
+    request.message.channel.delete()
+    ada.delete()
+
+    request.refresh_from_db()
+    kept = BehaviorRequest.objects.values_list("agent", "message", "trait", "persona_version").get()
+    assert kept == (None, None, None, None)
+    assert request.trait_after == CONCISE
+
+
+def test_old_requests_go_but_for_those_somebody_or_a_policy_decided(ada: Agent) -> None:
+    decided = {"applied", "pending_review", "rejected", "reverted", "queued", "paused_budget"}
+    for status in Status.values:
+        if status != Status.RUNNING:
+            proposed(ada, status=status, finished_at=OLD, applied_at=OLD, reverted_at=OLD)
+    proposed(ada, status="no_request", finished_at=timezone.now())
+
+    call_command("prune_logs", "--older-than", "90d", stdout=StringIO())
+
+    assert sorted(BehaviorRequest.objects.values_list("status", flat=True)) == sorted([*decided, "no_request"])
+
+
+def test_an_erased_person_s_words_leave_what_was_read_from_them_and_a_change_can_still_be_taken_back(
+    ada: Agent,
+) -> None:
+    said = "Could you please stop mentioning my neighbour Ferdinand in each answer?"
+    call = LLMCall.objects.create(purpose="behavior", mechanism="behavior", agent=ada, status="ok")
+    request = apply_request(
+        request=proposed(
+            ada, said, gate_result={"has_request": True, "confidence": "high", "reason": f"Zoe says: {said}"},
+            extract_result={"behavior_name": "Ferdinand", "current_state": "", "requested_change": said},
+            warnings=[f"odd: {said}"], gate_call=call,
+        )
+    )  # fmt: skip
+
+    call_command("forget", "--outsider", "Zoe", stdout=StringIO())
+
+    request.refresh_from_db()
+    kept = repr([request.gate_result, request.extract_result, request.map_result, request.warnings, request.why])
+    assert "neighbour" not in kept
+    assert "Zoe" not in kept
+    assert BehaviorRequest.objects.filter(gate_result__has_request=True).exists()
+    assert "neighbour" not in Message.objects.get().text
+    assert revert_request(request=request, user=None).status == "reverted"
+    assert not Trait.objects.filter(agent=ada).exists()

@@ -1,0 +1,292 @@
+"""What the mapping's answer does to the traits: strengths, names, what replaces what, and what changes nothing."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents.persona import TraitValue
+from correction.behavior.map_answer import LONGEST_NAME, name_key
+from correction.behavior.rules import (
+    Change,
+    change_to,
+    find_trait,
+    read_map,
+    strength_of,
+    trait_from_json,
+    trait_json,
+)
+
+DRY = TraitValue("dry wit", "Jokes with a straight face.", 0.4, 0.7)
+SLANG = TraitValue("local slang", "Says arvo and reckon.", 0.8, 0.6)
+TRAITS = (DRY, SLANG)
+
+texts = st.text(max_size=30)
+strengths = st.floats(0, 1)
+traits = st.builds(
+    TraitValue,
+    st.text(min_size=1, max_size=30).filter(name_key),
+    texts,
+    st.floats(-1, 1),
+    st.one_of(st.just(0.0), strengths),
+)
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | texts,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    max_leaves=5,
+)
+FIELDS = (
+    "name", "description", "sentiment", "strength", "is_new", "replaces_trait", "contradicts_persona", "contradiction",
+)  # fmt: skip
+
+
+def answer(**fields: Any) -> dict[str, Any]:
+    known = {"name": "brevity", "description": "Says it in few words.", "sentiment": 0.2, "strength": 0.5}
+    return {
+        **known,
+        "is_new": True,
+        "replaces_trait": None,
+        "contradicts_persona": False,
+        "contradiction": "",
+        **fields,
+    }
+
+
+def test_a_behaviour_nobody_had_is_added() -> None:
+    change = read_map(answer(), traits=TRAITS)
+
+    assert (change.operation, change.before, change.warnings, change.contradiction) == ("add", None, (), "")
+    assert change.after == TraitValue("brevity", "Says it in few words.", 0.2, 0.5)
+
+
+def test_without_a_strength_a_new_trait_is_usual_and_a_known_one_keeps_its_own() -> None:
+    assert read_map(answer(strength=None), traits=TRAITS).after == TraitValue(
+        "brevity", "Says it in few words.", 0.2, 0.5
+    )
+    kept = read_map(
+        answer(name="Dry Wit", description="Dryer still.", strength=None, sentiment=None), traits=TRAITS
+    ).after
+    assert kept == TraitValue("dry wit", "Dryer still.", 0.4, 0.7)
+
+
+def test_a_stop_keeps_the_trait_as_it_is_known_at_strength_0() -> None:
+    change = read_map(
+        answer(name="no slang", description="Avoids slang.", strength=0, replaces_trait="LOCAL SLANG"), traits=TRAITS
+    )
+
+    assert change.operation == "stop"
+    assert change.after == TraitValue("local slang", "Says arvo and reckon.", 0.8, 0.0)
+
+
+def test_a_stop_of_what_was_no_trait_makes_one_at_strength_0() -> None:
+    change = read_map(answer(name="slang", strength=0.0), traits=(DRY,))
+
+    assert (change.operation, change.before) == ("stop", None)
+    assert change.after is not None
+    assert change.after.strength == 0.0
+
+
+def test_a_stop_of_what_is_stopped_changes_nothing() -> None:
+    stopped = TraitValue("slang", "Says arvo.", 0.0, 0.0)
+
+    change = read_map(answer(name="slang", description="Never says arvo.", strength=0), traits=(stopped,))
+
+    assert (change.operation, change.after) == ("none", None)
+    assert change.why == "the trait 'slang' is like that already"
+
+
+def test_a_new_trait_of_a_name_that_exists_is_an_update() -> None:
+    change = read_map(answer(name="DRY  wit", strength=0.9), traits=TRAITS)
+
+    assert (change.operation, change.before) == ("update", DRY)
+    assert change.after == TraitValue("dry wit", "Says it in few words.", 0.2, 0.9)
+    assert change.warnings == ("'dry wit' is not new: it is updated",)
+
+
+def test_what_replaces_a_trait_that_does_not_exist_is_new_and_says_so() -> None:
+    change = read_map(answer(replaces_trait="verbosity", is_new=False), traits=TRAITS)
+
+    assert change.operation == "add"
+    assert change.warnings == ("there is no trait 'verbosity' to replace: 'brevity' is added as a new one",)
+    assert change.touches == ("brevity", "verbosity")
+
+
+def test_a_trait_can_get_another_name() -> None:
+    change = read_map(answer(name="irony", replaces_trait="dry wit", is_new=False), traits=TRAITS)
+
+    assert (change.operation, change.before) == ("update", DRY)
+    assert change.after is not None
+    assert change.after.name == "irony"
+    assert change.touches == ("dry wit", "irony")
+
+
+def test_a_trait_never_gets_the_name_of_another_one() -> None:
+    change = read_map(answer(name="Local slang", replaces_trait="dry wit"), traits=TRAITS)
+
+    assert change.before == SLANG
+    assert change.after is not None
+    assert change.after.name == "local slang"
+    assert "cannot be renamed" in change.warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("field", "given", "taken"),
+    [
+        ("strength", 1.4, 1.0),
+        ("strength", -0.2, 0.0),
+        ("strength", 10**400, 1.0),
+        ("strength", math.inf, 1.0),
+        ("sentiment", -7, -1.0),
+    ],
+)
+def test_numbers_out_of_range_are_clamped_and_said(field: str, given: float, taken: float) -> None:
+    change = read_map(answer(**{field: given}), traits=())
+
+    assert change.after is not None
+    assert getattr(change.after, field) == taken
+    assert change.warnings[0].startswith(f"{field} ")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        None, [], "brevity", 7, True,
+        {"strength": 0.5}, answer(name=""), answer(name=" \u200b"), answer(name=None), answer(name=["brevity"]),
+        answer(name="n" * (LONGEST_NAME + 1)), answer(strength="0.5"), answer(strength=True), answer(strength=math.nan),
+        answer(sentiment=[]), answer(description=5), answer(description="d" * 4001), answer(replaces_trait=4),
+    ],
+)  # fmt: skip
+def test_an_invalid_answer_changes_nothing(wrong: object) -> None:
+    change = read_map(wrong, traits=TRAITS)
+
+    assert (change.operation, change.after, change.invalid) == ("none", None, True)
+    assert change.why.startswith("the answer cannot be used: ")
+
+
+def test_an_empty_answer_changes_nothing_and_is_not_invalid() -> None:
+    change = read_map({}, traits=TRAITS)
+
+    assert (change.operation, change.after, change.invalid) == ("none", None, False)
+
+
+def test_a_name_of_120_characters_is_taken_whole() -> None:
+    change = read_map(answer(name="é" * 120), traits=())
+
+    assert change.after is not None
+    assert change.after.name == "é" * 120
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Straße", "STRASSE"), ("İronik", "ironik"), ("İronik", "I\u0307RONIK"), ("ΣΟΦΟΣ", "σοφος"),
+        ("caf\u00e9", "CAFE\u0301"), ("ﬁne words", "FINE  WORDS"),
+    ],
+)  # fmt: skip
+def test_names_are_compared_case_folded(one: str, other: str) -> None:
+    assert name_key(one) == name_key(other)
+    change = read_map(answer(name=other, strength=0.9), traits=(TraitValue(one),))
+    assert change.operation == "update"
+    assert change.after is not None
+    assert change.after.name == one
+
+
+def test_a_dotless_i_is_another_letter() -> None:
+    assert name_key("ışık") != name_key("isik")
+
+
+def test_of_two_traits_that_fold_to_one_name_the_one_written_so_is_meant() -> None:
+    both = (TraitValue("Straße", strength=0.2), TraitValue("STRASSE", strength=0.8))
+
+    assert find_trait("STRASSE", both) is both[1]
+    assert find_trait("strasse", both) is both[0]
+
+
+def test_control_characters_and_turned_directions_do_not_get_into_a_persona() -> None:
+    change = read_map(answer(name="bre\x00vity\u202e", description="few\x1b words\nat most"), traits=())
+
+    assert change.after is not None
+    assert (change.after.name, change.after.description) == ("bre vity", "few  words\nat most")
+
+
+def test_what_goes_against_the_persona_is_said() -> None:
+    assert read_map(answer(contradicts_persona=True), traits=()).contradiction
+    assert read_map(answer(contradicts_persona="no"), traits=()).contradiction, "no clear answer is none"
+    said = read_map(answer(contradicts_persona=True, contradiction="She is no pirate."), traits=())
+    assert said.contradiction == "She is no pirate."
+
+
+@pytest.mark.parametrize(
+    ("amount", "current", "strength"),
+    [
+        ("stop", 0.7, 0.0), ("unspecified", None, 0.5), ("sometimes", None, 0.3), ("always", None, 0.9),
+        ("more", 0.5, 0.7), ("more", 0.95, 1.0), ("more", None, 0.7), ("more", 0.0, 0.2),
+        ("less", 0.5, 0.3), ("less", 0.15, 0.1), ("less", 0.05, 0.05), ("less", 0.0, 0.0), ("less", None, 0.3),
+    ],
+)  # fmt: skip
+def test_words_for_how_often_have_a_strength(amount: Any, current: float | None, strength: float) -> None:
+    assert strength_of(amount, current) == pytest.approx(strength, abs=1e-9)
+
+
+@given(st.sampled_from(["more", "less"]), strengths)
+def test_more_and_less_go_their_way_and_never_stop(amount: Any, current: float) -> None:
+    found = strength_of(amount, current)
+
+    assert 0 <= found <= 1
+    assert found >= current - 1e-3 if amount == "more" else found <= current + 1e-3
+    assert (found == 0) == (amount == "less" and current == 0)
+
+
+@given(traits)
+def test_a_trait_comes_back_from_json_exactly(trait: TraitValue) -> None:
+    assert trait_from_json(json.loads(json.dumps(trait_json(trait)))) == trait
+
+
+@given(st.fixed_dictionaries({}, optional=dict.fromkeys(FIELDS, anything)) | anything, st.lists(traits, max_size=4))
+def test_whatever_the_answer_the_trait_can_be_stored(given_answer: object, known: list[TraitValue]) -> None:
+    change = read_map(given_answer, traits=known)
+
+    assert (change.after is None) == (change.operation == "none")
+    assert bool(change.why) == (change.after is None)
+    if change.after is not None:
+        assert 1 <= len(change.after.name) <= LONGEST_NAME
+        assert 0 <= change.after.strength <= 1
+        assert -1 <= change.after.sentiment <= 1
+        assert (change.after.strength == 0) == (change.operation == "stop")
+        assert change.before is None or change.before in known
+        others = [t for t in known if t != change.before]
+        assert change.before is not None or not any(name_key(t.name) == name_key(change.after.name) for t in others)
+
+
+@given(st.lists(traits, min_size=1, max_size=40, unique_by=lambda t: name_key(t.name)), st.data())
+def test_a_stop_hits_the_trait_it_names_and_keeps_the_rest_of_it(known: list[TraitValue], data: st.DataObject) -> None:
+    target = data.draw(st.sampled_from(known))
+
+    change = read_map(answer(name="another", strength=0, replaces_trait=target.name), traits=known)
+
+    if change.before is target and change.after is not None:
+        assert (change.after.name, change.after.sentiment, change.after.strength) == (target.name, target.sentiment, 0)
+
+
+def edited(trait: TraitValue, replaces: str = "") -> Change:
+    return change_to(trait, replaces=replaces, traits=TRAITS)
+
+
+def test_a_person_s_wording_is_taken_as_it_stands() -> None:
+    change = edited(TraitValue("Dry wit", "", -1.0, 0.0), replaces="dry wit")
+
+    assert (change.operation, change.before) == ("stop", DRY)
+    assert change.after == TraitValue("Dry wit", "", -1.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    "wrong", [TraitValue(" "), TraitValue("n" * 121), TraitValue("x", strength=1.2), TraitValue("x", sentiment=-2)]
+)
+def test_a_person_is_told_what_is_allowed(wrong: TraitValue) -> None:
+    with pytest.raises(ValueError, match=r"1 to 120|is not from"):
+        edited(wrong)

@@ -1,0 +1,63 @@
+"""A series starts anew with a change of the persona, and says which change it was."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from agents.models import Agent
+from agents.persona import TraitValue, current_digest, save_persona
+from evaluation.drift.presentation import newest_restart
+from evaluation.drift.restarts import restarts_of
+from evaluation.drift.series import Evaluation, Series
+from evaluation.models import EvaluationSchedule
+from tests.factories import MONDAY, make_agent
+
+pytestmark = pytest.mark.django_db
+
+
+def series(agent: Agent, *digests: str) -> Series:
+    """One evaluation a day, by the digest of the persona it was made under."""
+    evaluations = tuple(
+        Evaluation(
+            run=n + 1,
+            time=MONDAY + timedelta(days=n),
+            score=7.0,
+            error=0.3,
+            tested=True,
+            restarts=n > 0 and digest != digests[n - 1],
+            persona=digest,
+        )
+        for n, digest in enumerate(digests)
+    )
+    schedule = EvaluationSchedule(name="nightly")
+    return Series(
+        agent=agent, schedule=schedule, dimension="adherence", judge="m", procedure="plumbline", evaluations=evaluations, drops=()
+    )  # fmt: skip
+
+
+def test_a_restart_names_the_version_and_what_it_changed() -> None:
+    agent = make_agent(traits=[TraitValue("concise replies", strength=0.5)])
+    before = current_digest(agent)
+    save_persona(agent=agent, traits=[TraitValue("concise replies", strength=0.9)], note="behaviour request 12")
+    found = series(agent, before, before, current_digest(agent))
+
+    (restart,) = restarts_of(found)
+
+    assert (restart.run, restart.because) == (3, "version 2, behaviour request 12: concise replies 0.5 → 0.9")
+    assert newest_restart(found).startswith("ada adherence: starts anew on 2026-11-04: version 2, ")
+
+
+def test_a_restart_without_versions_says_so() -> None:
+    agent = make_agent()
+
+    assert [r.because for r in restarts_of(series(agent, "a" * 64, current_digest(agent)))] == [
+        "the persona changed; no version tells what changed"
+    ]
+
+
+def test_a_series_that_never_started_anew_says_nothing() -> None:
+    agent = make_agent()
+
+    assert newest_restart(series(agent, "a", "a")) == ""
