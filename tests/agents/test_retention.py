@@ -33,7 +33,14 @@ from agents.models import (
 from agents.rollup import sum_up
 from correction.costs import get_total_cost_summary
 from correction.marks import mark_result, precision
-from correction.models import CorrectionLog, GateDimensionResult, InterventionLog, ObservedMessage
+from correction.models import (
+    BehaviorEffect,
+    BehaviorRequest,
+    CorrectionLog,
+    GateDimensionResult,
+    InterventionLog,
+    ObservedMessage,
+)
 from correction.statistics import get_gate_statistics
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.windows import MessageWindow
