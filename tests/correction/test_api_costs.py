@@ -85,7 +85,7 @@ def test_a_question_that_is_not_understood_is_a_400_that_says_what_is(
     assert told in answer.json()["errors"][name][0]
 
 
-def test_the_answer_costs_a_query_per_grouping_however_many_calls(client: Program) -> None:
+def test_the_answer_costs_six_queries_however_many_calls_and_groupings(client: Program) -> None:
     ada = make_agent("ada")
     for n in range(20):
         call(ada, model=f"m{n}")
@@ -93,4 +93,4 @@ def test_the_answer_costs_a_query_per_grouping_however_many_calls(client: Progra
     with CaptureQueriesContext(connection) as seen:
         client.get(f"{COSTS}?agent=ada&by=mechanism,dimension,model,day,agent")
 
-    assert len(seen) == 7  # token with user, agent, five groupings
+    assert len(seen) == 6  # token with user, agent, and four for all groupings
