@@ -77,7 +77,7 @@ def judging(url: str, server: Any) -> Iterator[tuple[str, str, str]]:
                 floor,
             )
             yield "   CPU per judgement, ledger rows included", f"{cpu_of(runs) / total * 1000:.2f} ms", "-"
-            with mock.patch("agents.llm.ledger.record", return_value=None):
+            with mock.patch("agents.llm.ledger.record_all", lambda calls: [None] * len(calls)):
                 judge(per_call)
                 bare = [judge(per_call) for _ in range(REPEATS)]
             yield "   CPU per judgement before the database", f"{cpu_of(bare) / total * 1000:.2f} ms", "<= 2 ms"

@@ -42,7 +42,7 @@ def test_calls_at_once_open_as_many_connections_as_there_are_slots(llm_server: L
 
 @pytest.mark.django_db
 def test_threads_share_one_loop(llm_server: LLMServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ledger, "record", lambda *args, **kwargs: 1)  # threads have no test transaction
+    monkeypatch.setattr(ledger, "record_all", lambda calls: [1] * len(calls))  # threads have no test transaction
     before = loop.background()
     statuses: list[Status] = []
     threads = [threading.Thread(target=lambda: statuses.append(complete(text_request()).status)) for _ in range(4)]
@@ -86,7 +86,7 @@ def test_closing_the_loop_ends_calls_in_flight(llm_server: LLMServer) -> None:
 @pytest.mark.django_db
 def test_a_forked_child_makes_calls_of_its_own(llm_server: LLMServer, monkeypatch: pytest.MonkeyPatch) -> None:
     assert complete(text_request()).ok
-    monkeypatch.setattr(ledger, "record", lambda *args, **kwargs: 1)  # the connection is the parent's
+    monkeypatch.setattr(ledger, "record_all", lambda calls: [1] * len(calls))  # the connection is the parent's
 
     child = os.fork()
     if child == 0:
@@ -121,7 +121,7 @@ def test_a_process_ends_at_once_and_without_a_word(llm_server: LLMServer) -> Non
         import django
         django.setup()
         from agents.llm import Block, Label, LLMRequest, Turn, complete, complete_many, ledger
-        ledger.record = lambda *args, **kwargs: 1
+        ledger.record_all = lambda calls: [1] * len(calls)
         def ask():
             turns = (Turn("user", (Block("hello"),)),)
             return LLMRequest(role="actor", task="act", system=(), turns=turns, label=Label(purpose="test"))
