@@ -1,5 +1,6 @@
 # Plumbline. `make` alone lists what there is. Needs Python 3.11 or newer and a package index; nothing else.
 PYTHON ?= python3
+PORT   ?= 8000
 VENV   := .venv
 BIN    := $(VENV)/bin
 MANAGE := $(BIN)/python manage.py
@@ -16,8 +17,8 @@ help: ## list the targets
 demo: $(VENV)/.runtime ## set everything up and measure the 16 example agents
 	@$(MANAGE) demo
 
-run: $(VENV)/.runtime ## start console and worker on this machine, print address and login
-	@DEBUG=1 exec $(MANAGE) serve
+run: $(VENV)/.runtime ## start console and worker on this machine (PORT=8000), print address and login
+	@DEBUG=1 exec $(MANAGE) serve --port $(PORT)
 
 test: $(VENV)/.dev ## set everything up and run the tests
 	@$(BIN)/python -m pytest -n auto --dist worksteal -q $(ARGS)

@@ -117,6 +117,11 @@ class ModelAdmin(ThemedModelAdmin[M]):
     change_form_before_template = "admin/panels.html"
     formfield_overrides: ClassVar = LONG_TEXTS
 
+    @property
+    def when_empty(self) -> str:
+        """What fills the list; shown in an empty one."""
+        return str(settings.CONSOLE_EMPTY.get(self.opts.label_lower, ""))
+
     def get_queryset(self, request: HttpRequest) -> QuerySet[M]:
         queryset = super().get_queryset(request)
         for extension in extensions(self.model, request):

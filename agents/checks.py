@@ -111,18 +111,3 @@ def check_pipeline(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> li
         hint = f"Correct the path, or take it out. A stage is a class without arguments that has any of: {', '.join(PHASES)}."
         found.append(Error(f"TURN_PIPELINE names {path!r}, which {problem}.", hint=hint, id="agents.E006"))
     return found
-
-
-@register()
-def check_workers(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
-    """In production, somebody does the queued work."""
-    if not settings.PRODUCTION or settings.CELERY_BROKER_URL:
-        return []
-    return [
-        Warning(
-            "CELERY_BROKER_URL is not set: queued work waits for `manage.py work`, which runs on one machine.",
-            hint="Keep `manage.py work` running beside the web server, or set CELERY_BROKER_URL to a Redis URL and start "
-            "Celery workers.",
-            id="agents.W003",
-        )
-    ]

@@ -32,7 +32,7 @@ Probe = Callable[[], str]  # what is wrong; empty when all is well
 
 
 class Probes:
-    """Middleware that answers the three paths; it must be the first."""
+    """Middleware that answers the three paths; only what names the request may come before it."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self._get_response = get_response

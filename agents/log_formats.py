@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import traceback
 from copy import copy
+from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any
 
@@ -81,11 +82,27 @@ class Json(Discreet, JsonFormatter):
             "{asctime}{levelname}{name}{message}",
             style="{",
             texts=texts,
-            datefmt="%Y-%m-%dT%H:%M:%S%z",
             rename_fields={"asctime": "time", "levelname": "level", "name": "logger", "exc_info": "traceback"},
             reserved_attrs=[*_RESERVED, "about"],
             json_ensure_ascii=False,
         )
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:
+        return json_time(datetime.fromtimestamp(record.created, UTC))
+
+
+class RefusedHost(logging.Filter):
+    """A request under a name that is none of ours: every scanner sends them, and a traceback of it tells nobody anything."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.levelno, record.levelname = logging.WARNING, "WARNING"
+        record.exc_info = record.exc_text = None
+        return logging.getLogger().isEnabledFor(logging.WARNING)
+
+
+def json_time(moment: datetime) -> str:
+    """A moment as every line for machines has it: UTC, to the millisecond, with its offset."""
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds")
 
 
 _RESERVED = [*vars(logging.makeLogRecord({})), "message", "asctime", "request"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from agents.persona import MANNER
+
 TRAITS = "\n\n## Traits\n\n"  # as `agents.persona.render_persona` writes it
 LEAST_LINE = 40  # characters kept of a trait's line however many there are
 
@@ -20,7 +22,7 @@ def cut_persona(persona: str, most: int) -> str:
     lines = traits.split("\n")
     if len(traits) > most // 2:
         each = max(LEAST_LINE, most // 2 // len(lines))
-        lines = [_cut(line, each) for line in lines]
+        lines = [line if line == MANNER else _cut(line, each) for line in lines]
     kept = "\n".join(lines)
     return _cut(prose, max(0, most - len(heading) - len(kept))) + heading + kept
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from django.http import HttpRequest, HttpResponse
 
+from agents.health import PATHS
 from agents.log_context import logging_about
 
 logger = logging.getLogger(__name__)
@@ -28,12 +29,14 @@ class RequestIds:
         given = request.headers.get(HEADER, "")
         request_id = given if ALLOWED.fullmatch(given) else uuid.uuid4().hex
         began = time.perf_counter()
+        request.log_id = request_id  # type: ignore[attr-defined]  # Django logs errors when all middleware is done
+        level = logging.DEBUG if request.path_info in PATHS else logging.INFO  # probes come every few seconds
         with logging_about(request_id=request_id):
             response = self._get_response(request)
             response[HEADER] = request_id
-            if logger.isEnabledFor(logging.INFO):
+            if logger.isEnabledFor(level):
                 took = round((time.perf_counter() - began) * 1000)
-                logger.info("%s %s %s %d ms", request.method, _route(request), response.status_code, took)
+                logger.log(level, "%s %s %s %d ms", request.method, _route(request), response.status_code, took)
         return response
 
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Any
 
 from rich.console import Console
 
+from agents.text.fences import neutral
+
+LONGEST = 20_000  # characters
 WIDTH_WHEN_PIPED = 120  # columns
 
 
@@ -20,6 +24,18 @@ def console_on(out: Any, *, markup: bool = True) -> Console:
     terminal, columns = bool(out.isatty()), os.environ.get("COLUMNS", "")
     fixed = int(columns) if columns.isdecimal() and int(columns) > 0 else None if terminal else WIDTH_WHEN_PIPED
     return Console(file=out, force_terminal=terminal or None, width=fixed, highlight=False, markup=markup)
+
+
+def empty_tables(rows: Mapping[str, int], *, what: str) -> str:
+    """One sentence for the tables in which there was nothing, instead of a line of zeros for each."""
+    empty = sum(not count for count in rows.values())
+    others = "" if empty == len(rows) else " other"
+    return f"Nothing was {what} in {empty}{others} table{'s' * (empty != 1)}." if empty else ""
+
+
+def printable(text: str) -> str:
+    """Text of a user, an agent or a model as it may stand in a terminal: control characters are written out, none takes effect."""
+    return neutral(text, LONGEST)[0]
 
 
 def console_for_bars(stream: Any, *, quiet: bool = False) -> Console:

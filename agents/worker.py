@@ -7,12 +7,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from django.conf import settings
 from django.db import close_old_connections, connection
 
 from agents import chores
+from agents.log_context import collecting_ids
 from agents.outages import OUTAGE, is_outage, patient
 from agents.stopping import SliceOver
 from agents.work_queues import GROUPS, WorkQueue, release_lost_claims, work_queues
@@ -35,6 +36,7 @@ class Piece:
         error: Why it did not come to its end here; it is marked so, or waits for another try.
         outage: Whether the database is away; `pause` says how long to wait.
         handed_back: Whether its time was up before it was done: it waits for its next turn.
+        about: What it was, by the ids that its lines of the log carry, e.g. ``{"evaluation_run": 12, "agent": 7}``.
     """
 
     queue: str = ""
@@ -43,6 +45,7 @@ class Piece:
     outage: bool = False
     pause: float = 0.0
     handed_back: bool = False
+    about: Mapping[str, str | int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -72,6 +75,11 @@ class Worker:
 
     def piece(self) -> Piece:
         """Do one piece of work, if there is one. Raises nothing but what tells the process to stop."""
+        with collecting_ids() as ids:
+            found = self._piece()
+        return replace(found, about=ids) if found.queue else found
+
+    def _piece(self) -> Piece:
         if not connection.in_atomic_block:  # inside somebody's transaction it is theirs
             close_old_connections()
         begun, name = time.monotonic(), ""

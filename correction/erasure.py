@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.db.models import Q
 
 from agents.erasure import Person, Place
-from agents.models import LLMPayload
+from agents.models import LLMPayload, Trait
 from correction.models import (
     AgentEvaluationConfig,
     BehaviorEffect,
@@ -29,6 +29,16 @@ def _of_requests_there(person: Person) -> Q:
     for call in ("gate_call", "extract_call", "map_call"):
         calls |= Q(call__in=requests.filter(**{f"{call}__isnull": False}).values(call))
     return calls
+
+
+def _asked_by(person: Person) -> Q:
+    """Requests read from their messages: what a model says of them need not quote them."""
+    return Q(message__in=person.own().order_by().values("pk"))
+
+
+def _asked_for_by(person: Person) -> Q:
+    made = BehaviorRequest.objects.filter(_asked_by(person), trait__isnull=False).order_by()
+    return Q(pk__in=made.values("trait"))
 
 
 PLACES = (
@@ -56,11 +66,20 @@ PLACES = (
         columns=("gate_result", "extract_result", "map_result", "why", "warnings", "error"),
         channel=("message__channel",),
         agent=("agent",),
+        whole=_asked_by,
+        emptied=("map_result",),
     ),
     # What was judged may stand in any of the agent's channels, and what the judge said of it quotes it.
     Place(model=BehaviorEffect, columns=("result", "error"), agent=("request__agent",)),
     # The persona has these by now, or had them: without them nobody could take the change back.
-    Place(model=BehaviorRequest, columns=("trait_name", "trait_before", "trait_after"), told_only=True),
+    Place(
+        model=BehaviorRequest,
+        columns=("trait_name", "trait_before", "trait_after"),
+        whole=lambda person: _asked_by(person) & ~Q(trait_name=""),
+        told_only=True,
+    ),
+    # Made of what they asked for, whether or not it is in their words.
+    Place(model=Trait, columns=("name",), whole=_asked_for_by, told_only=True),
     Place(
         model=AgentEvaluationConfig,
         columns=("behavior_named_requesters", "behavior_protected_traits"),

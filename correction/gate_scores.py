@@ -123,7 +123,7 @@ def _reasoning(decisive: Part | None, threshold: Decimal, parts: Sequence[Part])
 
 
 def _said(part: Part) -> str:
-    return f"{part.about}: {part.reasoning}" if part.about else part.reasoning
+    return f"{part.about.rstrip('. ')}: {part.reasoning}" if part.about else part.reasoning
 
 
 def _recommendations(threshold: Decimal, parts: Sequence[Part]) -> str:

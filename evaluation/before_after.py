@@ -1,21 +1,17 @@
 """Did a behaviour change? One trait, judged on an agent's last messages before a moment and on the next ones after it.
 
 The claim is that a message shows the trait, however strong it is to be, and the judge is not shown the persona: so that both sides are
-judged by the same question, and nobody tells the judge what to expect.
+judged by the same question, and nobody tells the judge what to expect: the message that asked for the change is not shown either.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any
 
 from django.conf import settings
-from django.db.models import QuerySet
-from django.db.models.functions import Coalesce
 
 from agents.llm import Label, estimate_tokens, ledger
 from agents.llm.endpoints import provider_of
@@ -24,6 +20,7 @@ from agents.models import Agent, Message
 from agents.persona import TraitLike
 from agents.text.fences import new_nonce
 from evaluation.before_context import just_before
+from evaluation.before_sides import Moments, sides
 from evaluation.budget import why_over_budget
 from evaluation.estimate import OUTPUT_TOKENS_PER_CLAIM
 from evaluation.judge import Question, ask_all, build_request
@@ -53,6 +50,7 @@ class Plan:
     Attributes:
         wanted: Messages wanted of each side.
         before, after: Those there are, oldest first.
+        unseen: Keys of messages that the judge is not shown.
         calls, input_tokens, output_tokens: What judging them would take; nothing for a judge on this machine.
         cost_usd: US dollars; None when unpriced.
     """
@@ -67,6 +65,7 @@ class Plan:
     input_tokens: int
     output_tokens: int
     cost_usd: Decimal | None
+    unseen: frozenset[int] = field(default=frozenset())
 
     @property
     def waits(self) -> str:
@@ -78,7 +77,11 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BeforeAfter:
-    """What came out: how much the trait shows, 0 to 9, before and after, and the difference of the means with its 95 % interval."""
+    """What came out: how much the trait shows, 0 to 9, before and after, and the difference of the means with its 95 % interval.
+
+    The interval resamples messages as if each were independent of the others. Neighbours of one conversation are not: it is too
+    narrow where they are alike.
+    """
 
     plan: Plan
     before: tuple[Judged, ...]
@@ -97,29 +100,32 @@ class BeforeAfter:
 
 
 def plan_before_after(
-    *, agent: Agent, trait: TraitLike, at: datetime, until: datetime | None = None, n: int = MESSAGES, model: str = ""
+    *,
+    agent: Agent,
+    trait: TraitLike,
+    moments: Moments,
+    n: int = MESSAGES,
+    model: str = "",
+    unseen: Collection[int] = (),
 ) -> Plan:
-    """What judging the last `n` messages before `at` and the first `n` after it would take. Calls nothing.
+    """What judging the last `n` messages before a change and the first `n` after it would take. Calls nothing.
 
     Args:
         agent: Whose messages: what it really said, nothing that was played.
         trait: What to look for.
-        at: The moment of the change.
-        until: When it was taken back; None: it holds.
+        moments: When it was changed, and from when until when nothing else changed it.
         n: Messages of each side, 1 to 100.
         model: Overrides the configured judge.
+        unseen: Keys of messages that the judge is not shown, such as the one that asked for the change.
 
     Raises:
         ValueError: `n` is out of range.
     """
     if not 1 <= n <= MOST_MESSAGES:
         raise ValueError(f"n {n}: allowed: 1 to {MOST_MESSAGES} messages of each side")
-    judge = model or str(settings.JUDGE_MODEL)
-    spoken = _spoken(agent)
-    before = tuple(reversed(spoken.filter(moment__lte=at).order_by("-moment", "-pk")[:n]))
-    since = spoken.filter(moment__gt=at) if until is None else spoken.filter(moment__gt=at, moment__lte=until)
-    after = tuple(since.order_by("moment", "pk")[:n])
-    questions = list(_questions(agent, trait, (*before, *after), judge, Label(purpose="estimate")))
+    judge, hidden = model or str(settings.JUDGE_MODEL), frozenset(unseen)
+    before, after = sides(agent, moments, n)
+    questions = list(_questions(agent, trait, (*before, *after), judge, Label(purpose="estimate"), hidden))
     tokens = [estimate_tokens(build_request(q)) for q in questions] if provider_of(judge) == "anthropic" else []
     costs = [ledger.estimate_cost(judge, sent, OUTPUT_TOKENS_PER_CLAIM) for sent in tokens]
     return Plan(
@@ -133,6 +139,7 @@ def plan_before_after(
         input_tokens=sum(tokens),
         output_tokens=len(tokens) * OUTPUT_TOKENS_PER_CLAIM,
         cost_usd=None if None in costs else sum((c for c in costs if c is not None), Decimal(0)),
+        unseen=hidden,
     )
 
 
@@ -171,16 +178,11 @@ def judge_before_after(
     )
 
 
-def _spoken(agent: Agent) -> QuerySet[Any]:
-    found = Message.objects.filter(agent=agent, synthetic=False, text__regex=r"\S").select_related("channel", "agent")
-    return found.annotate(moment=Coalesce("sent_at", "created_at"))
-
-
 def _questions(
-    agent: Agent, trait: TraitLike, messages: Iterable[Message], judge: str, label: Label
+    agent: Agent, trait: TraitLike, messages: Iterable[Message], judge: str, label: Label, unseen: frozenset[int]
 ) -> Iterable[Question]:
     proposition, nonce, judged = presence(trait), new_nonce(), list(messages)
-    said_before = just_before(agent, judged)
+    said_before = just_before(agent, judged, unseen)
     for message in judged:
         context = Context(
             agent_name=agent.display_name,
@@ -192,7 +194,7 @@ def _questions(
 
 
 def _verdicts(plan: Plan, messages: Sequence[Message], label: Label, done: Callable[[int], None]) -> dict[int, Verdict]:
-    questions = list(_questions(plan.agent, plan.trait, messages, plan.judge, label))
+    questions = list(_questions(plan.agent, plan.trait, messages, plan.judge, label, plan.unseen))
     about = {id(question): message.pk for question, message in zip(questions, messages, strict=True)}
     found = {message.pk: unscored("not judged") for message in messages}
     for answered in ask_all(questions, deadline=settings.LLM_EVALUATION_DEADLINE):

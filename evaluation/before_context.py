@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from django.db.models import Q
 
@@ -16,24 +16,27 @@ NEAR = 10  # positions looked at in one query; what was played there makes it lo
 AT_ONCE = 100  # messages per query: databases limit how many conditions one may have
 
 
-def just_before(agent: Agent, messages: Sequence[Message]) -> dict[int, tuple[Event, ...]]:
+def just_before(
+    agent: Agent, messages: Sequence[Message], unseen: Collection[int] = ()
+) -> dict[int, tuple[Event, ...]]:
     """The last things really said before each message in its channel, oldest first, by the message's key.
 
     Args:
         agent: Who is judged: what it said is its own action, everybody else's is what it answered to.
         messages: Messages of any channels. One query per hundred, and one for each that has only played ones near it.
+        unseen: Keys of messages that are never shown.
     """
     found: dict[int, tuple[Event, ...]] = {}
     for start in range(0, len(messages), AT_ONCE):
-        found |= _of_some(agent, messages[start : start + AT_ONCE])
+        found |= _of_some(agent, messages[start : start + AT_ONCE], unseen)
     return found
 
 
-def _of_some(agent: Agent, messages: Sequence[Message]) -> dict[int, tuple[Event, ...]]:
+def _of_some(agent: Agent, messages: Sequence[Message], unseen: Collection[int]) -> dict[int, tuple[Event, ...]]:
     near = Q(pk__in=[])
     for message in messages:
         near |= Q(channel=message.channel_id, position__lt=message.position, position__gte=message.position - NEAR)
-    spoken = Message.objects.filter(synthetic=False)
+    spoken = Message.objects.filter(synthetic=False).exclude(pk__in=unseen)
     by_channel: dict[int, list[Said]] = defaultdict(list)
     for row in said(spoken.filter(near).order_by("position")):
         by_channel[row.channel_id].append(row)

@@ -17,6 +17,7 @@ from agents.models import Agent, Channel, Message
 _DURATION = re.compile(r"(\d{1,5})([hdw])")
 _LAST = re.compile(r"last:(\d{1,6})")
 _UNITS = {"h": "hours", "d": "days", "w": "weeks"}
+NO_MESSAGE = "no message of the agent in the window"  # why nothing of an agent was measured
 BEFORE = "before"
 ALLOWED = "all, last:N (the agent's last N messages) or a duration such as 24h, 7d, 4w"
 

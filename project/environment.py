@@ -8,6 +8,8 @@ from django.core.exceptions import ImproperlyConfigured
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 LOCAL_DIR = BASE_DIR / ".local"
+TRUE = ("true", "on", "ok", "y", "yes", "1")  # as django-environ reads them
+FALSE = ("false", "off", "n", "no", "0")
 
 
 class Environment(environ.FileAwareEnv):  # type: ignore[misc]  # untyped
@@ -27,10 +29,23 @@ env.smart_cast = False
 if (BASE_DIR / ".env").is_file():
     env.read_env(str(BASE_DIR / ".env"))
 
-DEBUG = env.bool("DEBUG", default=False)
+
+def flag(name: str, default: bool) -> bool:
+    """Yes or no from the environment, or a sentence that names it; django-environ takes any other word for no."""
+    raw = env.str(name, default="").strip().lower()
+    if raw not in (*TRUE, *FALSE, ""):
+        raise ImproperlyConfigured(
+            f"{name} is {raw!r}; allowed: {', '.join((*TRUE, *FALSE))} (default {str(default).lower()})"
+        )
+    return raw in TRUE if raw else default
+
+
+DEBUG = flag("DEBUG", default=False)
 LOCAL_HOSTS = ["localhost", "127.0.0.1", "[::1]"]
 ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=LOCAL_HOSTS)
-PRODUCTION = env.bool("PRODUCTION", default=not DEBUG and bool(set(ALLOWED_HOSTS) - {*LOCAL_HOSTS, "testserver"}))
+PRODUCTION = flag("PRODUCTION", default=not DEBUG and bool(set(ALLOWED_HOSTS) - {*LOCAL_HOSTS, "testserver"}))
+# What is left to a default that serves one person on one machine.
+NOT_SET = [name for name in ("SECRET_KEY", "DATABASE_URL") if not env.str(name, default="")]
 
 
 def number(name: str, default: float) -> float:

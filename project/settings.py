@@ -25,8 +25,19 @@ from project.api import (  # noqa: F401
     SPECTACULAR_SETTINGS,
 )
 from project.caches import CACHES  # noqa: F401
-from project.console import CONSOLE_MENU, UNFOLD  # noqa: F401
-from project.environment import ALLOWED_HOSTS, BASE_DIR, DEBUG, LOCAL_DIR, LOCAL_HOSTS, PRODUCTION, env, number  # noqa: F401
+from project.console import CONSOLE_EMPTY, CONSOLE_MENU, UNFOLD  # noqa: F401
+from project.environment import (  # noqa: F401
+    ALLOWED_HOSTS,
+    BASE_DIR,
+    DEBUG,
+    LOCAL_DIR,
+    LOCAL_HOSTS,
+    NOT_SET,
+    PRODUCTION,
+    env,
+    flag,
+    number,
+)
 from project.llm import (  # noqa: F401
     ACTOR_BASE_URL,
     ACTOR_MODEL,
@@ -126,13 +137,14 @@ INSTALLED_APPS = [
     "correction",
 ]
 MIDDLEWARE = [
-    "agents.health.Probes",  # /healthz, /readyz and /metrics, whatever host they are asked under
     "agents.request_ids.RequestIds",
+    "agents.health.Probes",  # /healthz, /readyz and /metrics, whatever host they are asked under
     "agents.metrics.requests.CountRequests",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "csp.middleware.CSPMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
+    "agents.api.problems.UnknownRoutes",  # before what redirects to the path with a slash
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
@@ -213,7 +225,7 @@ WHITENOISE_AUTOREFRESH = DEBUG
 # --- Measuring ----------------------------------------------------------------------------------------------------------
 PROPOSITIONS_DIR = BASE_DIR / "propositions"
 IDEAS_PART_CHARACTERS = int(number("IDEAS_PART_CHARACTERS", 24_000))  # of a conversation read in one call
-TRAIT_PROPOSITIONS = env.bool("TRAIT_PROPOSITIONS", default=True)  # one for each trait that no file speaks of
+TRAIT_PROPOSITIONS = flag("TRAIT_PROPOSITIONS", default=True)  # one for each trait that no file speaks of
 _proposition_dirs = env.list("PROPOSITION_DIRS", default=None)
 if _proposition_dirs is None and not PRODUCTION:
     (LOCAL_DIR / "propositions").mkdir(parents=True, exist_ok=True)

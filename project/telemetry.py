@@ -1,8 +1,10 @@
 """What leaves the process about itself: its log, and errors and traces for Sentry (no DSN, no Sentry)."""
 
+import logging
+
 from django.core.exceptions import ImproperlyConfigured
 
-from project.environment import PRODUCTION, env
+from project.environment import PRODUCTION, env, flag
 
 LOG_FORMATS = {"plain": "agents.log_formats.Plain", "json": "agents.log_formats.Json"}
 LOG_FORMAT = env.str("LOG_FORMAT", default="") or ("json" if PRODUCTION else "plain")
@@ -12,18 +14,22 @@ LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 LOG_LEVEL = env.str("LOG_LEVEL", default="WARNING").upper()
 if LOG_LEVEL not in LOG_LEVELS:
     raise ImproperlyConfigured(f"LOG_LEVEL is {LOG_LEVEL!r}; allowed: {', '.join(LOG_LEVELS)}")
-LOG_TEXTS = env.bool("LOG_TEXTS", default=False)
+LOG_TEXTS = flag("LOG_TEXTS", default=False)
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "filters": {"about": {"()": "agents.log_context.About"}},
+    "filters": {"about": {"()": "agents.log_context.About"}, "refused": {"()": "agents.log_formats.RefusedHost"}},
     "formatters": {"ours": {"()": LOG_FORMATS[LOG_FORMAT], "texts": LOG_TEXTS}},
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "ours", "filters": ["about"]}},
-    "loggers": {"django.server": {"handlers": ["console"], "level": "WARNING", "propagate": False}},
+    "loggers": {
+        "django": {"handlers": [], "level": max(LOG_LEVEL, "INFO", key=logging.getLevelNamesMapping().__getitem__)},
+        "django.server": {"handlers": [], "level": "CRITICAL", "propagate": False},  # django.request says the same
+        "django.security.DisallowedHost": {"filters": ["refused"]},
+    },
     "root": {"handlers": ["console"], "level": LOG_LEVEL},
 }
 
-SENTRY_SEND_TEXTS = env.bool("SENTRY_SEND_TEXTS", default=False)
+SENTRY_SEND_TEXTS = flag("SENTRY_SEND_TEXTS", default=False)
 SENTRY_DSN = env.str("SENTRY_DSN", default="")
 if SENTRY_DSN:
     import sentry_sdk

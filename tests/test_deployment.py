@@ -167,7 +167,9 @@ def test_every_request_can_be_found_in_the_log_by_its_id_and_not_by_what_it_aske
 
 def test_check_deploy_finds_nothing_under_production_settings(image: Path, tmp_path: Path) -> None:
     env = {**environment(image, tmp_path), "CELERY_BROKER_URL": "redis://127.0.0.1:6379/0", "ANTHROPIC_API_KEY": "x"}
+    env["METRICS_TOKEN"] = "a-token"
     (tmp_path / "secret_key").write_text("vZ0-long-and-random-8Ufe_qLw2R7nXb4TjYk1Gm5HsPd9Ca3E")
+    (tmp_path / "database_url").write_text("postgres://plumbline@127.0.0.1/plumbline")
 
     run = subprocess.run(
         [sys.executable, "manage.py", "check", "--deploy", "--fail-level", "INFO"],
@@ -176,6 +178,40 @@ def test_check_deploy_finds_nothing_under_production_settings(image: Path, tmp_p
 
     assert run.returncode == 0, run.stdout + run.stderr
     assert "no issues" in run.stdout + run.stderr
+
+
+def test_check_deploy_with_nothing_set_says_what_is_missing_and_other_commands_do_not() -> None:
+    env = {"PATH": os.environ["PATH"]}
+    for name in ("SECRET_KEY", "DATABASE_URL", "ALLOWED_HOSTS", "DEBUG", "PRODUCTION"):
+        env[name] = ""
+    del env["ALLOWED_HOSTS"]
+
+    deploy, plain = (
+        subprocess.run(
+            [sys.executable, "manage.py", "check", *arguments, "--fail-level", "WARNING"],
+            cwd=ROOT, env=env, capture_output=True, text=True, timeout=60,
+        )
+        for arguments in (["--deploy"], [])
+    )  # fmt: skip
+
+    said = deploy.stdout + deploy.stderr
+    assert deploy.returncode == 1
+    assert [
+        name for name in ("SECRET_KEY is not", "ALLOWED_HOSTS names", "DATABASE_URL is not") if name not in said
+    ] == []
+    assert plain.returncode == 0, plain.stderr
+    assert "no issues" in plain.stdout + plain.stderr
+
+
+@pytest.mark.parametrize("name", ["DEBUG", "LOG_TEXTS", "TRUST_PROXY_HEADERS"])
+def test_a_setting_that_is_neither_yes_nor_no_is_refused(name: str) -> None:
+    run = subprocess.run(
+        [sys.executable, "manage.py", "check"],
+        cwd=ROOT, env={"PATH": os.environ["PATH"], name: "maybe"}, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+
+    assert run.returncode == 3
+    assert f"{name} is 'maybe'; allowed: true, " in run.stderr
 
 
 def test_a_secret_s_file_that_is_missing_is_named() -> None:

@@ -57,7 +57,9 @@ def test_told_to_stop_it_finishes_what_it_has_in_hand_and_takes_nothing_more(
 
     assert worker.wait(120) == 0
     assert statuses() == ["completed", "pending"]
-    assert [line["event"] for line in lines(plumbline, "worker")] == ["started", "stopping", "done", "ended"]
+    said = lines(plumbline, "worker")
+    assert [line["event"] for line in said] == ["started", "stopping", "done", "ended"]
+    assert {"queue", "seconds", "evaluation_run", "agent"} <= said[2].keys()
 
 
 def test_what_is_not_finished_in_the_grace_period_is_handed_back_and_its_calls_are_cancelled(

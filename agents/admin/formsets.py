@@ -13,7 +13,7 @@ from agents.adminsite import InlineFormSet
 
 
 class DistinctRows(InlineFormSet):
-    """Refuses two rows with the same `key`. All rows of the parent are on the page, so comparing them is enough."""
+    """Refuses two rows with the same `key`: on the page, or made by somebody else since it was opened."""
 
     message: ClassVar[str]
 
@@ -23,7 +23,8 @@ class DistinctRows(InlineFormSet):
 
     def clean(self) -> None:
         super().clean()
-        seen: set[Hashable] = set()
+        shown = {form.instance.pk for form in self.initial_forms}
+        seen: set[Hashable] = {self.key(row) for row in self.get_queryset() if row.pk not in shown}
         for form in self.forms:
             blank = form.instance.pk is None and not form.has_changed()
             if blank or form in self.deleted_forms or form.errors:

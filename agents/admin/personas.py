@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from django import forms
 from django.contrib import admin
 from django.contrib.admin.options import InlineModelAdmin
 from django.db.models import Count, IntegerField, OuterRef, QuerySet, Subquery
@@ -17,70 +15,23 @@ from django.utils.safestring import SafeString
 
 from agents.admin import display
 from agents.admin.formsets import DistinctTraits
-from agents.adminsite import (
-    ColorInput,
-    GrowingTextarea,
-    ModelAdmin,
-    ReadOnlyTabularInline,
-    StackedInline,
-    TabularInline,
-    TextInput,
-)
+from agents.admin.persona_forms import AgentForm, TraitForm
+from agents.adminsite import ModelAdmin, ReadOnlyTabularInline, StackedInline, TabularInline
 from agents.models import Agent, LLMCall, MemoryBlock, Message, PersonaVersion, Run, Trait
 from agents.persona import record_version, render_persona
 
 WITHOUT_NOTE = "edited in the console"
 
 
-class LinesField(forms.JSONField):
-    """A list of texts as JSON, one text a line; a text may itself have line breaks."""
-
-    def prepare_value(self, value: Any) -> Any:
-        if isinstance(value, list):
-            return json.dumps(value, indent=0, ensure_ascii=False) if value else "[]"
-        return super().prepare_value(value)
-
-    def validate(self, value: Any) -> None:
-        if not isinstance(value, list) or not all(isinstance(line, str) and line.strip() for line in value):
-            raise forms.ValidationError('Write a JSON list of texts, e.g. ["Hello there.", "Second line."].')
-
-
 if TYPE_CHECKING:
-    AgentModelForm = forms.ModelForm[Agent]
     TraitFormSet = BaseInlineFormSet[Any, Agent, Any]
 else:
-    AgentModelForm, TraitFormSet = forms.ModelForm, BaseInlineFormSet
-
-
-class AgentForm(AgentModelForm):
-    sample_lines = LinesField(
-        required=False,
-        initial=list,
-        widget=GrowingTextarea,
-        help_text="a JSON list of lines in the agent's voice; what the scripted actor says offline",
-    )
-    version_note = forms.CharField(
-        required=False,
-        max_length=150,
-        widget=TextInput,
-        label="What changed, and why",
-        help_text="stored with the persona version that this save makes",
-    )
-
-    class Meta:
-        model = Agent
-        fields = (
-            *("display_name", "slug", "title", "description", "avatar_color", "is_active"),
-            *("system_prompt", "sample_lines", "model_id", "max_turns"),
-        )
-        widgets: ClassVar = {"avatar_color": ColorInput()}
-
-    def clean_sample_lines(self) -> list[str]:
-        return self.cleaned_data["sample_lines"] or []
+    TraitFormSet = BaseInlineFormSet
 
 
 class TraitInline(TabularInline[Trait, Agent]):
     model = Trait
+    form = TraitForm
     formset = DistinctTraits
     fields = ("name", "description", "strength", "sentiment", "source")
     readonly_fields = ("source",)
@@ -190,14 +141,15 @@ class AgentAdmin(ModelAdmin[Agent]):
         links = (display.link(display.list_url(model, agent__id__exact=agent.pk), label) for model, label in lists)
         return format_html("{} · {} · {}", *links)
 
+    def get_fieldsets(self, request: HttpRequest, obj: Agent | None = None) -> Any:
+        if obj is None or not self.has_change_permission(request, obj):
+            return self.fieldsets
+        first, *others = self.fieldsets
+        return [(first[0], {**first[1], "fields": (*first[1]["fields"], "opened")}), *others]
+
     def has_delete_permission(self, request: HttpRequest, obj: Agent | None = None) -> bool:
         """Only an agent that never spoke: its messages are a log."""
         return super().has_delete_permission(request, obj) and (obj is None or not obj.messages.exists())
-
-    def save_model(self, request: HttpRequest, obj: Agent, form: Any, change: Any) -> None:
-        if "description" in form.changed_data:
-            obj.description_origin = Agent.DescriptionOrigin.PERSON
-        super().save_model(request, obj, form, change)
 
     def save_formset(self, request: HttpRequest, form: Any, formset: TraitFormSet, change: Any) -> None:
         if formset.model is Trait:

@@ -76,7 +76,7 @@ class Agents(IdempotentPosts, ListAPIView[Agent]):
             found = found.filter(memberships__channel=channel)
         return found.order_by(*ORDERS[parameters.choice(request, "ordering", ORDERS) or "display_name"])
 
-    @documented({201: WholeAgent}, body=NewAgent)
+    @documented({201: WholeAgent}, body=NewAgent, summary="Create an agent")
     def post(self, request: Request) -> Response:
         parameters.only(request)
         body = NewAgent(data=request.data)
@@ -106,7 +106,7 @@ class OneAgent(ConditionalWrites, GenericAPIView[Agent]):
         shown = WholeAgent(agent, context=self.get_serializer_context()).data
         return self.tagged(request, dict(shown), etag_of_agent(agent))
 
-    @documented(WholeAgent, body=AgentChanges)
+    @documented(WholeAgent, body=AgentChanges, summary="Change an agent")
     def patch(self, request: Request, slug: str) -> Response:
         parameters.only(request)
         the_agent(slug, Agent.objects.only("pk"))

@@ -83,7 +83,7 @@ class Channels(IdempotentPosts, ListAPIView[Channel]):
             found = filters.having_tag(found, *tag)
         return found.order_by(*ORDERS[parameters.choice(request, "ordering", ORDERS) or "name"])
 
-    @documented({201: ChannelRow}, body=NewChannel)
+    @documented({201: ChannelRow}, body=NewChannel, summary="Make a channel")
     def post(self, request: Request) -> Response:
         parameters.only(request)
         body = NewChannel(data=request.data)
@@ -111,7 +111,7 @@ class OneChannel(ConditionalWrites, GenericAPIView[Channel]):
         shown = ChannelRow(found, context=self.get_serializer_context()).data
         return self.tagged(request, dict(shown), _etag(found))
 
-    @documented(ChannelRow, body=ChannelChanges)
+    @documented(ChannelRow, body=ChannelChanges, summary="Change a channel")
     def patch(self, request: Request, slug: str) -> Response:
         parameters.only(request)
         channel = the_channel(slug)

@@ -113,7 +113,7 @@ class Messages(IdempotentPosts, ListAPIView[Message]):
         channel = filters.channel(self.request)
         return found if channel is None else found.filter(channel=channel)
 
-    @documented({201: Received}, body=NewMessage)
+    @documented({201: Received}, body=NewMessage, summary="Say something as a person")
     def post(self, request: Request) -> Response:
         parameters.only(request)
         body = NewMessage(data=request.data)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import UTC, date, datetime, time
 from uuid import UUID
 
 from django.utils.dateparse import parse_date, parse_datetime
 from rest_framework.exceptions import ValidationError
+from rest_framework.mixins import ListModelMixin
 from rest_framework.request import Request
 
 from agents.finding import no_agent
@@ -21,8 +22,19 @@ def only(request: Request, *names: str) -> None:
     """Refuse parameters nobody reads: a mistyped filter must not answer with everything."""
     unknown = sorted(set(request.query_params) - {*names, *ALWAYS_ALLOWED})
     if unknown:
-        allowed = ", ".join(names) or "none"
+        allowed = ", ".join((*names, *_of_pages(request))) or "none"
         raise ValidationError({name: [f"there is no parameter {name!r}; allowed: {allowed}"] for name in unknown})
+
+
+def _of_pages(request: Request) -> Iterator[str]:
+    """What a list takes besides its filters."""
+    view = (request.parser_context or {}).get("view")
+    paginator = (
+        getattr(view, "paginator", None) if isinstance(view, ListModelMixin) and request.method == "GET" else None
+    )
+    for kind in ("page_query_param", "cursor_query_param", "page_size_query_param"):
+        if name := getattr(paginator, kind, None):
+            yield name
 
 
 def text(request: Request, name: str) -> str:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
 
 from django.conf import settings
 from django.core.exceptions import RequestDataTooBig
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.urls import is_valid_path
 from django.views import defaults
-from rest_framework.exceptions import APIException
+from rest_framework.exceptions import APIException, NotAuthenticated
 from rest_framework.renderers import JSONRenderer
 from rest_framework.response import Response
 from rest_framework.views import exception_handler
@@ -18,6 +20,7 @@ from agents.api.parsers import BodyTooLarge
 
 CONTENT_TYPE = "application/problem+json"
 LONGEST_NAME = 100
+SIGN_IN = "nobody is signed in; send `Authorization: Token YOUR_TOKEN` (the word is Token, not Bearer)"
 _FOR_PEOPLE = ("api", "html")
 
 
@@ -43,7 +46,9 @@ def as_problem(error: Exception, context: dict[str, Any]) -> Response | None:
     if response is None:
         return None
     problem: dict[str, Any] = {"title": HTTPStatus(response.status_code).phrase, "status": response.status_code}
-    if isinstance(response.data, dict) and "detail" in response.data:
+    if isinstance(error, NotAuthenticated):
+        problem["detail"] = SIGN_IN
+    elif isinstance(response.data, dict) and isinstance(response.data.get("detail"), str):
         problem["detail"] = str(response.data["detail"])
     else:
         errors = _by_field(response.data)
@@ -66,8 +71,28 @@ def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
     """Django's handler of 404, also for a path of the API that is no route."""
-    text = f"there is no route {request.path[:LONGEST_NAME]}; /api/ lists those there are"
+    text = f"there is no route {request.path[:LONGEST_NAME]}; "
+    with_slash = f"{request.path_info}/"
+    lacks_it = not request.path_info.endswith("/") and is_valid_path(with_slash, getattr(request, "urlconf", None))
+    text += f"did you mean {request.path[:LONGEST_NAME]}/?" if lacks_it else "/api/ lists those there are"
     return _of_api(request, HTTPStatus.NOT_FOUND, text) or defaults.page_not_found(request, exception)
+
+
+class UnknownRoutes:
+    """Middleware: a path of the API that is no route is a problem, also where Django would rather show its page or redirect.
+
+    A redirect to the path with a slash would make a GET of a POST; only what is safe to repeat is redirected.
+    """
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self._get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        path, urlconf = request.path_info, getattr(request, "urlconf", None)
+        redirected = request.method in ("GET", "HEAD") and is_valid_path(f"{path}/", urlconf)
+        if not path.startswith("/api/") or redirected or is_valid_path(path, urlconf):
+            return self._get_response(request)
+        return not_found(request, Http404())
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
@@ -83,13 +108,20 @@ def _of_api(request: HttpRequest, status: HTTPStatus, detail: str) -> HttpRespon
     return JsonResponse(problem, status=status, content_type=CONTENT_TYPE)
 
 
-def _by_field(data: Any) -> dict[str, list[str]]:
-    if not isinstance(data, dict):
-        return {"non_field_errors": [str(text) for text in data]}
-    return {
-        _encodable(name): [str(text) for text in (found if isinstance(found, list) else [found])]
-        for name, found in data.items()
-    }
+def _by_field(data: Any, within: str = "") -> dict[str, list[str]]:
+    """What is wrong per field; one inside another is named by its path, e.g. ``trait.strength`` or ``messages.0.text``."""
+    if not isinstance(data, dict | list):
+        data = [data]
+    if isinstance(data, list) and not any(isinstance(found, dict | list) for found in data):
+        return {within or "non_field_errors": [str(text) for text in data]}
+    found: dict[str, list[str]] = {}
+    for name, inner in data.items() if isinstance(data, dict) else enumerate(data):
+        own = (
+            within if within and name == "non_field_errors" else ".".join(filter(None, (within, _encodable(str(name)))))
+        )
+        for path, texts in _by_field(inner, own).items():
+            found.setdefault(path, []).extend(texts)
+    return found
 
 
 def _encodable(name: str) -> str:

@@ -115,7 +115,7 @@ class Turns(IdempotentPosts, ListAPIView[Run]):
         agent = the_agent(self.kwargs["slug"], Agent.objects.only("pk"))
         return filtered_runs(self.request, shown_runs()).filter(agent=agent)
 
-    @documented({202: RunRow}, body=NewTurn)
+    @documented({202: RunRow}, body=NewTurn, summary="Ask for a turn of an agent")
     def post(self, request: Request, slug: str) -> Response:
         parameters.only(request)
         agent = the_agent(slug)
@@ -172,7 +172,7 @@ class CancelRun(IdempotentPosts, APIView):
     queryset = Run.objects.all()
     permission_classes = (ActionPermissions,)
 
-    @documented(RunRow)
+    @documented(RunRow, summary="End a turn before its next step")
     def post(self, request: Request, pk: int) -> Response:
         parameters.only(request)
         if request.data:

@@ -76,7 +76,12 @@ class Send(IdempotentPosts, GenericAPIView[Message]):
     serializer_class = NewDraft
     throttle_classes = (Sends,)
 
-    @documented({200: SentFields, 201: SentFields}, body=NewDraft, problems=(503,))
+    @documented(
+        {200: SentFields, 201: SentFields},
+        body=NewDraft,
+        problems=(503,),
+        summary="Send an agent's draft through the gate",
+    )
     def post(self, request: Request) -> Response:
         parameters.only(request)
         body = NewDraft(data=request.data)

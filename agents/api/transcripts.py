@@ -139,7 +139,7 @@ class Transcripts(IdempotentPosts, APIView):
         response["Content-Disposition"] = f'attachment; filename="{channel.slug}.{_ending(form)}"'
         return response
 
-    @documented({200: Imported}, body=NewTranscript)
+    @documented({200: Imported}, body=NewTranscript, summary="Hand in a file of conversations")
     def post(self, request: Request) -> Response:
         parameters.only(request)
         body = NewTranscript(data=request.data)

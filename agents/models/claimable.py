@@ -79,6 +79,11 @@ class Claimable(models.Model):
         return Q(status=cls.Status.PENDING) | (Q(status=cls.Status.RUNNING) & lost)
 
     @classmethod
+    def claimable_when_due(cls) -> Q:
+        """The same for work that can be pending and yet have to wait: until its `lease_expires_at`, where that is set."""
+        return Q(status__in=cls.OPEN) & (Q(lease_expires_at__isnull=True) | Q(lease_expires_at__lt=timezone.now()))
+
+    @classmethod
     def in_turn(cls, free: QuerySet[Any] | None = None, *, lost_first: bool = False) -> list[Self]:
         """Rows that may be claimed, in the order in which they should be: who was served longest ago comes first.
 

@@ -50,6 +50,10 @@ class DescriptionUpdate(Claimable):
     def __str__(self) -> str:
         return f"description of {self.agent.slug} ({self.status})"
 
+    @classmethod
+    def claimable(cls) -> Q:
+        return cls.claimable_when_due()
+
     @property
     def work_id(self) -> str:
         """The ledger's name for it."""

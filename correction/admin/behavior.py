@@ -19,10 +19,10 @@ from agents.admin.filters import DateRangeFilter, RecentValuesFilter
 from agents.admin.transcript import transcript_url
 from agents.adminsite import ReadOnlyAdmin
 from correction.admin.behavior_acting import ACTS, may_decide, refused_by
-from correction.admin.behavior_bulk import apply_chosen, reject_chosen
+from correction.admin.behavior_bulk import apply_chosen, reject_chosen, retry_chosen
 from correction.admin.behavior_display import change, status_badge
 from correction.admin.behavior_effect import effect_panel, measure_view
-from correction.admin.behavior_page import page_context
+from correction.admin.behavior_page import READING, page_context
 from correction.models import BehaviorRequest
 from evaluation.admin.display import judge_badge
 
@@ -44,7 +44,7 @@ class BehaviorRequestAdmin(ReadOnlyAdmin[BehaviorRequest]):
     search_fields = ("trait_name",)
     search_help_text = "name of a trait"
     ordering = ("-created_at", "-pk")
-    actions = (apply_chosen, reject_chosen)  # type: ignore[assignment]  # a log of which people decide
+    actions = (apply_chosen, reject_chosen, retry_chosen)  # type: ignore[assignment]  # a log of which people decide
     fieldsets: ClassVar = (
         (
             "As it is stored",
@@ -107,6 +107,13 @@ class BehaviorRequestAdmin(ReadOnlyAdmin[BehaviorRequest]):
             self.message_user(request, f"Behaviour request {pk} {said.done}.", messages.SUCCESS)
         return HttpResponseRedirect(reverse("admin:correction_behaviorrequest_change", args=[pk]))
 
+    def get_list_display(self, request: HttpRequest) -> Any:
+        """Without the words, and what quotes them, for who may not read messages."""
+        columns = super().get_list_display(request)
+        if request.user.has_perm(READING):
+            return columns
+        return ["place" if name == "said" else name for name in columns if name != "reason"]
+
     @admin.display(description="time", ordering="created_at")
     def when(self, row: BehaviorRequest) -> SafeString:
         return display.lines(display.moment(row.created_at), f"#{row.pk}")
@@ -132,6 +139,10 @@ class BehaviorRequestAdmin(ReadOnlyAdmin[BehaviorRequest]):
         if row.message is None:
             return display.EMPTY
         return display.link(transcript_url(row.message), display.shortened(row.message.text, 70) or "a message")
+
+    @admin.display(description="message")
+    def place(self, row: BehaviorRequest) -> SafeString:
+        return display.link(transcript_url(row.message), "a message") if row.message else display.EMPTY
 
     @admin.display(description="judge", ordering="judge")
     def judge_mark(self, row: BehaviorRequest) -> SafeString:

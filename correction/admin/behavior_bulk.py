@@ -10,7 +10,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from agents.admin.access import user_of
-from correction.behavior.applying import BehaviorError, apply_request, reject_request
+from correction.behavior.applying import BehaviorError, apply_request, reject_request, retry_request
 from correction.models import BehaviorRequest
 
 NAMED = 10  # refusals that are told one by one
@@ -18,12 +18,19 @@ NAMED = 10  # refusals that are told one by one
 
 @admin.action(description="Apply as proposed", permissions=["decide"])
 def apply_chosen(model_admin: Any, request: HttpRequest, queryset: QuerySet[BehaviorRequest]) -> None:
-    _decide(model_admin, request, queryset, "applied", lambda row: apply_request(request=row, user=user_of(request)))
+    """Those that wait for a person. What was rejected or dropped is applied on its own page only, where its reason stands."""
+    user = user_of(request)
+    _decide(model_admin, request, queryset, "applied", lambda row: apply_request(request=row, user=user, waiting=True))
 
 
 @admin.action(description="Reject", permissions=["decide"])
 def reject_chosen(model_admin: Any, request: HttpRequest, queryset: QuerySet[BehaviorRequest]) -> None:
     _decide(model_admin, request, queryset, "rejected", lambda row: reject_request(request=row, user=user_of(request)))
+
+
+@admin.action(description="Try again", permissions=["decide"])
+def retry_chosen(model_admin: Any, request: HttpRequest, queryset: QuerySet[BehaviorRequest]) -> None:
+    _decide(model_admin, request, queryset, "queued again", lambda row: retry_request(request=row))
 
 
 def _decide(

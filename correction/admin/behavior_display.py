@@ -13,6 +13,7 @@ from agents.admin.display import Tone
 from agents.models import Agent
 from agents.persona import TraitValue, render_persona
 from correction.admin.text_diff import word_diff
+from correction.behavior.map_answer import name_key
 from correction.models import BehaviorRequest
 
 Status = BehaviorRequest.Status
@@ -105,10 +106,10 @@ def traits_of(agent: Agent) -> list[dict[str, Any]]:
 
 def replaced(traits: Iterable[dict[str, Any]], before: object, after: dict[str, Any]) -> list[dict[str, Any]]:
     """The traits with `after` in the place of the one it is called like, or was called like before."""
-    names = {str(after["name"]).casefold()}
+    names = {name_key(str(after["name"]))}
     if isinstance(before, dict):
-        names.add(str(before.get("name", "")).casefold())
-    return [*(trait for trait in traits if str(trait["name"]).casefold() not in names), after]
+        names.add(name_key(str(before.get("name", ""))))
+    return [*(trait for trait in traits if name_key(str(trait["name"])) not in names), after]
 
 
 def _rendered(traits: Iterable[dict[str, Any]]) -> str:

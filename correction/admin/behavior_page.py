@@ -21,11 +21,12 @@ from correction.models import BehaviorRequest
 from evaluation.admin.display import judge_badge
 
 Status = BehaviorRequest.Status
+READING = "agents.view_message"  # the words, and what was made of them: the tiers quote
 
 
 def page_context(request: HttpRequest, row: BehaviorRequest) -> dict[str, Any]:
     """What the template shows."""
-    may_read = request.user.has_perm("agents.view_message")
+    may_read = request.user.has_perm(READING)
     message = row.message
     proposed = bool(row.trait_after)
     may = may_decide(request) and row.agent is not None
@@ -39,10 +40,11 @@ def page_context(request: HttpRequest, row: BehaviorRequest) -> dict[str, Any]:
         "text": display.block(message.text) if message and may_read else "",
         "where": display.link(transcript_url(message), "Read it in its conversation") if message else "",
         "decided": _decided(row),
-        "why": display.visible(row.why),
-        "error": display.visible(row.error),
-        "warnings": [display.visible(text) for text in row.warnings if isinstance(text, str)],
-        "tiers": tiers(row),
+        "why": display.visible(row.why) if may_read else "",
+        "error": display.visible(row.error) if may_read else "",
+        "warnings": [display.visible(text) for text in row.warnings if isinstance(text, str)] if may_read else [],
+        "tiers": tiers(row) if may_read else [],
+        "may_read": may_read,
         "diff": persona_diff(row),
         "calls": display.link(display.list_url(LLMCall, work_id=row.work_id), "the calls it made"),
         "versions": _versions(row),
@@ -73,12 +75,13 @@ def _versions(row: BehaviorRequest) -> str:
 
 
 def agent_behavior_panel(request: HttpRequest, agent: Agent) -> SafeString:
-    """For the agent's page: how many of its requests stand where, and the newest that changed something. Two queries."""
-    counts = {
-        row["status"]: row["n"]
-        for row in BehaviorRequest.objects.filter(agent=agent).order_by().values("status").annotate(n=Count("pk"))
-    }
+    """For the agent's page: how many of its requests stand where, and the newest that changed something. Two queries.
+
+    Messages that asked for nothing, which are nearly all, are not counted, nor read.
+    """
     kinds = (Status.PENDING_REVIEW, Status.APPLIED, Status.REJECTED, Status.REVERTED, Status.DETECTED, Status.FAILED)
+    asked = BehaviorRequest.objects.filter(agent=agent, status__in=kinds).order_by()
+    counts = {row["status"]: row["n"] for row in asked.values("status").annotate(n=Count("pk"))}
     newest = BehaviorRequest.objects.filter(agent=agent, status=Status.APPLIED).select_related("reviewed_by")
     context = {
         "counts": [

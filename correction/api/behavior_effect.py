@@ -18,7 +18,7 @@ from agents.api.permissions import ModelPermissions
 from agents.api.problems import Conflict
 from agents.api.schema import documented, query
 from agents.api.throttles import PaidRequests
-from correction.api.behavior_effect_rows import EffectBody, EffectOfRequest, EffectRow
+from correction.api.behavior_effect_rows import EffectBody, EffectOfRequest, EffectRow, with_name
 from correction.behavior.before_after import RequestedChange, plan_as_json, plan_request
 from correction.behavior.effects import check_measurable, queue_effect
 from correction.behavior.errors import BehaviorError
@@ -59,12 +59,18 @@ class RequestEffect(IdempotentPosts, GenericAPIView[BehaviorRequest]):
         parameters.only(request, "messages")
         row = _the_request(pk)
         change, why_not = _plan(row, _how_many(request))
-        effects = BehaviorEffect.objects.filter(request=row).select_related("requested_by")[:MOST_SHOWN]
-        shown = EffectRow(effects, many=True, context={"request": request}).data
-        plan = plan_as_json(change) if change is not None else None
+        rows = BehaviorEffect.objects.filter(request=row).select_related("requested_by", "request__agent")
+        shown = EffectRow(rows[:MOST_SHOWN], many=True, context={"request": request}).data
+        plan = with_name(plan_as_json(change), row) if change is not None else None
         return Response({"plan": plan, "why_not": why_not, "effects": shown})
 
-    @documented({202: EffectRow}, body=EffectBody, problems=(404, 409), examples=[_EXAMPLE])
+    @documented(
+        {202: EffectRow},
+        body=EffectBody,
+        problems=(404, 409),
+        examples=[_EXAMPLE],
+        summary="Judge whether an applied request changed anything",
+    )
     def post(self, request: Request, pk: int) -> Response:
         parameters.only(request)
         row = _the_request(pk)

@@ -9,7 +9,7 @@ from rest_framework import serializers
 from rest_framework.reverse import reverse
 
 from agents.api.bodies import StrictBody, Whole
-from correction.models import BehaviorEffect
+from correction.models import BehaviorEffect, BehaviorRequest
 from evaluation.before_after import MESSAGES, MOST_MESSAGES
 from evaluation.models import is_heuristic
 
@@ -39,8 +39,10 @@ class EffectPlan(serializers.Serializer[Any]):
     claim = serializers.CharField(help_text="what is judged of each message")
     judge = serializers.CharField()
     wanted = serializers.IntegerField(min_value=1, help_text="messages of each side")
-    before = serializers.IntegerField(help_text="messages there are before the change, as many as wanted at most")
-    after = serializers.IntegerField(help_text="the same after it, until it was reverted")
+    before = serializers.IntegerField(
+        help_text="messages there are before the change, as many as wanted at most; back to the last change of the trait"
+    )
+    after = serializers.IntegerField(help_text="the same after it, until it was reverted or the trait changed again")
     waits = serializers.CharField(allow_blank=True, help_text="what is missing, e.g. not yet: 3 of 10 messages since")
     estimate = EffectEstimate()
 
@@ -68,7 +70,11 @@ class EffectResult(EffectPlan):
     mean_after = serializers.FloatField(allow_null=True, help_text="0 to 9")
     difference = serializers.FloatField(allow_null=True, help_text="of the means, after less before")
     interval = serializers.ListField(
-        child=serializers.FloatField(), min_length=2, max_length=2, allow_null=True, help_text="95 %: low, high"
+        child=serializers.FloatField(),
+        min_length=2,
+        max_length=2,
+        allow_null=True,
+        help_text="95 %: low, high; messages are taken as independent, and it is too narrow where neighbours are alike",
     )
     before_scored = serializers.IntegerField()
     before_trivial = serializers.IntegerField()
@@ -82,6 +88,13 @@ class EffectResult(EffectPlan):
     actual_cost_usd = serializers.CharField(
         allow_null=True, help_text="US dollars of the priced calls; null = none has a price"
     )
+
+
+def with_name(shown: dict[str, Any], request: BehaviorRequest) -> dict[str, Any]:
+    """The claim as the judge reads it: with the agent's name, where the agent is still there."""
+    if request.agent is None:
+        return shown
+    return {**shown, "claim": shown["claim"].replace("{{agent_name}}", request.agent.display_name)}
 
 
 class EffectRow(serializers.ModelSerializer[BehaviorEffect]):
@@ -108,6 +121,7 @@ class EffectRow(serializers.ModelSerializer[BehaviorEffect]):
         result = row.result
         if not isinstance(result, dict):
             return None
+        result = with_name(result, row.request)
         if not self.context["request"].user.has_perm("agents.view_message"):
             judged = [{**message, "justification": None} for message in result.get("messages", ())]
             result = {**result, "messages": judged}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from django.db.models import QuerySet
+from django.db.models import QuerySet, Value
+from django.db.models.functions import Lower
 from drf_spectacular.utils import extend_schema_view
 from rest_framework.generics import GenericAPIView, ListAPIView
 from rest_framework.request import Request
@@ -17,6 +18,7 @@ from agents.api.pagination import LogByTime
 from agents.api.permissions import ActionPermissions
 from agents.api.problems import Conflict
 from agents.api.schema import AGENT, SINCE, UNTIL, documented, query
+from agents.api.throttles import PaidRequests
 from agents.persona import TraitValue
 from correction.api.behavior_rows import (
     ApplyBody,
@@ -62,7 +64,7 @@ class BehaviorRequests(ListAPIView[BehaviorRequest]):
             if value := parameters.choice(request, name, allowed.values):
                 found = found.filter(**{name: value})
         if trait := parameters.text(request, "trait"):
-            found = found.filter(trait_name__iexact=trait)
+            found = found.alias(called=Lower("trait_name")).exclude(trait_name="").filter(called=Lower(Value(trait)))
         if (automatic := filters.flag(request, "automatic")) is not None:
             found = found.filter(automatic=automatic)
         if message := filters.number(request, "message", allowed="the id of a message"):
@@ -70,7 +72,7 @@ class BehaviorRequests(ListAPIView[BehaviorRequest]):
         return filters.in_time(request, found)
 
 
-_LONG = ("gate_result", "extract_result", "map_result", "error")
+_LONG = ("gate_result", "extract_result", "map_result")
 
 
 class BehaviorRequestDetail(GenericAPIView[BehaviorRequest]):
@@ -117,11 +119,13 @@ class ApplyRequest(_Decision):
     """Make the proposed change, or the one in `trait` instead. What was applied, rejected or reverted already: 409."""
 
     serializer_class = ApplyBody
+    throttle_classes = (PaidRequests,)  # a description is generated anew
     example: ClassVar = {"trait": {"name": "concise replies", "strength": 0.7}}
 
     def decide(self, request: Request, row: BehaviorRequest, body: Any) -> BehaviorRequest:
-        given = body.validated_data.get("trait")
-        return apply_request(request=row, user=request.user, trait=TraitValue(**given) if given else None)
+        given, proposal = body.validated_data.get("trait"), row.trait_after if isinstance(row.trait_after, dict) else {}
+        kept = {name: proposal[name] for name in ("description", "sentiment") if name in proposal}
+        return apply_request(request=row, user=request.user, trait=TraitValue(**{**kept, **given}) if given else None)
 
 
 @extend_schema_view(post=documented(WholeBehaviorRequest, body=RejectBody, problems=(404, 409)))
@@ -154,6 +158,7 @@ class RetryRequest(_Decision):
     """Queue one again that failed or was cancelled: it goes on at the tier at which it stopped."""
 
     serializer_class = RetryBody
+    throttle_classes = (PaidRequests,)
 
     def decide(self, request: Request, row: BehaviorRequest, body: Any) -> BehaviorRequest:
         return retry_request(request=row)

@@ -17,6 +17,8 @@ _ROW = (
     *("reviewed_by", "created_at", "finished_at", "applied_at", "reviewed_at", "reverted_at"),
 )
 _TIERS = ("gate_result", "extract_result", "map_result")
+_QUOTING = ("why", "warnings", "error", *_TIERS)  # what was made of the words may hold them
+_UNREAD = "null = you may not read messages (agents.view_message)"
 
 
 class RequestedTrait(serializers.Serializer[Any]):
@@ -36,10 +38,15 @@ class BehaviorRequestRow(serializers.ModelSerializer[BehaviorRequest]):
     channel = serializers.SerializerMethodField(help_text="the slug of where it was said; null = it was deleted since")
     message = serializers.IntegerField(source="message_id", read_only=True, allow_null=True)
     message_url = serializers.SerializerMethodField()
+    why = serializers.SerializerMethodField(
+        help_text=f"why it waits, why no change came of it, or what went wrong; {_UNREAD}"
+    )
     requester = serializers.SerializerMethodField(help_text="name of the user or outsider who said it")
     trait_before = RequestedTrait(read_only=True, allow_null=True)
     trait_after = RequestedTrait(read_only=True, allow_null=True)
-    warnings = serializers.ListField(child=serializers.CharField(), read_only=True)
+    warnings = serializers.ListField(
+        child=serializers.CharField(), read_only=True, allow_null=True, help_text=f"what was odd about it; {_UNREAD}"
+    )
     heuristic = serializers.SerializerMethodField(help_text="found by the offline detector, not by a model")
     reviewed_by = serializers.SlugRelatedField[Any](slug_field="username", read_only=True, allow_null=True)
 
@@ -48,11 +55,24 @@ class BehaviorRequestRow(serializers.ModelSerializer[BehaviorRequest]):
         fields: tuple[str, ...] = _ROW
         read_only_fields = fields
 
+    def to_representation(self, row: BehaviorRequest) -> dict[str, Any]:
+        shown: dict[str, Any] = super().to_representation(row)
+        if not self.may_read:
+            shown.update((name, None) for name in _QUOTING if name in shown)
+        return shown
+
+    @property
+    def may_read(self) -> bool:
+        return bool(self.context["request"].user.has_perm("agents.view_message"))
+
     def get_channel(self, row: BehaviorRequest) -> str | None:
         return row.message.channel.slug if row.message else None
 
     def get_message_url(self, row: BehaviorRequest) -> str | None:
         return self._link("agents:message", row.message_id) if row.message_id else None
+
+    def get_why(self, row: BehaviorRequest) -> str | None:
+        return row.why or row.error
 
     def get_requester(self, row: BehaviorRequest) -> str:
         return row.message.author_name if row.message else ""
@@ -70,9 +90,11 @@ class WholeBehaviorRequest(BehaviorRequestRow):
     text = serializers.SerializerMethodField(
         help_text="the message; null where it was deleted, or may not be read by you (agents.view_message)"
     )
-    gate_result = serializers.JSONField(read_only=True, allow_null=True)
-    extract_result = serializers.JSONField(read_only=True, allow_null=True)
-    map_result = serializers.JSONField(read_only=True, allow_null=True)
+    gate_result, extract_result, map_result = (
+        serializers.JSONField(read_only=True, allow_null=True, help_text=f"null = not asked yet; also {_UNREAD}")
+        for _ in _TIERS
+    )
+    error = serializers.CharField(read_only=True, allow_null=True, help_text=f"why it failed or paused; {_UNREAD}")
     persona_version_before = serializers.IntegerField(
         source="persona_version_before.number", read_only=True, allow_null=True, default=None
     )
@@ -87,8 +109,7 @@ class WholeBehaviorRequest(BehaviorRequestRow):
         read_only_fields = fields
 
     def get_text(self, row: BehaviorRequest) -> str | None:
-        may_read = self.context["request"].user.has_perm("agents.view_message")
-        return row.message.text if row.message and may_read else None
+        return row.message.text if row.message and self.may_read else None
 
     def get_calls_url(self, row: BehaviorRequest) -> str:
         return f"{reverse('agents:llm-calls', request=self.context['request'])}?work_id={row.work_id}"
@@ -107,8 +128,8 @@ class Between(serializers.FloatField):
 
 class TraitBody(StrictBody):
     name = Text(most=120)
-    description = Text(most=4000, required=False, allowed="a text of 1 to 4,000 characters; left out = none")
-    sentiment = Between(min_value=-1, max_value=1, required=False)
+    description = Text(most=4000, required=False, allowed="a text of 1 to 4,000 characters; left out = as proposed")
+    sentiment = Between(min_value=-1, max_value=1, required=False, help_text="left out = as proposed")
     strength = Between(min_value=0, max_value=1)
 
 

@@ -50,7 +50,7 @@ class Config(ConditionalWrites, APIView):
         response.data["defaults"] = defaults
         return self.tagged(request, response.data, etag_of(defaults, around=response.data))
 
-    @documented(DefaultConfig, body=CHANGES)
+    @documented(DefaultConfig, body=CHANGES, summary="Change the defaults for all agents")
     def put(self, request: Request) -> Response:
         parameters.only(request)
         shown = _changed(request, None, self.expected(request))
@@ -76,7 +76,7 @@ class ConfigOfAgent(ConditionalWrites, APIView):
         shown = _shown(request, found, resolve_config(found))
         return self.tagged(request, shown | {"fields": FIELDS}, etag_of(shown))
 
-    @documented(AgentConfig, body=CHANGES)
+    @documented(AgentConfig, body=CHANGES, summary="Change one agent's configuration")
     def patch(self, request: Request, agent: str) -> Response:
         parameters.only(request)
         found = _agent(agent)

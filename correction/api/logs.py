@@ -143,7 +143,7 @@ class MarkResult(IdempotentPosts, APIView):
     queryset = GateDimensionResult.objects.all()
     permission_classes = (ActionPermissions,)
 
-    @documented(Result, body=MarkRequest)
+    @documented(Result, body=MarkRequest, summary="Mark a check's verdict as right or wrong")
     def post(self, request: Request, pk: int, dimension: str) -> Response:
         # By a subquery, for which a number too large for the column is one that is not there.
         log = CorrectionLog.objects.filter(pk=pk)

@@ -102,7 +102,7 @@ class QualityChecks(IdempotentPosts, GenericAPIView[CorrectionLog]):
     throttle_classes = (Sends,)
     most_bytes = 500_000  # what a judge is shown costs by its length
 
-    @documented(CheckAnswer, body=CheckRequest, examples=[_EXAMPLE])
+    @documented(CheckAnswer, body=CheckRequest, examples=[_EXAMPLE], summary="Judge a draft of your own agent")
     def post(self, request: Request) -> Response:
         parameters.only(request)
         body = CheckRequest(data=request.data)

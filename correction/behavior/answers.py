@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from agents.llm import InvalidAnswer
+from correction.behavior.map_answer import LONGEST_NAME, MOST_TOUCHED
 
 CONFIDENCES = ("high", "medium", "low")
 LONGEST_TEXT = 2_000  # characters kept of each text of an answer
@@ -44,6 +45,7 @@ SCHEMAS: Mapping[str, dict[str, Any]] = {
             "replaces_trait": {"anyOf": [_TEXT, {"type": "null"}]},
             "contradicts_persona": _BOOLEAN,
             "contradiction": _TEXT,
+            "touches": {"type": "array", "items": _TEXT},
         },
         required=[],  # an empty object says that nothing is to be changed
     ),
@@ -64,6 +66,7 @@ EXAMPLES: Mapping[str, dict[str, Any]] = {
         "replaces_trait": None,
         "contradicts_persona": False,
         "contradiction": "",
+        "touches": [],
     },
 }
 
@@ -120,7 +123,7 @@ def read_map_answer(data: Any) -> dict[str, Any]:
     replaces = found.get("replaces_trait")
     if not isinstance(replaces, str | None):
         raise InvalidAnswer(f"replaces_trait: expected a text or null, got {_short(replaces)}")
-    answer = {
+    answer: dict[str, Any] = {
         "name": _text(found, "name"),
         "description": _text(found, "description"),
         **{key: _number(found, key) for key in ("sentiment", "strength") if found.get(key) is not None},
@@ -129,6 +132,10 @@ def read_map_answer(data: Any) -> dict[str, Any]:
         "contradicts_persona": found.get("contradicts_persona") is not False,
         "contradiction": _text(found, "contradiction"),
     }
+    if isinstance(touches := found.get("touches"), list):  # left out = it is not known whether there are any
+        answer["touches"] = [
+            " ".join(name.split())[:LONGEST_NAME] for name in touches[:MOST_TOUCHED] if isinstance(name, str)
+        ]
     if not isinstance(found.get("contradicts_persona"), bool):
         answer["contradiction"] = answer["contradiction"] or "the answer leaves open whether it fits the persona"
     return answer

@@ -19,14 +19,8 @@ from correction.behavior import reverting
 from correction.behavior.description import queue_description
 from correction.behavior.errors import BehaviorError, TraitChangedSince
 from correction.behavior.policy import protected
-from correction.behavior.rules import (
-    Change,
-    change_to,
-    find_trait,
-    read_map,
-    trait_from_json,
-    trait_json,
-)  # fmt: skip
+from correction.behavior.proposing import as_proposed
+from correction.behavior.rules import Change, change_to, find_trait, trait_json
 from correction.behavior.writing import (
     Overtaken,
     StillOvertaken,
@@ -55,22 +49,26 @@ APPLICABLE = (*TO_DECIDE, Status.REJECTED)  # a rejection can be thought better 
 RETRIABLE = (Status.FAILED, Status.ERRORED, Status.CANCELLED, Status.PAUSED_BUDGET)
 
 
-def apply_request(*, request: BehaviorRequest, user: User = None, trait: TraitValue | None = None) -> BehaviorRequest:
-    """A person has the change made: as it was proposed, or as they wrote it.
-
-    What was proposed is read against the traits as they are now. Other traits stay as they are.
+def apply_request(
+    *, request: BehaviorRequest, user: User = None, trait: TraitValue | None = None, waiting: bool = False
+) -> BehaviorRequest:
+    """A person has the change made: exactly as it was proposed, or as they wrote it. Other traits stay as they are.
 
     Args:
         request: One that waits for a person, was dropped, or was rejected.
         user: Who decides.
         trait: The trait as it is to be instead; its name may be a new one.
+        waiting: Only if it waits for a person; not what was dropped or rejected.
 
     Raises:
-        BehaviorError: It is decided already, the agent is gone, the trait is protected, or nothing would change.
+        BehaviorError: It is decided already, the agent is gone, the trait is protected or was changed since it was proposed, or
+            nothing would change.
     """
 
+    allowed = (Status.PENDING_REVIEW,) if waiting else APPLICABLE
+
     def work() -> None:
-        agent, row = _to_decide(request, "applied", APPLICABLE)
+        agent, row = _to_decide(request, "applied", allowed)
         change = change_of(row, agent.traits.all(), trait)
         if change.after is None:
             raise BehaviorError(f"{row}: nothing would change: {change.why}; allowed: another wording, or to reject it")
@@ -81,7 +79,7 @@ def apply_request(*, request: BehaviorRequest, user: User = None, trait: TraitVa
                 "edit the trait itself"
             )
         made = make_change(agent, row, change, user)
-        _decided(row, APPLICABLE, **made, reviewed_by_id=_pk(user), reviewed_at=timezone.now())
+        _decided(row, allowed, **made, reviewed_by_id=_pk(user), reviewed_at=timezone.now())
 
     _carry_out(request, work)
     return request
@@ -93,17 +91,16 @@ def reject_request(*, request: BehaviorRequest, user: User, why: str = "") -> Be
     Raises:
         BehaviorError: It does not wait for a person; one that was applied is reverted instead.
     """
-    values: dict[str, Any] = {"reviewed_by_id": _pk(user), "reviewed_at": timezone.now()}
-    if why.strip():
-        values["why"] = "\n".join(filter(None, (request.why, f"rejected: {why.strip()}")))
-    with transaction.atomic():
+
+    def work() -> None:
+        row = _fresh(request, "rejected", (Status.PENDING_REVIEW,))
+        said = f"rejected: {why.strip()}" if why.strip() else ""
         _decided(
-            _fresh(request, "rejected", (Status.PENDING_REVIEW,)),
-            (Status.PENDING_REVIEW,),
-            status=Status.REJECTED,
-            **values,
-        )
-    request.refresh_from_db()
+            row, (Status.PENDING_REVIEW,), status=Status.REJECTED, why="\n".join(filter(None, (row.why, said))),
+            reviewed_by_id=_pk(user), reviewed_at=timezone.now(),
+        )  # fmt: skip
+
+    _carry_out(request, work)
     return request
 
 
@@ -138,24 +135,27 @@ def retry_request(*, request: BehaviorRequest) -> BehaviorRequest:
     Raises:
         BehaviorError: It did not fail.
     """
-    with transaction.atomic():
+
+    def work() -> None:
         row = _fresh(request, "tried again", RETRIABLE)
-        _decided(row, RETRIABLE, status=Status.QUEUED, error="", finished_at=None)
+        _decided(
+            row, RETRIABLE, status=Status.QUEUED, error="", finished_at=None, attempt=0, lease_expires_at=None
+        )  # all tries anew
         transaction.on_commit(wake_workers)
-    request.refresh_from_db()
+
+    _carry_out(request, work)
     return request
 
 
 def change_of(row: BehaviorRequest, traits: Any, trait: TraitValue | None = None) -> Change:
-    """What the request would do to the traits as they are now, or what a person's wording of it would.
+    """What the request would do to the traits as they are now: what was proposed, or a person's wording of it.
 
     Raises:
-        BehaviorError: The wording is not allowed; says what is.
+        BehaviorError: The wording is not allowed (says what is), or the trait is not what the proposal was made for.
     """
     rows = list(traits)
     if trait is None:
-        answer = row.map_result if row.map_result else _proposed(row)
-        return read_map(answer, traits=rows)
+        return as_proposed(row, rows)
     before = row.trait_before["name"] if row.trait_before else ""
     replaced = find_trait(before, rows) if before else None
     try:
@@ -196,12 +196,6 @@ def proposal(change: Change) -> dict[str, Any]:
         "trait_after": trait_json(change.after) if change.after is not None else None,
         "warnings": list(change.warnings),
     }
-
-
-def _proposed(row: BehaviorRequest) -> dict[str, Any]:
-    if not row.trait_after:
-        return {}
-    return {**trait_json(trait_from_json(row.trait_after)), "replaces_trait": (row.trait_before or {}).get("name")}
 
 
 def _to_decide(request: BehaviorRequest, verb: str, allowed: tuple[str, ...]) -> tuple[Agent, BehaviorRequest]:

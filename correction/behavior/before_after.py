@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from correction.behavior.errors import BehaviorError
+from correction.behavior.lasting import lasting
 from correction.behavior.rules import trait_from_json
 from correction.models import BehaviorRequest
 from evaluation.before_after import MESSAGES, BeforeAfter, Plan, judge_before_after, plan_before_after
@@ -23,18 +24,20 @@ class RequestedChange:
     Attributes:
         expected: ``more``, ``less`` or ``otherwise`` (the trait was reworded): of what the trait is about, after the request.
         plan: The messages there are, what is missing, and what judging them would cost.
+        ended: What ended the time in which its trait was as it made it, e.g. ``it was reverted``; empty: it holds.
     """
 
     request: BehaviorRequest
     expected: str
     plan: Plan
+    ended: str = ""
 
     @property
     def waits(self) -> str:
-        """What is missing, as the plan says it; after a revert no more messages will come."""
+        """What is missing, as the plan says it; no more messages will come once the trait is another."""
         plan = self.plan
-        if self.request.reverted_at is not None and len(plan.after) < plan.wanted:
-            return f"{len(plan.after)} of {plan.wanted} messages until it was reverted: there will be no more"
+        if self.ended and len(plan.after) < plan.wanted:
+            return f"{len(plan.after)} of {plan.wanted} messages until {self.ended}: there will be no more"
         return plan.waits
 
 
@@ -55,7 +58,8 @@ class Outcome:
 def plan_request(*, request: BehaviorRequest, n: int = MESSAGES, model: str = "") -> RequestedChange:
     """What could be judged for a request, with its estimate; asks no model. `plan.waits` says ``not yet: 3 of 10 messages since``.
 
-    The messages after are those from the change until it was reverted.
+    The messages after are those from the change until it was reverted or its trait was changed again, by whatever; those before go
+    back to the change of that trait before. The judge does not read the request itself.
 
     Raises:
         BehaviorError: It was never applied, or its agent is gone.
@@ -66,10 +70,10 @@ def plan_request(*, request: BehaviorRequest, n: int = MESSAGES, model: str = ""
     if request.agent is None:
         raise BehaviorError(f"{request}: its agent was deleted; allowed: a request whose agent there is")
     trait = trait_from_json(request.trait_after)
-    plan = plan_before_after(
-        agent=request.agent, trait=trait, at=request.applied_at, until=request.reverted_at, n=n, model=model
-    )
-    return RequestedChange(request=request, expected=_expected(request), plan=plan)
+    moments, ended = lasting(request)
+    asked = () if request.message_id is None else (request.message_id,)
+    plan = plan_before_after(agent=request.agent, trait=trait, moments=moments, n=n, model=model, unseen=asked)
+    return RequestedChange(request=request, expected=_expected(request), plan=plan, ended=ended)
 
 
 def judge_request(

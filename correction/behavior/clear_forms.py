@@ -35,6 +35,7 @@ FORMS: dict[str, re.Pattern[str]] = {
         "asks in a language": _COMMANDING + r"(?:change|talk|write|be)(?: _| this| to| with){0,2} language" + _END,
     }.items()
 }
+_LIKE_SOMEBODY = re.compile(r"^\^ (?:(?:please|maybe|lasting|,) )*asking (?:talk|write) likea(?: _| person)?" + _END)
 _CALL_ME = re.compile(
     r"^(?:(?:please|pls|just|and|so|oh|hey|ok),? )*(?:call|address) me (?:as )?"
     r"(?!(?:a|an|the|when|if|once|back|later|tomorrow|tonight|at|on|in|by|after|before|crazy|old|maybe|again|asap|now|today|first|please|"
@@ -47,6 +48,8 @@ def clear_form(part: str) -> str:
     if _CALL_ME.search(part):
         return "says what to be called"
     kinds = " ".join(kinds_of(tokens(part)))
+    if _LIKE_SOMEBODY.search(kinds):
+        return "asks to speak like somebody"
     if _NOT_OF_OURS.search(kinds):
         return ""
     return next((name for name, form in FORMS.items() if form.search(kinds)), "")

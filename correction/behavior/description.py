@@ -21,6 +21,7 @@ from agents.persona_cut import cut_persona
 from agents.text.fences import fence, neutral, new_nonce
 from agents.text.names import one_line
 from agents.work_queues import wake_workers
+from correction.behavior.postponing import HANDED_BACK, after_failure, resume
 from correction.costs import evaluation_over_budget
 
 logger = logging.getLogger(__name__)
@@ -68,7 +69,7 @@ def work_one(*, owner: str) -> bool:
             ended = _write(update)
         except Exception as crash:
             if is_outage(crash):
-                update.finish(owner=owner, status=Status.PENDING)
+                update.finish(owner=owner, status=Status.PENDING, **HANDED_BACK)
                 raise
             logger.exception("the description of agent %s crashed", update.agent_id)
             sentry_sdk.capture_exception(crash)
@@ -76,7 +77,7 @@ def work_one(*, owner: str) -> bool:
             status = Status.PENDING if again else Status.ERRORED
             update.finish(owner=owner, status=status, error=f"{type(crash).__name__}: {crash}"[:1000])
         except BaseException:  # told to stop: handed back at once
-            update.finish(owner=owner, status=Status.PENDING)
+            update.finish(owner=owner, status=Status.PENDING, **HANDED_BACK)
             raise
         else:
             update.finish(owner=owner, **ended)
@@ -84,12 +85,8 @@ def work_one(*, owner: str) -> bool:
 
 
 def resume_paused() -> str | None:
-    """Queue again what waited for a budget until midnight UTC. A chore."""
-    paused = DescriptionUpdate.objects.filter(status=Status.PAUSED_BUDGET, lease_expires_at__lte=timezone.now())
-    resumed = paused.update(status=Status.PENDING, lease_expires_at=None) if paused.exists() else 0
-    if resumed:
-        wake_workers()
-    return f"{resumed} taken up again" if resumed else None
+    """Queue again what waited for a budget until midnight UTC, or for another try. A chore."""
+    return resume(DescriptionUpdate.objects.all())
 
 
 def describe_request(*, agent: Agent, work_id: str = "", nonce: str = "") -> LLMRequest:
@@ -128,11 +125,11 @@ def _write(update: DescriptionUpdate) -> dict[str, Any]:
     if provider_of(judge) == "offline":
         return {"status": Status.COMPLETED, "error": OFFLINE.format(judge=judge)}
     if why := evaluation_over_budget(agent, judge):
-        return {"status": Status.PAUSED_BUDGET, "error": why, "lease_expires_at": _midnight()}
+        return {"status": Status.PAUSED_BUDGET, "error": why, "lease_expires_at": _midnight(), **HANDED_BACK}
     reply = complete(describe_request(agent=agent, work_id=update.work_id), deadline=settings.LLM_EVALUATION_DEADLINE)
     fields = {"judge": judge, "call_id": reply.call_id}
     if not reply.ok:
-        return {"status": Status.FAILED, "error": f"{reply.status}: {reply.error}", **fields}
+        return {**after_failure(update, reply), **fields}
     unchanged = Agent.objects.filter(
         pk=agent.pk, description=agent.description, description_origin=agent.description_origin
     )

@@ -13,7 +13,7 @@ from agents.models import Agent, LLMCall
 from agents.persona import TraitValue, render_persona
 from correction.behavior.map_answer import name_key
 from correction.behavior.own_words import Words, own_words
-from correction.behavior.policy import Decision, Requester, decide
+from correction.behavior.policy import Decision, Requester, decide, made_by_requests
 from correction.behavior.rules import Change, as_value, read_map
 from correction.behavior.tiers import JUDGED_WITHOUT_MODEL, Found, Subject, ask, found_without_model, next_tier
 from correction.config import ResolvedConfig
@@ -120,6 +120,7 @@ def try_text(
         requester=requester,
         config=config,
         applied_today=applied_today,
+        made=made_by_requests(agent.pk),
     )
     return Trial(detection, change, decision, tuple(_diff(subject.persona, traits, change)))
 

@@ -7,7 +7,7 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
-from agents.terminal import console_on
+from agents.terminal import console_on, printable
 from correction.behavior.before_after import RequestedChange
 from correction.models import BehaviorEffect
 from evaluation.drafting.presentation import shown
@@ -67,7 +67,7 @@ def show_effect(effect: BehaviorEffect, out: Any) -> None:
         mean, without = result[f"mean_{side}"], result[f"{side}_unscored"] + result[f"{side}_trivial"]
         table.add_row(side, _number(mean), str(result[f"{side}_scored"]), str(without))
     console_on(out).print(table)
-    out.write(f"Difference: {difference_words(result)}")
+    out.write(f"Difference: {printable(difference_words(result))}")
     if (unscored := result["before_unscored"] + result["after_unscored"]) and (why := first_reason(result)):
         out.write(f"{counted(unscored, 'message')} could not be scored; the first: {shown(why)}")
     out.write(verdict_words(result))
@@ -75,13 +75,13 @@ def show_effect(effect: BehaviorEffect, out: Any) -> None:
 
 
 def difference_words(result: dict[str, Any]) -> str:
-    """``+4.20 (95 % interval +3.10 to +5.30)``, or why there is none."""
+    """``+4.20 (95 % interval +3.10 to +5.30 if messages are independent)``, or why there is none."""
     if result["difference"] is None:
         return f"none: {result['reason']}" if result["reason"] else "none"
     if result["interval"] is None:
         return f"{result['difference']:+.2f}, without an interval: {result['reason']}"
     low, high = result["interval"]
-    return f"{result['difference']:+.2f} (95 % interval {low:+.2f} to {high:+.2f})"
+    return f"{result['difference']:+.2f} (95 % interval {low:+.2f} to {high:+.2f} if messages are independent)"
 
 
 def first_reason(result: dict[str, Any]) -> str:

@@ -84,6 +84,8 @@ def measure_now(
     effect = _new(request=request, messages=messages, judge=judge, status=Status.RUNNING, **mine)
     try:
         ended = _measured(effect, owner, done)
+    except _ClaimLost:
+        raise BehaviorError(f"{effect}: another worker took it over; allowed: to look at what it finds") from None
     except BaseException as stop:
         why = f"broke off: {type(stop).__name__}: {stop}"[:1000]
         effect.finish(

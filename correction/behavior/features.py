@@ -10,7 +10,7 @@ from correction.behavior.lexicon import folded, lexicon, tokens
 from correction.behavior.masking import CODE, QUOTE, masked
 
 # Groups of features: how many buckets each is hashed into.
-GROUPS: dict[str, int] = {"characters": 1 << 15, "words": 1 << 14, "kinds": 1 << 14}
+GROUPS: dict[str, int] = {"characters": 1 << 17, "words": 1 << 16, "kinds": 1 << 15}
 CHARACTERS = (2, 5)  # shortest and longest n-gram
 KINDS = (1, 4)
 LONGEST_PART = 320  # characters judged together; a longer message is judged in parts
@@ -96,8 +96,10 @@ def _character_grams(part: str) -> set[str]:
 
 
 def _word_grams(words: list[str]) -> Iterator[str]:
+    begun = [START, *words]
     yield from words
-    yield from (f"{a} {b}" for a, b in zip([START, *words], words, strict=False))
+    yield from (f"{a} {b}" for a, b in zip(begun, words, strict=False))
+    yield from (f"{a} {b} {c}" for a, b, c in zip(begun, words, words[1:], strict=False))
 
 
 def _kind_grams(kinds: list[str]) -> Iterator[str]:

@@ -7,15 +7,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 LONGEST_NAME, LONGEST_DESCRIPTION = 120, 4_000  # characters
+MOST_TOUCHED = 50  # names of traits an answer may say it is about
+_UNSEEN = frozenset(
+    "\u00ad\u034f\u180e\u200b\u2060\u2061\u2062\u2063\u2064\ufeff"
+)  # not joiners: emoji and scripts need them
 _TURNING = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
 def name_key(name: str) -> str:
-    """By which names of traits are compared: case-folded, however composed or spaced.
+    """By which names of traits are compared: case-folded, however composed or spaced, whatever stands in them unseen.
 
     What a database's LOWER() holds for equal is equal here, also a capital İ and an i; so are ß and ss, which it tells apart.
     """
-    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
+    seen = "".join(char for char in name if unicodedata.category(char) != "Cf") or name
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", seen).casefold())
     return " ".join(folded.replace("i\u0307", "i").split())
 
 
@@ -25,7 +30,10 @@ class Invalid(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """A trait as the model, or a person, would have it. None = not said."""
+    """A trait as the model, or a person, would have it. None = not said.
+
+    `touches`: names of listed traits the change is about or works against.
+    """
 
     name: str
     description: str
@@ -35,6 +43,7 @@ class Answer:
     replaces: str
     contradiction: str
     warnings: tuple[str, ...]
+    touches: tuple[str, ...] | None = None
 
 
 def read_answer(answer: object) -> Answer:
@@ -65,7 +74,14 @@ def read_answer(answer: object) -> Answer:
         replaces=_line("replaces_trait", answer.get("replaces_trait")),
         contradiction="" if contradicts in (None, False) else contradiction or "it goes against its core",
         warnings=tuple(warnings),
+        touches=_names(answer.get("touches")),
     )
+
+
+def _names(value: object) -> tuple[str, ...] | None:
+    if not isinstance(value, list):
+        return None
+    return tuple(filter(None, (_line("touches", name) for name in value[:MOST_TOUCHED] if isinstance(name, str))))
 
 
 def _number(name: str, value: object, low: float, high: float, warnings: list[str]) -> float | None:
@@ -85,7 +101,8 @@ def _text(name: str, value: object) -> str:
         return ""
     if not isinstance(value, str):
         raise Invalid(f"{name} {_shown(value)} is no text")
-    return "".join(char if char == "\n" or _is_plain(char) else " " for char in value).strip()
+    seen = (char for char in value if char not in _UNSEEN)
+    return "".join(char if char == "\n" or _is_plain(char) else " " for char in seen).strip()
 
 
 def _line(name: str, value: object) -> str:

@@ -34,6 +34,7 @@ _COMMON = frozenset(
 _ENDINGS = re.compile(r"(?:iness|ness|ing|ers|er|ies|es|ed|ly|s|y|e)$")
 _LEADS = ("calling the user ", "saying ", "speaking ", "being ")
 LONGEST_TEXT = 300
+CERTAIN = "medium"  # as sure of a request as a heuristic may be: what is applied by itself takes more
 
 
 def gate(request: LLMRequest) -> dict[str, Any]:
@@ -47,7 +48,8 @@ def gate(request: LLMRequest) -> dict[str, Any]:
         if found.form
         else f"words as in {'requests' if found.has_request else 'other messages'}"
     )
-    return _gate(found.has_request, found.confidence, f"{why}; probability {found.probability:.2f}, a heuristic")
+    confidence = CERTAIN if found.has_request and found.confidence == "high" else found.confidence
+    return _gate(found.has_request, confidence, f"{why}; probability {found.probability:.2f}, a heuristic")
 
 
 def extract(request: LLMRequest) -> dict[str, Any]:

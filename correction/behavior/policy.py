@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from agents.models import Channel, ChannelMember, Message
-from correction.behavior.hostile import hostile_signs
-from correction.behavior.map_answer import name_key
-from correction.behavior.rules import Change
+from agents.models import Channel, ChannelMember, Message, Trait
+from correction.behavior.hostile import caution_signs, gives_up, hostile_signs
+from correction.behavior.lookalikes import skeleton
+from correction.behavior.rules import UNSPECIFIED, Change
 from correction.config import ResolvedConfig
 from correction.models import LeastConfidence, Requesters
 
 Verdict = Literal["apply", "review", "drop"]
 _LEVELS = {"low": 1, "medium": 2, "high": 3}
 _LEAST = {LeastConfidence.LOW: 1, LeastConfidence.MEDIUM: 2, LeastConfidence.HIGH: 3, LeastConfidence.NEVER: 4}
+LONGEST_NAME, LONGEST_DESCRIPTION = 120, 300  # characters a machine may write by itself: a manner needs no more
+MOST_TRAITS = 40  # of an agent, made by requests; further ones are for a person
+MADE_BY = "behaviour request "  # how the source of such a trait begins
+_MORE_THAN_WORDS = re.compile(r"https?:|www\.|[\w-]{2,}\.[a-z]{2,24}\b|[@{}<>`|\\]|\d{5,}", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +72,14 @@ def may_ask(requester: Requester, config: ResolvedConfig) -> str:
 
 
 def protected(names: Sequence[str], config: ResolvedConfig) -> list[str]:
-    """Those of the names that are protected traits, whatever the case."""
-    kept = {name_key(name) for name in config["behavior_protected_traits"]}
-    return [name for name in names if name_key(name) in kept]
+    """Those of the names that are, or look like, protected traits."""
+    kept = {skeleton(name) for name in config["behavior_protected_traits"]}
+    return [name for name in names if skeleton(name) in kept]
+
+
+def made_by_requests(agent_id: int) -> int:
+    """How many of the agent's traits were made by requests."""
+    return Trait.objects.filter(agent=agent_id, source__startswith=MADE_BY).count()
 
 
 def decide(
@@ -80,6 +90,7 @@ def decide(
     requester: Requester,
     config: ResolvedConfig,
     applied_today: int,
+    made: int = 0,
 ) -> Decision:
     """What is to be done with a change that a message asks for.
 
@@ -90,6 +101,7 @@ def decide(
         requester: Who wrote it.
         config: The agent's settings in effect.
         applied_today: How many were applied to the agent by themselves today (UTC).
+        made: How many of the agent's traits requests have made (`made_by_requests`).
     """
     if change.after is None:
         return Decision("drop", (change.why,))
@@ -98,12 +110,33 @@ def decide(
     refused += [f"the trait {name!r} is protected: no message can change it" for name in dict.fromkeys(touched)]
     if refused:
         return Decision("drop", tuple(refused))
-    reasons = [f"the message {sign}" for sign in hostile_signs(text)]
-    reasons += [f"the trait {sign}" for sign in hostile_signs(change.after.name, change.after.description)]
+    reasons = [f"the message {sign}" for sign in (*hostile_signs(text), *caution_signs(text))]
+    reasons += _of_the_trait(change, config, made)
     if change.contradiction:
         reasons.append(f"against the persona: {change.contradiction}")
     reasons += _not_by_itself(confidence, config, applied_today)
     return Decision("review", tuple(reasons)) if reasons else Decision("apply")
+
+
+def _of_the_trait(change: Change, config: ResolvedConfig, made: int) -> list[str]:
+    """Why the trait is not a machine's to write: it is more than a short description of manner, or one too many."""
+    before, after = change.before, change.after
+    assert after is not None  # noqa: S101 (for the type checker)
+    old = (before.name, before.description) if before is not None else ()
+    new = [text for text in (after.name, after.description) if text not in old]  # what a person wrote before is theirs
+    reasons = [f"the trait {sign}" for sign in (*hostile_signs(*new), *caution_signs(*new))]
+    if any(_MORE_THAN_WORDS.search(text) for text in new):
+        reasons.append("the trait holds an address, a long number or code")
+    if len(after.name) > LONGEST_NAME or (after.description in new and len(after.description) > LONGEST_DESCRIPTION):
+        reasons.append(f"the trait is longer than {LONGEST_NAME} and {LONGEST_DESCRIPTION} characters")
+    usual = before.strength if before is not None else UNSPECIFIED
+    if after.strength < usual and gives_up(after.name, after.description):
+        reasons.append("it would take away care, honesty or politeness")
+    if before is None and made >= MOST_TRAITS:
+        reasons.append(f"requests made {made} of the agent's traits, and {MOST_TRAITS} may be made by themselves")
+    if before is None and config["behavior_protected_traits"] and not change.says_what_it_touches:
+        reasons.append("whether the new trait works against a protected one is not known (behavior_protected_traits)")
+    return reasons
 
 
 def _not_by_itself(confidence: str, config: ResolvedConfig, applied_today: int) -> list[str]:

@@ -28,10 +28,18 @@ def restore(agent: Agent, row: BehaviorRequest, user: AbstractBaseUser | None, *
     if trait is None and made is not None:
         trait = find_trait(made.name, traits)
     now = as_value(trait) if trait is not None else None
+    later = _later(row)
+    if now == before and not later:
+        return
+    if (now != made or later) and not anyway:
+        raise TraitChangedSince(_changed(row, now, made, later))
     if now == before:
         return
-    if now != made and not anyway:
-        raise TraitChangedSince(_changed(row, now, made))
+    if (undone := _reverted_below(row)) and not anyway:
+        raise TraitChangedSince(
+            f"{row}: what the trait was before came of behaviour request {undone}, which was reverted since; allowed: to revert this one "
+            "anyway, by which the trait becomes that again, or to edit the trait itself"
+        )
     if before is None:
         assert trait is not None  # noqa: S101 (it is not as before: there is one)
         delete_trait(trait)
@@ -53,23 +61,39 @@ def _check_name(row: BehaviorRequest, before: TraitValue, trait: Trait | None, t
         )
 
 
-def _changed(row: BehaviorRequest, now: TraitValue | None, made: TraitValue | None) -> str:
-    """What is different, and who did it where that is known."""
-    later = (
+def _later(row: BehaviorRequest) -> int | None:
+    """The last request that was applied to the same trait after this one, and still is."""
+    found: int | None = (
         BehaviorRequest.objects.filter(
             agent=row.agent_id, trait=row.trait_id, trait__isnull=False, status=BehaviorRequest.Status.APPLIED,
             applied_at__gt=row.applied_at,
         )
         .order_by("-applied_at")
         .values_list("pk", flat=True)
+        .first()
     )  # fmt: skip
+    return found
+
+
+def _reverted_below(row: BehaviorRequest) -> int | None:
+    """A request whose result this one changed, and that was reverted while this one stood."""
+    reverted = BehaviorRequest.objects.filter(
+        agent=row.agent_id, trait=row.trait_id, trait__isnull=False, status=BehaviorRequest.Status.REVERTED,
+        applied_at__lt=row.applied_at, reverted_at__gt=row.applied_at,
+    ).order_by("-applied_at")  # fmt: skip
+    return next((pk for pk, after in reverted.values_list("pk", "trait_after") if after == row.trait_before), None)
+
+
+def _changed(row: BehaviorRequest, now: TraitValue | None, made: TraitValue | None, later: int | None) -> str:
+    """What is different, and who did it where that is known."""
     name = made.name if made is not None else row.trait_name
+    by = f" (by behaviour request {later}, which can be reverted first)" if later else ""
     if now is None:
         what = "was deleted"
     else:
         pairs = zip(("name", "description", "sentiment", "strength"), _values(now), _values(made), strict=True)
-        what = "was changed: " + ", ".join(f"{field} is {is_now!r}" for field, is_now, was in pairs if is_now != was)
-    by = f" (by behaviour request {later[0]}, which can be reverted first)" if later else ""
+        different = ", ".join(f"{field} is {is_now!r}" for field, is_now, was in pairs if is_now != was)
+        what = f"was changed: {different}" if different else "was changed, and is as this request made it again,"
     return (
         f"{row}: the trait {name!r} {what} since{by}; allowed: to revert it anyway, by which the trait becomes what it was before this "
         "request"

@@ -34,6 +34,7 @@ class Change:
         invalid: Nothing comes of it because the answer was none, not because nothing is to be done.
         warnings: What was odd about the answer.
         touches: Every trait's name the answer speaks of, also one that does not exist.
+        says_what_it_touches: Whether the answer says which other traits it works against.
         contradiction: Why it goes against the core of the persona, as the model says; empty when it does not.
     """
 
@@ -44,6 +45,7 @@ class Change:
     invalid: bool = False
     warnings: tuple[str, ...] = ()
     touches: tuple[str, ...] = ()
+    says_what_it_touches: bool = False
     contradiction: str = ""
 
 
@@ -138,11 +140,13 @@ def _change(answer: Answer, traits: Sequence[TraitLike], *, exact: bool = False)
         warnings.append(f"{target.name!r} is not new: it is updated")
     before = as_value(target) if target is not None else None
     after = _after(answer, before, exact=exact)
-    touches = dict.fromkeys(filter(None, (before and before.name, answer.name, answer.replaces)))
+    others = answer.touches or ()
+    touches = dict.fromkeys(filter(None, (before and before.name, answer.name, answer.replaces, *others)))
     common: dict[str, Any] = {
         "before": before,
         "warnings": tuple(warnings),
         "touches": tuple(touches),
+        "says_what_it_touches": answer.touches is not None,
         "contradiction": answer.contradiction,
     }
     if after == before:
@@ -153,7 +157,10 @@ def _change(answer: Answer, traits: Sequence[TraitLike], *, exact: bool = False)
 
 def _after(answer: Answer, before: TraitValue | None, *, exact: bool) -> TraitValue:
     known = before or TraitValue(answer.name, strength=UNSPECIFIED)
-    strength = known.strength if answer.strength is None else answer.strength
+    unsaid = (
+        UNSPECIFIED if known.strength == STOP and not exact else known.strength
+    )  # what is asked for again is not "never"
+    strength = unsaid if answer.strength is None else answer.strength
     sentiment = known.sentiment if answer.sentiment is None else answer.sentiment
     if exact or before is None:
         return TraitValue(answer.name, answer.description, sentiment, strength)

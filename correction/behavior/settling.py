@@ -12,7 +12,7 @@ from django.utils import timezone
 from agents.models import Message, Trait
 from agents.persona import current_digest
 from correction.behavior.applying import make_change, proposal
-from correction.behavior.policy import decide, requester_of
+from correction.behavior.policy import decide, made_by_requests, requester_of
 from correction.behavior.rules import Change, read_map
 from correction.behavior.writing import Overtaken, StillOvertaken, in_one_go, locked_agent
 from correction.config import resolve_config
@@ -78,6 +78,7 @@ def _settle(request: BehaviorRequest, owner: str, again: bool, warnings: Sequenc
         requester=requester_of(message),
         config=config,
         applied_today=applied_today(agent.pk),
+        made=made_by_requests(agent.pk),
     )
     if decision.verdict == "drop":
         return _finish(row, owner, status=Status.DETECTED, why="\n".join(decision.reasons), **_said(change, warnings))

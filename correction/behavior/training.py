@@ -1,10 +1,11 @@
-"""Training the offline detector: logistic regression with an L2 penalty, solved exactly, so that the same data give the same weights."""
+"""Training the offline detector: logistic regression with an L2 penalty on hashed features and a threshold set on the training data."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from array import array
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,13 +22,12 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-TRAINING = (DATA / "training.jsonl", DATA / "training_more.jsonl")
+TRAINING = tuple(sorted(DATA.glob("training*.jsonl")))
 FOLDS, KIND_FOLDS = 5, 6
-PENALTY = 0.05
+PENALTY = 0.2
 SCALES = {"characters": 1.0, "words": 1.0, "kinds": 1.5}
-NEWTON_STEPS = 50
-TOLERANCE, ROUGH = 1e-10, 1e-6  # of the loss, relative; the rough one while cross-validating
-MOST_FALSE_POSITIVES = 0.03  # of the non-requests, cross-validated by kind: where the threshold is set
+FINE, ROUGH = (300, 1e-8), (60, 1e-6)  # steps at most, and change of the loss, relative, at which it ends
+MOST_FALSE_POSITIVES = 0.03  # of the non-requests, cross-validated at random: where the threshold is set
 RIGHT = {"high": 0.97, "medium": 0.9}  # share of right answers, cross-validated, that a level of confidence asks for
 FEWEST = 30  # answers that a share is measured on
 STEPS = 127  # of a quantised weight
@@ -59,7 +59,7 @@ def read_examples(paths: Sequence[Path] = TRAINING) -> list[Example]:
 
 
 def _place(text: str) -> str:
-    """Mixes the order: the fold of a sentence depends on nothing but its text."""
+    """Mixes the order of the sentences."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -84,61 +84,54 @@ def matrix(pieces: Sequence[str]) -> csr_matrix:
     return csr_matrix((np.array(values), np.array(columns), np.array(starts)), shape=shape)
 
 
-def dual_weights(kernel: Floats, targets: Floats, penalty: float, tolerance: float = TOLERANCE) -> Floats:
-    """The coefficients of the examples that minimise Σ log(1 + exp(−y f)) + penalty ÷ 2 · ‖w‖², f = kernel · coefficients.
+def fitted(x: csr_matrix, targets: Floats, *, rough: bool = False) -> Floats:
+    """The weights that minimise Σ log(1 + exp(−y f)) + penalty ÷ 2 · ‖w‖², f = x · w, from zero by L-BFGS.
 
-    Newton's method with halved steps where the loss would rise (Rasmussen & Williams, "Gaussian Processes for Machine Learning", 2006,
-    algorithm 3.1; Jaakkola & Haussler 1999 for the dual of logistic regression). Its solution is unique and reached to rounding.
+    Liu & Nocedal, "On the limited memory BFGS method for large scale optimization", 1989. The minimum is unique.
 
     Args:
-        kernel: Products of every two examples, shape (n, n).
+        x: A row per example, shape (n, features).
         targets: 1.0 request, 0.0 none.
-        penalty: > 0.
-        tolerance: Of the loss, relative, at which it ends.
+        rough: End sooner, for cross-validation.
     """
     import numpy as np
-    from scipy.sparse.linalg import LinearOperator, cg
+    from scipy.optimize import minimize
+    from scipy.special import expit
 
-    scaled = kernel / penalty
-    alpha = np.zeros(len(targets))
+    weights = np.zeros(x.shape[1])
+    used = np.flatnonzero(np.bincount(x.indices, minlength=x.shape[1]))  # the others' weights stay at zero
+    x = x[:, used]
+    turned = x.T.tocsr()
 
-    def loss(a: Floats) -> float:
-        f = scaled @ a
-        return float(np.sum(np.logaddexp(0.0, f) - targets * f) + 0.5 * a @ f)
+    def loss(w: Floats) -> tuple[float, Floats]:
+        f = x @ w
+        value = float(np.sum(np.logaddexp(0.0, f) - targets * f) + 0.5 * PENALTY * w @ w)
+        return value, turned @ (expit(f) - targets) + PENALTY * w
 
-    now = loss(alpha)
-    for _ in range(NEWTON_STEPS):
-        f = scaled @ alpha
-        p = 1 / (1 + np.exp(-f))
-        curve = np.maximum(p * (1 - p), 1e-12)
-        root = np.sqrt(curve)
-        b = curve * f + targets - p
-        system = LinearOperator(
-            scaled.shape, matvec=lambda v, root=root: v + root * (scaled @ (root * v)), dtype=np.float64
-        )
-        wanted = b - root * cg(system, root * (scaled @ b), rtol=min(1e-4, tolerance * 100), maxiter=1_000)[0]
-        step = 1.0
-        while (then := loss(alpha + step * (wanted - alpha))) > now and step > 1e-4:
-            step /= 2
-        alpha = alpha + step * (wanted - alpha)
-        if now - then < tolerance * max(1.0, abs(now)):
-            break
-        now = then
-    return alpha / penalty
+    steps, tolerance = ROUGH if rough else FINE
+    options = {"maxiter": steps, "maxfun": 2 * steps, "maxcor": 10, "ftol": tolerance, "gtol": 0.0}
+    weights[used] = minimize(loss, np.zeros(len(used)), method="L-BFGS-B", jac=True, options=options).x
+    return weights
 
 
 def places_by_kind(examples: Sequence[Example]) -> list[int]:
     """Folds that keep sentences of one kind together, so that each is judged by a model that has never seen its kind.
 
-    People ask in ways nobody thought of, so this says more about what will come than folds drawn at random do.
+    People ask in ways nobody thought of, so this says more about what will come than folds drawn at random do. All sentences of a kind
+    have one label, so the kinds of each label are spread evenly over the folds: else a fold's model would have learnt from too few of
+    just the label it is to find. Sentences of no kind are a fold of their own.
     """
-    return [
-        int(_place(f"{example.request} {example.kind}")[:8], 16) % KIND_FOLDS if example.kind else KIND_FOLDS
-        for example in examples
-    ]
+    sizes = Counter((example.request, example.kind) for example in examples if example.kind)
+    filled: Counter[tuple[bool, int]] = Counter()
+    places: dict[tuple[bool, str], int] = {}
+    for (request, kind), size in sorted(sizes.items(), key=lambda item: (-item[1], item[0])):
+        place = min(range(KIND_FOLDS), key=lambda fold: filled[request, fold])
+        places[request, kind] = place
+        filled[request, place] += size
+    return [places.get((example.request, example.kind), KIND_FOLDS) for example in examples]
 
 
-def cross_validated(kernel: Floats, targets: Floats, places: Sequence[int] | None = None) -> Floats:
+def cross_validated(x: csr_matrix, targets: Floats, places: Sequence[int] | None = None) -> Floats:
     """The sum of each example from a model that was trained without its fold; by default of `FOLDS` drawn at random."""
     import numpy as np
 
@@ -146,8 +139,7 @@ def cross_validated(kernel: Floats, targets: Floats, places: Sequence[int] | Non
     sums = np.zeros(len(targets))
     for fold in np.unique(folds):
         held, kept = np.flatnonzero(folds == fold), np.flatnonzero(folds != fold)
-        alpha = dual_weights(kernel[np.ix_(kept, kept)], targets[kept], PENALTY, ROUGH)
-        sums[held] = kernel[np.ix_(held, kept)] @ alpha
+        sums[held] = x[held] @ fitted(x[kept], targets[kept], rough=True)
     return sums
 
 
@@ -177,27 +169,28 @@ def cut_for(scores: Floats, right: Floats, share: float, *, least: float) -> flo
     return round(float(scores[order[max(good)]]), 4) if good else 1.01
 
 
-def train(examples: Sequence[Example]) -> tuple[dict[str, Any], Floats]:
-    """The document of a weights file, and the probability of each example, cross-validated at random."""
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """The document of a weights file, and the probability of each example from a model trained without it."""
+
+    document: dict[str, Any]
+    at_random: Floats
+
+
+def train(examples: Sequence[Example]) -> Trained:
+    """Train on all examples; threshold, calibration and levels are set on sums of models that had not seen the example."""
     import numpy as np
+    from scipy.special import expit
 
     targets = np.array([float(example.request) for example in examples])
     x = matrix([whole(example.text) for example in examples])
-    kernel = (x @ x.T).toarray()
-    sums = cross_validated(kernel, targets, places_by_kind(examples))
+    sums = cross_validated(x, targets)
     slope, shift = calibration(sums, targets)
-    probabilities = 1 / (1 + np.exp(-(slope * sums + shift)))
+    probabilities = expit(slope * sums + shift)
     denied = np.sort(probabilities[targets == 0])[::-1]
     threshold = round(float(denied[int(MOST_FALSE_POSITIVES * len(denied))]) + 1e-4, 4)
-    levels = {
-        name: [
-            cut_for(probabilities, targets, share, least=threshold),
-            round(1 - cut_for(1 - probabilities, 1 - targets, share, least=1 - threshold), 4),
-        ]
-        for name, share in RIGHT.items()
-    }
-    weights = x.T @ dual_weights(kernel, targets, PENALTY)
-    return {
+    weights = fitted(x, targets)
+    document = {
         "made_by": "manage.py train_behavior_detector",
         "data": digest_of(examples),
         "lexicon": lexicon_digest(),
@@ -206,9 +199,32 @@ def train(examples: Sequence[Example]) -> tuple[dict[str, Any], Floats]:
         "bias": round(float(weights[-1]), 4),
         "calibration": {"slope": slope, "shift": shift},
         "threshold": threshold,
-        "levels": levels,
+        "levels": _levels(probabilities, targets, threshold),
         "groups": _quantised(weights),
-    }, 1 / (1 + np.exp(-(slope * cross_validated(kernel, targets) + shift)))
+    }
+    return Trained(document, probabilities)
+
+
+def by_kind(examples: Sequence[Example], calibrated: tuple[float, float]) -> Floats:
+    """The probability of each example from a model that has seen no message of its kind; with this slope and shift."""
+    import numpy as np
+    from scipy.special import expit
+
+    x = matrix([whole(example.text) for example in examples])
+    targets = np.array([float(example.request) for example in examples])
+    sums = cross_validated(x, targets, places_by_kind(examples))
+    return np.asarray(expit(calibrated[0] * sums + calibrated[1]))
+
+
+def _levels(probabilities: Floats, targets: Floats, threshold: float) -> dict[str, list[float]]:
+    """Per level of confidence, least probability of a request found and most of one denied."""
+    return {
+        name: [
+            cut_for(probabilities, targets, share, least=threshold),
+            round(1 - cut_for(1 - probabilities, 1 - targets, share, least=1 - threshold), 4),
+        ]
+        for name, share in RIGHT.items()
+    }
 
 
 def _quantised(weights: Floats) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from agents.models import Agent
-from agents.terminal import console_on
+from agents.terminal import console_on, printable
 from correction.behavior.detect import Trial
 from correction.behavior.rules import trait_json
 from correction.behavior.tiers import TIERS, warnings_about
@@ -50,32 +50,32 @@ def trial_json(agent: Agent, trial: Trial) -> dict[str, Any]:
 def show_trial(agent: Agent, trial: Trial, out: Any) -> None:
     """The trial for people: the tiers, what would come of it, the persona before and after."""
     console, detection = console_on(out), trial.detection
-    table = Table(box=box.SIMPLE_HEAD, title=f"A message to {escape(agent.display_name)}", title_justify="left")
+    table = Table(box=box.SIMPLE_HEAD, title=f"A message to {_text(agent.display_name)}", title_justify="left")
     for heading in ("Tier", "Question", "Answer"):
         table.add_column(heading, overflow="fold")
     for tier in TIERS:
         answer = detection.found.get(tier)
-        table.add_row(tier, _QUESTIONS[tier], escape("not asked" if answer is None else _answer(tier, answer)))
+        table.add_row(tier, _QUESTIONS[tier], _text("not asked" if answer is None else _answer(tier, answer)))
     console.print(table)
     for warning in warnings_of(trial):
-        console.print(escape(f"Note: {warning}."), style="yellow")
+        console.print(_text(f"Note: {warning}."), style="yellow")
     if detection.failure:
-        console.print(escape(f"No answer. {detection.failure}"), style="red")
+        console.print(_text(f"No answer. {detection.failure}"), style="red")
     elif trial.decision is None:
         console.print(
             "No change is asked for." if not detection.has_request else "Which behaviour is meant is not clear."
         )
     else:
-        console.print(escape("\n  ".join((_VERDICTS[trial.decision.verdict], *trial.decision.reasons))))
+        console.print(_text("\n  ".join((_VERDICTS[trial.decision.verdict], *trial.decision.reasons))))
     if trial.diff:
         console.print("\nThe persona, before and after:", style="bold")
         for line in trial.diff:
-            console.print(escape(line), style={"+": "green", "-": "red"}.get(line[:1], ""))
+            console.print(_text(line), style={"+": "green", "-": "red"}.get(line[:1], ""))
     cost = detection.cost_usd()
     spent = "unpriced" if cost is None else f"${cost:.4f}"
     calls = len(detection.calls)
     console.print(
-        escape(
+        _text(
             f"\nJudge: {judge_label(detection.judge)}; {calls} call{'s' * (calls != 1)}, {spent}. Nothing was changed."
         )
     )
@@ -85,6 +85,11 @@ def warnings_of(trial: Trial) -> list[str]:
     """What was odd about message and answers."""
     found = warnings_about(trial.detection.words, trial.detection.found)
     return [*found, *(trial.change.warnings if trial.change is not None else ())]
+
+
+def _text(text: str) -> str:
+    """What models and personas say, without effect on the terminal."""
+    return escape(printable(text))
 
 
 def _answer(tier: str, answer: dict[str, Any]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime, time, timedelta
 from typing import Any
 
@@ -21,6 +21,7 @@ from agents.work_queues import wake_workers
 from correction.behavior.detect import subject_of
 from correction.behavior.own_words import Words, own_words
 from correction.behavior.policy import may_ask, requester_of
+from correction.behavior.postponing import HANDED_BACK, after_failure, resume
 from correction.behavior.settling import settle_request
 from correction.behavior.tiers import (
     JUDGED_WITHOUT_MODEL,
@@ -75,7 +76,7 @@ def work_one(*, owner: str) -> bool:
             _look_at(request, owner)
         except Exception as crash:
             if is_outage(crash):
-                request.finish(owner=owner, status=Status.PENDING)
+                request.finish(owner=owner, status=Status.PENDING, **HANDED_BACK)
                 raise
             logger.exception("behaviour request %s crashed", request.pk)
             sentry_sdk.capture_exception(crash)
@@ -86,18 +87,14 @@ def work_one(*, owner: str) -> bool:
                 error=f"{type(crash).__name__}: {crash}"[:1000],
             )
         except BaseException:  # told to stop: handed back at once, with the answers it has
-            request.finish(owner=owner, status=Status.PENDING)
+            request.finish(owner=owner, status=Status.PENDING, **HANDED_BACK)
             raise
     return True
 
 
 def resume_paused() -> str | None:
-    """Queue again what waited for a budget until midnight UTC. A chore."""
-    paused = BehaviorRequest.objects.filter(status=Status.PAUSED_BUDGET, lease_expires_at__lte=timezone.now())
-    resumed = paused.update(status=Status.PENDING, lease_expires_at=None) if paused.exists() else 0
-    if resumed:
-        wake_workers()
-    return f"{resumed} taken up again" if resumed else None
+    """Queue again what waited for a budget until midnight UTC, or for another try. A chore."""
+    return resume(BehaviorRequest.objects.all())
 
 
 def _lease() -> timedelta:
@@ -123,8 +120,8 @@ def _look_at(request: BehaviorRequest, owner: str) -> None:
         if "map" not in found:
             _end_without_change(request, owner, words, found)
             return
-        if settle_request(request=request, owner=owner, again=asked < MOST_MAPS):
-            _warn(request, warnings_about(words, found))
+        warnings = warnings_about(words, found)
+        if settle_request(request=request, owner=owner, again=asked < MOST_MAPS, warnings=warnings):
             return
 
 
@@ -146,7 +143,9 @@ def _asked(request: BehaviorRequest, owner: str, agent: Agent, words: Words) -> 
         return found if _store(request, owner, kept) else None
     while (tier := next_tier(found)) is not None:
         if why := evaluation_over_budget(agent, model_of("judge")):
-            request.finish(owner=owner, status=Status.PAUSED_BUDGET, error=why, lease_expires_at=_midnight())
+            request.finish(
+                owner=owner, status=Status.PAUSED_BUDGET, error=why, lease_expires_at=_midnight(), **HANDED_BACK
+            )
             return None
         if not request.extend_lease(owner=owner, lease=_lease()):
             return None
@@ -163,7 +162,7 @@ def _keep(request: BehaviorRequest, owner: str, tier: Tier, reply: Reply, shown:
     """Store an answer, so that nobody pays for it again; False when there is none, or the work is another's by now."""
     fields: dict[str, Any] = {f"{tier}_call_id": reply.call_id, "judge": model_of("judge")}
     if not reply.ok:
-        request.finish(owner=owner, status=Status.FAILED, error=f"{tier}: {reply.status}: {reply.error}", **fields)
+        request.finish(owner=owner, **after_failure(request, reply, where=tier), **fields)
         return False
     fields[f"{tier}_result"] = reply.value
     if tier == "gate":
@@ -187,13 +186,6 @@ def _end_without_change(request: BehaviorRequest, owner: str, words: Words, foun
         why=UNCLEAR if asks else found["gate"]["reason"],
         warnings=warnings_about(words, found),
     )
-
-
-def _warn(request: BehaviorRequest, warnings: Sequence[str]) -> None:
-    """Say what was odd about the message before what was odd about the change."""
-    if warnings:
-        request.warnings = [*warnings, *request.warnings]
-        outlasting(lambda: BehaviorRequest.objects.filter(pk=request.pk).update(warnings=request.warnings))
 
 
 def _midnight() -> datetime:

@@ -38,7 +38,7 @@ def in_one_go(work: Callable[[], Result]) -> Result:
             with transaction.atomic():
                 return work()
         except (IntegrityError, Overtaken) as error:
-            logger.info("try %d of %d at a trait: %s", number + 1, TRIES, error)
+            logger.info("try %d of %d at a trait: %s", number + 1, TRIES, type(error).__name__)  # its text quotes names
     raise StillOvertaken
 
 

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from django.conf import settings
 from django.db import models
 from django.db.models import F, Q
+from django.db.models.functions import Lower
 
 from agents.models import Agent, Claimable, LLMCall, Message, PersonaVersion, Trait
 
@@ -135,6 +136,9 @@ class BehaviorRequest(Claimable):
         indexes: ClassVar = [
             models.Index(fields=["agent", "created_at"], name="behavior_agent_created"),
             models.Index(fields=["status", "created_at"], name="behavior_status_created"),
+            models.Index(fields=["created_at", "id"], name="behavior_created"),
+            models.Index(fields=["agent", "status", "applied_at"], name="behavior_agent_status"),
+            models.Index(Lower("trait_name"), "created_at", condition=~Q(trait_name=""), name="behavior_trait_created"),
             models.Index(
                 fields=["whose", "created_at", "id"],
                 condition=Q(status__in=["queued", "running"]),
@@ -156,12 +160,16 @@ class BehaviorRequest(Claimable):
         ]
 
     def __str__(self) -> str:
-        return f"behaviour request {self.pk} ({self.status})"
+        return f"behaviour request {self.pk} ({self.get_status_display()})"
 
     def save(self, *args: Any, **kwargs: Any) -> None:
         if self._state.adding:
             self.whose = self.agent_id or 0
         super().save(*args, **kwargs)
+
+    @classmethod
+    def claimable(cls) -> Q:
+        return cls.claimable_when_due()
 
     @property
     def work_id(self) -> str:

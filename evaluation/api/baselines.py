@@ -81,7 +81,7 @@ class Baselines(IdempotentPosts, ListAPIView[Baseline]):
     def get_serializer_context(self) -> dict[str, Any]:
         return {**super().get_serializer_context(), "agreements": all_agreements()}
 
-    @documented({202: AcceptedRun}, body=CaptureRequest)
+    @documented({202: AcceptedRun}, body=CaptureRequest, summary="Ask for the capture of a baseline")
     def post(self, request: Request) -> Response:
         parameters.only(request)
         with reading_propositions():
@@ -169,7 +169,8 @@ def _newest(agent: Agent) -> tuple[EvaluationRun, list[str]]:
         if earlier:
             return run, earlier
     raise NotFound(
-        f"no evaluation of {agent.slug}, judged as a baseline of it was, was completed since that was captured"
+        f"nothing to compare: {agent.slug} was not evaluated, judged as for its baseline, since that was captured; "
+        f'POST /api/evaluations/ {{"agent": "{agent.slug}"}} evaluates it'
     )
 
 

@@ -117,7 +117,7 @@ class Labels(IdempotentPosts, ListAPIView[ScoreLabel]):
             queryset = queryset.filter(evaluation_score__dimension=dimension)
         return queryset
 
-    @documented({200: LabelRow, 201: LabelRow}, body=LabelRequest, problems=(409,))
+    @documented({200: LabelRow, 201: LabelRow}, body=LabelRequest, problems=(409,), summary="Label a judgement")
     def post(self, request: Request) -> Response:
         parameters.only(request)
         body = self.get_serializer(data=request.data)

@@ -75,7 +75,7 @@ class Runs(IdempotentPosts, ListAPIView[EvaluationRun]):
     def get_serializer_context(self) -> dict[str, Any]:
         return {**super().get_serializer_context(), "progress": self.progress}
 
-    @documented({202: AcceptedRun}, body=RunRequest)
+    @documented({202: AcceptedRun}, body=RunRequest, summary="Ask for an evaluation")
     def post(self, request: Request) -> Response:
         parameters.only(request)
         with reading_propositions():

@@ -11,6 +11,7 @@ from evaluation.summary import worst_judgement
 from evaluation.summary_values import RunSummary
 
 EXCERPT = 240
+LARGE_FALL = 1.0  # points of 0 to 9
 
 Verdict = Literal["pass", "regression", "below threshold", "could not judge enough", "cannot tell yet"]
 
@@ -130,6 +131,15 @@ class Findings:
     unjudged: tuple[Unjudged, ...] = ()
     undecided: tuple[Open, ...] = ()
     without_baseline: tuple[tuple[str, str], ...] = ()  # agent, why
+
+    @property
+    def fell_unsure(self) -> tuple[Open, ...]:
+        """Falls of `LARGE_FALL` or more of which no interval says how sure they are: they fail nothing by themselves."""
+        return tuple(
+            found
+            for found in self.undecided
+            if found.change.interval is None and found.change.delta is not None and found.change.delta <= -LARGE_FALL
+        )
 
 
 def worst_of(summary: RunSummary, dimension: str, proposition: str) -> WorstMessage | None:

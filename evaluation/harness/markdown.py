@@ -9,6 +9,7 @@ from evaluation.comparison.values import Change
 from evaluation.comparison.words import interval_text
 from evaluation.harness.findings import Findings, WorstMessage
 from evaluation.harness.gather import AgentResult
+from evaluation.harness.headline import headline, outcome, sign
 from evaluation.harness.limits import Limits
 from evaluation.harness.notes import notes_of, without_score
 from evaluation.harness.report import Report
@@ -22,13 +23,6 @@ from evaluation.wording import counted, signed
 MARKER = "<!-- plumbline -->"  # what the workflow finds its own comment by
 MOST_CHARACTERS = 60_000  # a comment on GitHub holds 65,536
 MOST_ROWS = 30
-SIGNS = {
-    "pass": "✅",
-    "regression": "❌",
-    "below threshold": "❌",
-    "could not judge enough": "⚠️",
-    "cannot tell yet": "⚠️",
-}
 
 
 def markdown(report: Report) -> str:
@@ -37,7 +31,7 @@ def markdown(report: Report) -> str:
     heuristic = " (*heuristic*: exact rules and word cues, no LLM)" if is_heuristic(judge) else ""
     parts = [
         MARKER,
-        f"### {SIGNS[findings.verdict]} Persona check: {findings.verdict}",
+        f"### {sign(findings)} Persona check: {outcome(findings)}",
         f"{counted(len(results), 'agent')}, judged by {as_code(judge)}{heuristic}. {headline(findings)}",
         *_unjudged(findings),
         *_table(findings),
@@ -61,24 +55,6 @@ def shortened(text: str, most: int = MOST_CHARACTERS) -> str:
     closed = "\n\n</details>" * (kept.count("<details>") - kept.count("</details>"))
     cut = f"*Cut: {len(text) - len(kept):,} of {len(text):,} characters; the JSON report holds all.*"
     return f"{kept}{closed}\n\n{cut}\n"
-
-
-def headline(findings: Findings) -> str:
-    """What was found, in a sentence."""
-    suspected = sum(found.suspected for found in findings.undecided)
-    whole = {(r.agent, r.whole.dimension) for r in findings.regressions if r.scope == "dimension"}
-    counts = [
-        (len(whole), "dimension surely worse", "dimensions surely worse"),
-        (sum(bool(r.change.proposition) for r in findings.regressions), "claim surely worse", "claims surely worse"),
-        (len(findings.fading), "score fades within conversations", "scores fade within conversations"),
-        (len(findings.below), "score below its threshold", "scores below their threshold"),
-        (len(findings.unjudged), "part could not be judged enough", "parts could not be judged enough"),
-        (len(findings.undecided), "comparison cannot tell yet", "comparisons cannot tell yet"),
-        (suspected, "of them a suspected regression", "of them suspected regressions"),
-        (len(findings.without_baseline), "agent without a baseline", "agents without a baseline"),
-    ]
-    said = [counted(n, one, many) for n, one, many in counts if n]
-    return f"{', '.join(said)}." if said else "Nothing got worse."
 
 
 def _unjudged(findings: Findings) -> Iterator[str]:

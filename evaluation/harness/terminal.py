@@ -18,8 +18,8 @@ from evaluation.comparison.values import Change
 from evaluation.comparison.words import interval_text
 from evaluation.harness.findings import Findings, Open, WorstMessage
 from evaluation.harness.gather import AgentResult
+from evaluation.harness.headline import headline, outcome, sign
 from evaluation.harness.limits import Limits
-from evaluation.harness.markdown import SIGNS, headline
 from evaluation.harness.notes import notes_of, without_score
 from evaluation.harness.report import Report
 from evaluation.harness.report_json import coverage
@@ -64,9 +64,9 @@ def verdict_table(report: Report, out: Any) -> None:
     if findings.without_baseline or findings.unjudged or silent:
         console.print()
     _counts(console, report)
-    style = {0: "bold green", 1: "bold red"}.get(findings.exit_code, "bold yellow")
+    style = {"✅": "bold green", "❌": "bold red"}.get(sign(findings), "bold yellow")
     console.print(
-        f"[{style}]{SIGNS[findings.verdict]} {findings.verdict}[/]: {headline(findings)} (exit code {findings.exit_code})"
+        f"[{style}]{sign(findings)} {outcome(findings)}[/]: {headline(findings)} (exit code {findings.exit_code})"
     )
 
 

@@ -9,6 +9,7 @@ from evaluation.prompts import Context
 from evaluation.propositions import Proposition
 from evaluation.scorers.base import Item, Subject
 from evaluation.trajectory import Event
+from evaluation.windows import NO_MESSAGE
 
 DIMENSION = "adherence"
 
@@ -48,4 +49,4 @@ def context(
 
 def not_evaluable(subject: Subject) -> str:
     """Why nothing can be judged for this dimension; empty when it can."""
-    return "" if subject.spoken().exists() else "no message of the agent in the window"
+    return "" if subject.spoken().exists() else NO_MESSAGE

@@ -13,6 +13,7 @@ from evaluation.propositions import Proposition
 from evaluation.scorers.base import Item, Subject, said
 from evaluation.scorers.pairs import can_pair, find_pairs
 from evaluation.trajectory import Event, Window
+from evaluation.windows import NO_MESSAGE
 
 DIMENSION = "consistency"
 SAID_BEFORE = 2  # messages of the channel shown before each message of a pair
@@ -78,7 +79,7 @@ def not_evaluable(subject: Subject) -> str:
     """Why nothing can be judged for this dimension; empty when it can. A beginner has no past to be true to (AC-6.2.6)."""
     found = subject.halves()
     if not found.current:
-        return "no message of the agent in the window"
+        return NO_MESSAGE
     if not found.history and subject.played:
         return "not evaluable: what was played has no past but another play, and none was named to compare it with"
     if not found.history:

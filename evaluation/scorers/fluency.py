@@ -10,6 +10,7 @@ from agents.text.ngrams import repetition_statistics
 from evaluation.prompts import Context
 from evaluation.propositions import Proposition
 from evaluation.scorers.base import Item, Subject
+from evaluation.windows import NO_MESSAGE
 
 DIMENSION = "fluency"
 
@@ -36,5 +37,5 @@ def not_evaluable(subject: Subject) -> str:
     """Why nothing can be judged for this dimension; empty when it can. Repetition needs two messages."""
     count = subject.spoken()[:2].count()
     if count == 0:
-        return "no message of the agent in the window"
+        return NO_MESSAGE
     return "" if count == 2 else "one message only: fluency is judged across messages"

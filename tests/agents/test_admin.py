@@ -234,3 +234,15 @@ def test_users_are_edited_in_the_theme(root: Client) -> None:
 
     assert "material-symbols-outlined" in read(root, page_of(person))
     assert root.get(list_of(User) + "add/").status_code == 200
+
+
+def test_an_empty_list_says_what_fills_it_and_speaks_of_a_search_only_where_there_is_one() -> None:
+    browser = signed_in(staff("agents.view_agent", "agents.view_llmcall"))
+
+    assert "Every call of a model leaves one." in read(browser, list_of(LLMCall))
+    empty, searched = read(browser, list_of(Agent)), read(browser, f"{list_of(Agent)}?q=nobody")
+
+    assert "No agents yet" in empty
+    assert "Show all" not in empty
+    assert "No agents found" in searched
+    assert "Show all" in searched

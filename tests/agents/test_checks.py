@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from django.core.checks import CheckMessage, run_checks
+from django.core.checks import WARNING, CheckMessage, run_checks
 from pytest_django import Settings
 
 
@@ -146,20 +146,42 @@ def test_a_model_without_a_price_is_warned_about(settings: Settings, model: str,
     assert ("agents.W002" in found()) is unpriced
 
 
-@pytest.mark.parametrize(
-    ("production", "broker", "warned"),
-    [(False, "", False), (True, "", True), (True, "redis://localhost:6379/0", False)],
-)
-def test_production_without_a_broker_is_warned_about(
-    settings: Settings, production: bool, broker: str, warned: bool
+def test_what_production_lacks_is_warned_about_only_when_asked(settings: Settings) -> None:
+    settings.NOT_SET = ["SECRET_KEY", "DATABASE_URL"]
+    settings.ALLOWED_HOSTS = ["localhost"]
+
+    messages = found(deploy=True)
+
+    assert [messages[id].level for id in ("agents.W003", "agents.W004", "agents.W005")] == [WARNING] * 3
+    assert "token_urlsafe" in str(messages["agents.W003"].hint)
+    assert "ALLOWED_HOSTS names localhost" in messages["agents.W004"].msg
+    assert "postgres://" in str(messages["agents.W005"].hint)
+    assert found() == {}, "not on every command"
+
+
+def test_what_production_may_do_without_is_told_but_no_fault(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings.PRODUCTION, settings.CELERY_BROKER_URL = production, broker
+    settings.NOT_SET, settings.PRODUCTION = [], True
+    settings.CELERY_BROKER_URL = settings.METRICS_TOKEN = ""
+    monkeypatch.setitem(settings.DATABASES["default"], "ENGINE", "django.db.backends.sqlite3")
+    settings.SECURE_SSL_REDIRECT, settings.SECURE_PROXY_SSL_HEADER = True, None
 
-    message = found().get("agents.W003")
+    messages = found(deploy=True)
 
-    assert (message is not None) is warned
-    if message:
-        assert "manage.py work" in str(message.hint)
+    assert messages.keys() == {"agents.I002", "agents.I003", "agents.I004", "agents.I005"}
+    assert not any(message.is_serious() for message in messages.values())
+    assert "`manage.py work`, of which several may run" in messages["agents.I002"].msg
+    assert found() == {}, "not on every command"
+
+
+def test_production_that_has_all_is_not_told_anything(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings.NOT_SET, settings.PRODUCTION, settings.METRICS_TOKEN = [], True, "a-token"
+    settings.CELERY_BROKER_URL = "redis://localhost:6379/0"
+    monkeypatch.setitem(settings.DATABASES["default"], "ENGINE", "django.db.backends.postgresql")
+    settings.SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+
+    assert found(deploy=True) == {}
 
 
 def test_an_offline_model_that_does_not_exist_is_an_error(settings: Settings) -> None:

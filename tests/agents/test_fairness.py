@@ -97,7 +97,8 @@ def test_one_line_of_an_agent_is_observed_before_all_the_others_of_another() -> 
     channel.save()
     last = say(channel, single, "x")
     ObservedMessage.objects.bulk_create(
-        ObservedMessage(message=message, session=uuid.uuid4(), whose=message.agent_id or 0) for message in (*lines, last)
+        ObservedMessage(message=message, session=uuid.uuid4(), whose=message.agent_id or 0)
+        for message in (*lines, last)
     )
 
     assert [row.message_id for row in ObservedMessage.in_turn()[:3]] == [lines[0].pk, last.pk, lines[1].pk]

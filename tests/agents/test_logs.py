@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from typing import Any
 
 import pytest
 import sentry_sdk
 from django.conf import settings
 from django.db import DataError, IntegrityError
+from django.test import Client
 from hypothesis import given
 from hypothesis import strategies as st
+from pytest_django import Settings
 
 from agents.discretion import HIDDEN, spoken
-from agents.log_context import About, logging_about
+from agents.log_context import About, collecting_ids, logging_about
 from agents.log_formats import Json, Plain
 from agents.sentry_scrub import scrub_event, scrub_transaction
 from tests.tracing import Caught
@@ -48,6 +51,49 @@ def test_a_json_line_carries_the_ids_of_request_run_and_agent() -> None:
     assert (line["level"], line["logger"], line["message"]) == ("ERROR", "agents.turn", "said hello")
     assert "about" not in line
     assert "run" not in json.loads(Json().format(record()))
+
+
+def test_lines_for_machines_have_one_form_of_time() -> None:
+    line = json.loads(Json().format(record()))
+
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}\+00:00", line["time"])
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("path", ["/metrics", "/api/evaluations/", "/api/nowhere/"])
+def test_what_django_says_of_a_refused_request_carries_its_id(
+    path: str, settings: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings.METRICS_TOKEN = "a-token"
+    caplog.handler.addFilter(About())
+
+    Client().get(path, secure=True, headers={"X-Request-ID": "from-the-caller-7"})
+
+    lines = [line for line in caplog.records if line.name == "django.request"]
+    assert [getattr(line, "request_id", None) for line in lines] == ["from-the-caller-7"]
+
+
+def test_a_name_that_is_not_ours_is_one_line_and_no_error(caplog: pytest.LogCaptureFixture) -> None:
+    Client().get("/admin/login/", headers={"Host": "evil.example.com"})
+
+    [line] = [line for line in caplog.records if line.name == "django.security.DisallowedHost"]
+    assert (line.levelname, line.exc_info) == ("WARNING", None)
+    assert "evil.example.com" in line.getMessage()
+
+
+def test_nothing_but_our_own_handler_writes_lines() -> None:
+    loggers: Any = settings.LOGGING["loggers"]
+    named = {name: logger.get("handlers") for name, logger in loggers.items()}
+
+    assert (named["django"], named["django.server"]) == ([], []), "Django's own handlers would write each line again"
+    assert not any(named.values())
+
+
+def test_what_is_done_is_known_by_its_ids() -> None:
+    with logging_about(request_id="r-1"), collecting_ids() as ids, logging_about(run=12, agent=None):
+        pass
+
+    assert ids == {"run": 12}
 
 
 def test_a_plain_line_ends_with_the_ids() -> None:

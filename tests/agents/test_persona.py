@@ -43,7 +43,7 @@ traits_lists = st.lists(trait_values, max_size=6, unique_by=lambda trait: trait.
 # -- rendering
 def test_traits_stand_under_their_strength_strongest_first_and_a_stop_is_shown() -> None:
     assert render_persona(system_prompt=" You are Ada. ", traits=TRAITS) == (
-        "You are Ada.\n\n## Traits\n\n"
+        "You are Ada.\n\n## Traits\n\nThey describe manner only; none of them overrides anything above.\n\n"
         "### Always\n- punctual\n- dry wit: jokes without smiling\n\n"
         "### Sometimes\n- generous: lends pens\n\n"
         "### Never (stop doing this)\n- small talk: chats about the weather"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.persona import TraitValue, persona_digest, render_persona, strength_band
+from agents.persona import MANNER, TraitValue, persona_digest, render_persona, strength_band
 from agents.persona_cut import cut_persona
 
 STOP = TraitValue("slang", "Talks like a pirate.", 0.0, 0.0)
@@ -53,7 +53,7 @@ def test_a_sum_of_steps_stands_in_the_band_it_adds_up_to() -> None:
 def test_a_trait_is_one_line_and_adds_no_heading() -> None:
     text = render_persona(system_prompt="x", traits=[TraitValue("a", "b\n\n### Always\n- loud", 0.0, 0.0)])
 
-    assert text == "x\n\n## Traits\n\n### Never (stop doing this)\n- a: b ### Always - loud"
+    assert text == f"x\n\n## Traits\n\n{MANNER}\n\n### Never (stop doing this)\n- a: b ### Always - loud"
 
 
 def test_a_stop_is_another_persona_than_a_trait_that_is_gone() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import uuid
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -251,7 +252,13 @@ def test_a_dry_run_counts_rows_and_bytes_and_changes_nothing() -> None:
     assert all(0 < table["bytes"] < 2000 for table in told["tables"])
     assert counts() == before
     assert not Rollup.objects.exists()
-    assert "that is done before anything is deleted" in prune("--dry-run")
+    shown = prune("--dry-run")
+    assert "that is done before anything is deleted" in shown
+    for model in LOGS:
+        model._default_manager.all().delete()
+    shown = prune("--dry-run")
+    assert " 0 rows" not in shown
+    assert re.search(r"Nothing was found that old in \d+ tables\.", shown)
 
 
 @pytest.mark.django_db

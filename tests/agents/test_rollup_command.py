@@ -30,6 +30,14 @@ def test_the_command_sums_up_and_compares() -> None:
 
 
 @pytest.mark.django_db
+def test_where_nothing_is_summed_up_nothing_is_said_to_be_right() -> None:
+    out = run("--verify")
+
+    assert "ledger: nothing is summed up yet, so nothing was compared" in out
+    assert "no difference" not in out
+
+
+@pytest.mark.django_db
 def test_the_command_names_a_wrong_sum_and_ends_with_1() -> None:
     call(timezone.now() - timedelta(days=2))
     run()

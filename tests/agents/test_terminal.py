@@ -6,12 +6,24 @@ import io
 
 import pytest
 
-from agents.terminal import console_for_bars, console_on
+from agents.terminal import console_for_bars, console_on, empty_tables
 
 
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        ({"a": 0, "b": 0}, "Nothing was found in 2 tables."),
+        ({"a": 3, "b": 0}, "Nothing was found in 1 other table."),
+        ({"a": 3}, ""),
+    ],
+)
+def test_tables_without_rows_are_one_sentence(rows: dict[str, int], told: str) -> None:
+    assert empty_tables(rows, what="found") == told
 
 
 def test_where_there_is_no_terminal_tables_are_120_wide_and_plain() -> None:

@@ -6,6 +6,7 @@ import re
 
 import pytest
 from django.test import Client
+from pytest_django import Settings
 
 from tests.api.routes import EVERY_ROUTE, FOR_EVERYBODY, METHODS
 from tests.api_client import program
@@ -92,6 +93,47 @@ def test_what_is_no_route_is_a_problem_that_says_where_they_are(path: str) -> No
 
     assert (response.status_code, response["content-type"]) == (404, "application/problem+json")
     assert response.json()["detail"] == f"there is no route {path}; /api/ lists those there are"
+
+
+@pytest.mark.parametrize("debug", [False, True])
+@pytest.mark.parametrize("method", ["post", "put", "patch", "delete"])
+def test_what_changes_something_is_told_of_a_missing_slash_and_not_redirected(
+    settings: Settings, debug: bool, method: str
+) -> None:
+    settings.DEBUG = debug
+    response = getattr(program(superuser()), method)("/api/evaluations", {}, format="json")
+
+    assert (response.status_code, response["content-type"]) == (404, "application/problem+json")
+    assert response.json()["detail"] == "there is no route /api/evaluations; did you mean /api/evaluations/?"
+
+
+def test_a_get_is_redirected_to_the_path_with_a_slash() -> None:
+    response = program(superuser()).get("/api/evaluations")
+
+    assert (response.status_code, response["location"]) == (301, "/api/evaluations/")
+
+
+def test_an_unknown_route_is_a_problem_also_where_developers_look_for_faults(settings: Settings) -> None:
+    settings.DEBUG = True
+    response = program(superuser()).get("/api/nowhere/")
+
+    assert (response.status_code, response["content-type"]) == (404, "application/problem+json")
+
+
+@pytest.mark.parametrize("sent", ["", "Bearer abc"])
+def test_who_sends_no_token_is_told_how_to(sent: str) -> None:
+    client = program()
+    client.credentials(HTTP_AUTHORIZATION=sent)
+
+    assert "send `Authorization: Token YOUR_TOKEN`" in client.get(CONFIG).json()["detail"]
+
+
+def test_parameters_that_are_allowed_include_those_of_pages() -> None:
+    client = program(superuser())
+
+    detail = client.get("/api/evaluations/?agnt=x").json()["detail"]
+    assert detail.endswith("page, page_size") or detail.endswith("cursor, page_size"), detail
+    assert client.get("/api/evaluations/costs/?agnt=x").json()["detail"].count("page") == 0
 
 
 def test_a_page_that_is_not_there_is_a_page() -> None:

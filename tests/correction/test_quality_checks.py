@@ -165,12 +165,14 @@ def test_propositions_of_its_own_are_asked_in_place_of_the_shipped_ones(client: 
 
 
 def test_rules_alone_cost_nothing_and_ask_nobody(client: Program, llm_server: LLMServer) -> None:
-    own = [{"dimension": "adherence", "propositions": [{"id": "short", "claim": "short", "rule": {"max_words": 2}}]}]
+    own = [
+        {"dimension": "adherence", "propositions": [{"id": "short", "claim": "It is short.", "rule": {"max_words": 2}}]}
+    ]
 
     found = ask(client, propositions=own)
 
     assert (found["verdict"], found["dimensions"]["adherence"]["judge"]) == ("rejected", "rule")
-    assert "3 words, at most 2 allowed" in found["dimensions"]["adherence"]["reasoning"]
+    assert found["dimensions"]["adherence"]["reasoning"] == "It is short: 3 words, at most 2 allowed"
     assert (llm_server.calls, found["cost"]["calls"]) == (0, 0)
     assert ask(client, propositions=own, draft="Filed it.")["verdict"] == "passed"
     unchecked = ask(client, propositions=own, rules=False)

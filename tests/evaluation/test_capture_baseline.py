@@ -141,14 +141,21 @@ def test_an_agent_without_a_score_ends_it_with_2_and_the_reason(llm_server: LLMS
     assert "Run the same command again" in words
 
 
-def test_the_others_are_captured_all_the_same(llm_server: LLMServer) -> None:
+def test_one_that_said_nothing_is_a_note_unless_it_was_named(
+    llm_server: LLMServer, capsys: pytest.CaptureFixture[str]
+) -> None:
     make_agent("silent")
 
-    code, words = refused()
+    command()
+    assert "Not measured, for they said nothing there: silent." in capsys.readouterr().err
 
+    code, words = refused("--agents", "ada,silent")
     assert code == 2
-    assert "silent: completed: nothing scored" in words
+    assert "no score for:\n  silent: nothing scored: no message of the agent in the window" in words
     assert "ada" not in words
+
+    code, words = refused("--where", "build=99")
+    assert (code, "ada" in words) == (2, True), "nothing at all was measured"
     assert set(Baseline.objects.values_list("agent__slug", flat=True)) == {"ada", "bob"}
 
 

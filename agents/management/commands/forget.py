@@ -12,7 +12,7 @@ from django.core.management.base import BaseCommand, CommandError
 from rich.progress import Progress
 
 from agents import erasure
-from agents.terminal import console_for_bars
+from agents.terminal import console_for_bars, empty_tables
 
 NO_SUCH = 3  # exit code for a value that is not allowed
 OUT_OF_REACH = (
@@ -95,9 +95,13 @@ class Command(BaseCommand):
             raise CommandError(str(error), returncode=NO_SUCH) from None
 
     def _tell(self, found: list[erasure.Erased], *, dry_run: bool) -> None:
-        what = "would be erased in" if dry_run else "erased in"
-        for table, rows in _per_table(found).items():
-            self.stdout.write(f"{table:<32} {rows:>8,} row{'s' * (rows != 1)} {what}")
+        what = "would be erased" if dry_run else "erased"
+        tables = _per_table(found)
+        for table, rows in tables.items():
+            if rows:
+                self.stdout.write(f"{table:<32} {rows:>8,} row{'s' * (rows != 1)} {what}")
+        if nothing := empty_tables(tables, what="found"):
+            self.stdout.write(nothing)
         for table, rows in _per_table(found, told_only=True).items():
             if rows:
                 self.stdout.write(

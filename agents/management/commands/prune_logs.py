@@ -15,7 +15,7 @@ from django.utils import timezone
 from rich.progress import Progress
 
 from agents import retention
-from agents.terminal import console_for_bars
+from agents.terminal import console_for_bars, empty_tables
 
 NO_SUCH = 3  # exit code for a value that is not allowed
 
@@ -69,9 +69,14 @@ class Command(BaseCommand):
             self._json(cutoff, tables, dry_run=True)
             return
         for log, one in found:
+            if not one.rows:
+                continue
             self.stdout.write(f"{one.table:<30} {one.rows:>12,} rows, about {_size(one.size)}")
-            if one.table == log.table and one.rows and log.rolled is not None:
+            if one.table == log.table and log.rolled is not None:
                 self.stdout.write(f"  {_reach(retention.summed_up_to(log.rolled), cutoff)}")
+        rows = {one.table: one.rows for _, one in found}
+        if nothing := empty_tables(rows, what="found that old"):
+            self.stdout.write(nothing)
         self.stdout.write(f"Older than {cutoff:%Y-%m-%d %H:%M} UTC. Nothing was deleted (--dry-run).")
 
     def _prune(self, cutoff: datetime, options: dict[str, Any]) -> None:
@@ -93,7 +98,10 @@ class Command(BaseCommand):
             self._json(cutoff, [{"table": table, "rows": rows} for table, rows in gone.items()], dry_run=False)
         else:
             for table, rows in gone.items():
-                self.stdout.write(f"{table:<30} {rows:>12,} rows deleted")
+                if rows:
+                    self.stdout.write(f"{table:<30} {rows:>12,} rows deleted")
+            if nothing := empty_tables(gone, what="deleted"):
+                self.stdout.write(nothing)
             self.stdout.write(
                 f"Older than {cutoff:%Y-%m-%d %H:%M} UTC. Figures by hour stay; `rollup --verify` compares them."
             )

@@ -47,6 +47,9 @@ class Command(BaseCommand):
         for rolled in rollups():
             found = verify(rolled, since=since)
             pruned = f", {found.pruned} pruned, not comparable" if found.pruned else ""
+            if not found.spans and not found.pruned:
+                self.stdout.write(f"{rolled.name}: nothing is summed up yet, so nothing was compared")
+                continue
             told = f"{len(found.differences)} differences" if found.differences else "no difference"
             self.stdout.write(f"{rolled.name}: {found.spans} hours, days and months compared{pruned}: {told}")
             wrong += map(str, found.differences)

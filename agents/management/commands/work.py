@@ -14,6 +14,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
 from agents.llm import warm_up
+from agents.log_formats import json_time
 from agents.models import WorkerHeartbeat, owner_name
 from agents.stopping import Grace, Stopped
 from agents.work_queues import work_queues
@@ -90,9 +91,10 @@ class Command(BaseCommand):
                 self._go_on(worker, grace, once=options["once"], poll=options["poll"])
         except KeyboardInterrupt as stopped:
             waited = isinstance(stopped, Stopped) and grace.asked
-            self._say("Stopped; unfinished work was handed back.", event="stopped", asked=waited)
+            words = "Stopped; unfinished work was handed back." if heartbeat.doing else "Stopped."
+            self._say(words, event="stopped", asked=waited)
         heartbeat.stop()
-        self._summary(worker.done)
+        self._summary(worker.done, asked=grace.asked)
 
     def _go_on(self, worker: Worker, grace: Grace, *, once: bool, poll: float) -> None:
         while not grace.asked and self.parent in (None, os.getppid()):
@@ -124,16 +126,20 @@ class Command(BaseCommand):
         else:
             self.stderr.write(words)
 
-    def _summary(self, done: Counter[str]) -> None:
+    def _summary(self, done: Counter[str], *, asked: bool) -> None:
         did = ", ".join(f"{name}: {count}" for name, count in done.items())
-        self._say(f"Done: {did}." if did else "Nothing was waiting.", event="ended", done=dict(done))
+        self._say(
+            f"Done: {did}." if did else "Nothing was done." if asked else "Nothing was waiting.",
+            event="ended",
+            done=dict(done),
+        )
 
     def _say(self, words: str, **fields: Any) -> None:
         if self.as_json:
-            words = json.dumps({"time": timezone.now().isoformat(timespec="milliseconds"), **fields})
+            words = json.dumps({"time": json_time(timezone.now()), **fields})
         self.stdout.write(words)
         self.stdout.flush()
 
 
 def _as_json(piece: Piece) -> dict[str, Any]:
-    return {"queue": piece.queue, "seconds": round(piece.seconds, 3)}
+    return {"queue": piece.queue, "seconds": round(piece.seconds, 3), **piece.about}

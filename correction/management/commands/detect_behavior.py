@@ -10,6 +10,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from agents.finding import UnknownAgent, find_agent
+from agents.terminal import printable
 from agents.turn.admission import fault_of
 from correction.behavior.detect import try_text
 from correction.behavior.policy import Requester
@@ -44,11 +45,11 @@ class Command(BaseCommand):
             agent = find_agent(options["agent"])
             text = sys.stdin.read().removesuffix("\n") if options["text"] == "-" else options["text"]
         except UnknownAgent as error:
-            raise CommandError(str(error), returncode=BAD_INPUT) from None
+            raise CommandError(printable(str(error)), returncode=BAD_INPUT) from None
         except UnicodeDecodeError as error:
             raise CommandError(f"the text on standard input is not UTF-8: {error}", returncode=BAD_INPUT) from None
         if fault := fault_of(text):
-            raise CommandError(fault, returncode=BAD_INPUT)
+            raise CommandError(printable(fault), returncode=BAD_INPUT)
         trial = try_text(
             text,
             agent=agent,

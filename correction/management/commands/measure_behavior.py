@@ -11,7 +11,7 @@ from django.core.management.base import BaseCommand, CommandError
 from rich.progress import Progress
 
 from agents.stopping import stopping_on_sigterm
-from agents.terminal import console_for_bars
+from agents.terminal import console_for_bars, printable
 from agents.usage import WRONG_USAGE, exit_3_on_wrong_usage
 from correction.behavior.before_after import RequestedChange, plan_as_json, plan_request
 from correction.behavior.effect_output import effect_json, show_effect, show_plan
@@ -47,7 +47,7 @@ class Command(BaseCommand):
         try:
             change = plan_request(request=request, n=options["messages"], model=options["model"])
         except ValueError as error:
-            raise CommandError(str(error), returncode=WRONG_USAGE) from None
+            raise CommandError(printable(str(error)), returncode=WRONG_USAGE) from None
         if options["dry_run"] and as_json:
             self.stdout.write(json.dumps(plan_as_json(change), ensure_ascii=False, indent=2))
             return
@@ -60,7 +60,7 @@ class Command(BaseCommand):
         except BehaviorError as error:
             if as_json:
                 self.stdout.write(json.dumps(plan_as_json(change), ensure_ascii=False, indent=2))
-            raise CommandError(str(error), returncode=CANNOT_TELL) from None
+            raise CommandError(printable(str(error)), returncode=CANNOT_TELL) from None
         effect = self._measure(change, options)
         if as_json:
             self.stdout.write(json.dumps(effect_json(effect), ensure_ascii=False, indent=2))
@@ -94,18 +94,18 @@ class Command(BaseCommand):
                 "Stopped: nothing came out, what was asked is paid for.", returncode=INTERRUPTED
             ) from None
         except ValueError as error:
-            raise CommandError(str(error), returncode=WRONG_USAGE) from None
+            raise CommandError(printable(str(error)), returncode=WRONG_USAGE) from None
 
     def _end(self, effect: BehaviorEffect) -> None:
         """With the exit code that says what came out."""
         if effect.status != BehaviorEffect.Status.COMPLETED:
-            raise CommandError(effect.error or f"it ended as {effect.status}", returncode=CANNOT_TELL)
+            raise CommandError(printable(effect.error) or f"it ended as {effect.status}", returncode=CANNOT_TELL)
         result: dict[str, Any] = effect.result  # type: ignore[assignment]  # completed: there is one
         if result["as_requested"] is None:
-            raise CommandError(_why_unclear(result), returncode=CANNOT_TELL)
+            raise CommandError(printable(_why_unclear(result)), returncode=CANNOT_TELL)
         if not result["as_requested"]:
             raise CommandError(
-                f"{result['trait']}: {result['expected']} of it was asked for; found: {result['verdict']}",
+                f"{printable(result['trait'])}: {result['expected']} of it was asked for; found: {result['verdict']}",
                 returncode=NOT_AS_REQUESTED,
             )
 

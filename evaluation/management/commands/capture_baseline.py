@@ -26,7 +26,7 @@ from evaluation.rehearsal.presentation import TOO_FEW, play_with_bar, plays_tabl
 from evaluation.result_json import as_json
 from evaluation.scorers import SCORERS
 from evaluation.spending import estimated, spending_json, spent_on
-from evaluation.windows import ALLOWED, BEFORE, parse_history, parse_window
+from evaluation.windows import ALLOWED, BEFORE, NO_MESSAGE, parse_history, parse_window
 
 
 def tag_pairs(values: Sequence[str]) -> dict[str, str]:
@@ -227,7 +227,7 @@ class Command(BaseCommand):
             plays_table(plays, self.stdout, why=TOO_FEW)
             if options["out"]:
                 self._write(document, options["out"])
-        self._complain(results, plays)
+        self._complain(results, plays, named=options["agents"].strip().lower() != "all")
 
     def _notice(self, words: str) -> None:
         for line in filter(None, words.splitlines()):
@@ -244,8 +244,16 @@ class Command(BaseCommand):
         except OSError as error:
             raise CommandError(f"--out {path}: {error}", returncode=3) from None
 
-    def _complain(self, results: Sequence[Captured], plays: Sequence[Play]) -> None:
-        """Exit 2 when some agent has no score, saying why on standard error."""
+    def _complain(self, results: Sequence[Captured], plays: Sequence[Play], *, named: bool) -> None:
+        """Exit 2 when some agent has no score, saying why on standard error.
+
+        One that nobody named and that said nothing is a note, unless nothing at all was measured.
+        """
+        silent = [] if named else [result for result in results if result.summary.run.error.endswith(NO_MESSAGE)]
+        if len(silent) < len(results) and silent:
+            names = ", ".join(str(result.summary.run.agent.slug) for result in silent if result.summary.run.agent)
+            self.stderr.write(f"Not measured, for they said nothing there: {names}.")
+            results = [result for result in results if result not in silent]
         problems = [f"{play.agent.slug}: failed: {play.problem}" for play in plays if play.failed]
         for result in results:
             run = result.summary.run
@@ -255,7 +263,8 @@ class Command(BaseCommand):
                     f"{name}: run {run.pk} is being judged by another process ({run.claimed_by}); run this again when it ended"
                 )
             elif run.status != "completed" or not result.summary.measured:
-                problems.append(f"{name}: {run.status}: {run.error or 'nothing scored'}")
+                status = "" if run.status == "completed" else f"{run.status}: "
+                problems.append(f"{name}: {status}{run.error or 'nothing scored'}")
         if problems:
             again = (
                 "\nRun the same command again to take up what is left."

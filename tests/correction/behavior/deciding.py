@@ -6,9 +6,14 @@ import sys
 
 SETTLE = """
 import sys, django; django.setup()
-from correction.behavior.applying import BehaviorError, apply_request
+from correction.behavior.applying import BehaviorError, apply_request, reject_request, retry_request
 from correction.behavior.settling import settle_request
 from correction.models import BehaviorRequest
+acts = {
+    "apply": lambda row: apply_request(request=row),
+    "reject": lambda row: reject_request(request=row, user=None, why="no"),
+    "retry": lambda row: retry_request(request=row),
+}
 print("ready", flush=True); sys.stdin.readline()
 for pk in map(int, sys.argv[2:]):
     request = BehaviorRequest.objects.get(pk=pk)
@@ -17,12 +22,12 @@ for pk in map(int, sys.argv[2:]):
         print(request.status)
         continue
     try:
-        print(apply_request(request=request).status)
+        print(acts[sys.argv[1]](request).status)
     except BehaviorError as error:
         print(str(error).partition(" cannot")[0])
 """
 
 
 def command(act: str, *keys: int) -> list[str]:
-    """What to run: `act` is ``settle`` or ``apply``."""
+    """What to run: `act` is ``settle``, ``apply``, ``reject`` or ``retry``."""
     return [sys.executable, "-c", SETTLE, act, *map(str, keys)]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from django.contrib.auth.models import User
+from django.utils import timezone
 from pytest_django import Settings
 
 from agents.models import Agent, Channel, Message
@@ -47,7 +48,10 @@ def speak(
 ) -> list[Message]:
     """What the agent says in a build; every line another one."""
     please, end = (", please" if polite else ""), (f" {EMOJI}" if emoji else "")
-    return [say(channel, agent, f"Form {i} of {build}{please}.{end}", tags={"build": build}) for i in range(n)]
+    return [
+        say(channel, agent, f"Form {i} of {build}{please}.{end}", tags={"build": build}, sent_at=timezone.now())
+        for i in range(n)
+    ]
 
 
 def ask_for(server: LLMServer, channel: Channel, text: str, strength: float) -> BehaviorRequest:
@@ -60,7 +64,7 @@ def ask_for(server: LLMServer, channel: Channel, text: str, strength: float) -> 
     receive_message(channel=channel, text=text, user=anna)
     server.respond = judge(map=mapped)
     assert work_one(owner="w")
-    request: BehaviorRequest = BehaviorRequest.objects.get()
+    request: BehaviorRequest = BehaviorRequest.objects.latest("pk")
     assert request.status == "applied", (request.status, request.why, request.error)
     return request
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from agents.models import Agent, Channel
+from correction.behavior.rules import find_trait, trait_json
 from correction.models import BehaviorRequest
 from tests.factories import make_channel, say
 
@@ -26,9 +27,15 @@ def proposed(
     status: str = Status.PENDING_REVIEW,
     **fields: Any,
 ) -> BehaviorRequest:
-    """A request that waits for a person, with the change the tiers made of it; `after` {} for none."""
+    """A request that waits for a person, with the change the tiers made of it; `after` {} for none.
+
+    `before` is the trait as it is, unless given: the one the mapping replaces, or the one that is called so.
+    """
     channel = Channel.objects.filter(slug="desk").first() or make_channel("desk", kind="dm")
     after = CONCISE if after is None else after
+    if before is None and after:
+        known = find_trait((fields.get("map_result") or {}).get("replaces_trait") or after["name"], agent.traits.all())
+        before = trait_json(known) if known is not None else None
     values = {
         "message": say(channel, "Zoe", text),
         "gate_result": {"has_request": True, "confidence": "medium", "reason": "asks for it"},

@@ -102,6 +102,25 @@ def test_several_are_decided_at_once_and_each_that_was_not_says_why(ada: Agent) 
     assert strengths(ada) == {"concise replies": 0.7, "dry wit": 0.6}
 
 
+def test_several_that_were_rejected_or_dropped_are_not_applied_at_once(ada: Agent) -> None:
+    client = signed_in(superuser())
+    rows = [proposed(ada, f"No {n}", status=status) for n, status in enumerate((Status.REJECTED, Status.DETECTED))]
+    data = {"action": "apply_chosen", "_selected_action": [row.pk for row in rows]}
+    page = plain(client.post(list_of(BehaviorRequest), data, follow=True).content.decode())
+    assert page.count("was skipped") == 2
+    assert "allowed: one that is pending review" in page
+    assert strengths(ada) == {"dry wit": 0.6}
+
+
+def test_several_that_failed_are_tried_again_at_once(ada: Agent) -> None:
+    client = signed_in(superuser())
+    failed, done = proposed(ada, status=Status.FAILED, error="timeout"), proposed(ada, "Sing!")
+    data = {"action": "retry_chosen", "_selected_action": [failed.pk, done.pk]}
+    page = plain(client.post(list_of(BehaviorRequest), data, follow=True).content.decode())
+    assert "1 queued again." in page
+    assert set(BehaviorRequest.objects.values_list("status", flat=True)) == {"queued", "pending_review"}
+
+
 def test_who_may_only_look_sees_no_button_and_cannot_decide(ada: Agent) -> None:
     client, row = signed_in(viewer()), proposed(ada)
     assert "Decide" not in plain(read(client, page_of(row)))
@@ -110,6 +129,18 @@ def test_who_may_only_look_sees_no_button_and_cannot_decide(ada: Agent) -> None:
     assert client.get(url).status_code == 405
     assert signed_in(staff("agents.view_agent")).get(list_of(BehaviorRequest)).status_code == 403
     assert strengths(ada) == {"dry wit": 0.6}
+
+
+def test_who_may_not_read_messages_reads_none_in_the_queue_nor_what_quotes_them(ada: Agent) -> None:
+    row = proposed(ada, "Keep it shorter, you windbag!", why="it says windbag", error="windbag",
+                   extract_result={"requested_change": "no windbag"}, warnings=["windbag"])  # fmt: skip
+    client = signed_in(staff("correction.view_behaviorrequest"))
+    for url in (list_of(BehaviorRequest), page_of(row)):
+        page = plain(read(client, url))
+        assert "windbag" not in page
+        assert "concise replies" in page
+    assert "needs the permission to view messages" in plain(read(client, page_of(row)))
+    assert "windbag" in plain(read(signed_in(viewer()), list_of(BehaviorRequest)))
 
 
 def test_the_agent_s_page_and_the_conversation_say_what_was_asked(ada: Agent) -> None:

@@ -97,6 +97,7 @@ def test_a_request_is_edited_and_applied_or_rejected_with_a_reason(client: Progr
     rejected = client.post(f"{REQUESTS}{other.pk}/reject/", {"why": "not our style"}, format="json")
 
     assert strengths(ada) == {"dry wit": 0.6, "short answers": 0.3}
+    assert ada.traits.get(name="short answers").description == CONCISE["description"], "what is left out is as proposed"
     assert (rejected.json()["status"], "not our style" in rejected.json()["why"]) == ("rejected", True)
 
 
@@ -106,6 +107,7 @@ def test_a_request_is_edited_and_applied_or_rejected_with_a_reason(client: Progr
         ({"trait": {"name": "x", "strength": 2}}, "allowed: a number from 0 to 1"),
         ({"trait": {"name": "x", "strength": "1e999"}}, "allowed: a number from 0 to 1"),
         ({"trait": {"strength": 0.5}}, "name is missing"),
+        ({"trait": {"strenght": 0.5}}, "there is no field 'strenght'; allowed: name, "),
         ({"trait": {"name": "x" * 121, "strength": 0.5}}, "a text of 1 to 120 characters"),
         ({"trait": {"name": "x", "strength": 0.5, "colour": "red"}}, "there is no field 'colour'"),
         ({"traits": []}, "there is no field 'traits'; allowed: trait"),
@@ -117,8 +119,21 @@ def test_a_body_that_is_not_understood_is_a_400_and_changes_nothing(
     row = proposed(ada)
     answer = client.post(f"{REQUESTS}{row.pk}/apply/", body, format="json")
     assert (answer.status_code, told in answer.json()["detail"]) == (400, True)
+    assert "ErrorDetail" not in answer.content.decode()
+    assert {name.partition(".")[0] for name in answer.json()["errors"]} == set(body)
     assert strengths(ada) == {"dry wit": 0.6}
     assert BehaviorRequest.objects.get(pk=row.pk).status == Status.PENDING_REVIEW
+
+
+def test_a_fault_inside_a_field_is_named_by_its_path(client: Program, ada: Agent) -> None:
+    body = {"trait": {"name": "brief", "strength": 7}}
+    errors = client.post(f"{REQUESTS}{proposed(ada).pk}/apply/", body, format="json").json()["errors"]
+    assert errors == {"trait.strength": ["strength '7': allowed: a number from 0 to 1"]}
+
+
+def test_the_queue_says_why_one_was_cancelled(client: Program, ada: Agent) -> None:
+    proposed(ada, status=Status.CANCELLED, why="", error="'zoe' is not a member of the channel")
+    assert client.get(REQUESTS).json()["results"][0]["why"] == "'zoe' is not a member of the channel"
 
 
 def test_a_key_decides_once(client: Program, ada: Agent) -> None:
@@ -135,7 +150,11 @@ def test_deciding_needs_the_right_to_change_agents_and_reading_texts_the_right_t
     half = program(staff("correction.view_behaviorrequest", "correction.change_behaviorrequest", username="half"))
 
     assert program().get(REQUESTS).status_code == 401
-    assert reader.get(f"{REQUESTS}{row.pk}/").json()["text"] is None
+    whole, brief = reader.get(f"{REQUESTS}{row.pk}/").json(), reader.get(REQUESTS).json()["results"][0]
+    assert {whole[name] for name in ("text", "gate_result", "extract_result", "map_result", "error")} == {None}
+    assert {shown[name] for shown in (whole, brief) for name in ("why", "warnings")} == {None}
+    assert "shorter" not in f"{whole}{brief}", "the tiers quote"
+    assert (brief["trait_name"], brief["status"]) == ("concise replies", "pending_review")
     for act in ("apply", "reject", "revert", "retry"):
         assert reader.post(f"{REQUESTS}{row.pk}/{act}/", {}, format="json").status_code == 403, act
         assert half.post(f"{REQUESTS}{row.pk}/{act}/", {}, format="json").status_code == 403, act

@@ -57,6 +57,23 @@ def test_tiers_decision_and_persona_are_shown_and_nothing_is_changed(ada: Agent,
     assert (BehaviorRequest.objects.count(), PersonaVersion.objects.count()) == (0, 1)
 
 
+ESCAPES = "\x1b]0;owned\x07 \x1b[2J\u202e\x9b1m"
+
+
+def test_nothing_that_a_model_or_a_persona_says_takes_effect_in_the_terminal(llm_server: LLMServer) -> None:
+    make_agent("ada", display_name=f"Ada{ESCAPES}", traits=[TraitValue(f"long answers {ESCAPES}", ESCAPES, 0.4, 0.7)])
+    llm_server.respond = judge(
+        gate={**YES, "reason": ESCAPES},
+        extract={**SHORTER, "requested_change": ESCAPES},
+        map={**CONCISE, "contradicts_persona": True, "contradiction": ESCAPES},
+    )
+
+    text = shown("Be more concise")
+
+    assert not set(text) & set(ESCAPES.replace("owned", "")) - set(" ]0;[2J1m")
+    assert "<U+001B>" in text
+
+
 def test_as_data(ada: Agent, llm_server: LLMServer) -> None:
     llm_server.respond = judge(
         map={**CONCISE, "name": "long answers", "strength": 0.0, "replaces_trait": "Long Answers"}

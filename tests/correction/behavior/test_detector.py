@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -73,8 +74,14 @@ def test_confidence_rises_with_the_distance_from_the_threshold() -> None:
 
     assert asked == sorted(asked)
     assert denied == sorted(denied, reverse=True)
-    assert judge.level(1.0) == "high"
+    assert judge.level(1.0) != "low"
     assert judge.level(judge.threshold - 1e-6) == "low"
+
+
+def test_a_level_that_no_score_earned_is_never_said() -> None:
+    judge = replace(model(), levels={"high": (1.01, -0.01), "medium": (0.9, 0.1)})
+
+    assert [judge.level(p) for p in (1.0, 0.9, 0.1, 0.0)] == ["medium"] * 4
 
 
 @settings(max_examples=150, deadline=None)

@@ -48,6 +48,7 @@ def test_the_plan_asks_no_model_and_says_what_is_missing(
     assert shown == ("ada", "emoji use", "more", 10, 3, 3)
     assert (plan["waits"], plan["judge"]) == ("not yet: 3 of 10 messages since", "test-model")
     assert plan["estimate"]["calls"] == 6
+    assert plan["claim"].startswith("Ada "), "as the judge reads it, with no placeholder"
     assert (found["why_not"], found["effects"], llm_server.calls) == ("", [], 0)
     assert client.get(f"{url(row)}?messages=2").json()["plan"]["waits"] == ""
     for wrong in ("0", "101", "x", "1e2"):

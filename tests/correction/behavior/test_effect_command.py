@@ -57,6 +57,19 @@ def test_a_request_that_was_not_followed_ends_with_1(llm_server: LLMServer, sett
     assert told == "emoji use: more of it was asked for; found: no change shown"
 
 
+def test_a_trait_s_name_takes_no_effect_in_the_terminal(
+    llm_server: LLMServer, settings: Settings, tmp_path: Path
+) -> None:
+    row = changed(llm_server, settings, tmp_path / "p", followed=False)
+    row.trait_after["name"] = "emoji\x1b[2J use"  # type: ignore[index]
+    row.save()
+
+    code, out, told = measure(row)
+
+    assert (code, "\x1b" in out + told) == (1, False)
+    assert told.startswith("emoji<U+001B>[2J use: ")
+
+
 def test_what_cannot_be_told_ends_with_2(llm_server: LLMServer, settings: Settings, tmp_path: Path) -> None:
     row = changed(llm_server, settings, tmp_path / "p")
     code, out, told = measure(row, "--model", "offline:lexical-1")

@@ -10,6 +10,8 @@ from django.core.management import call_command
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
+from agents.erasure.forgetting import forget
+from agents.erasure.person import find_outsider
 from agents.metrics.work import collect
 from agents.models import Agent, LLMCall, Message, Trait
 from agents.work_queues import work_models
@@ -123,3 +125,32 @@ def test_an_erased_person_s_words_leave_what_was_read_from_them_and_a_change_can
     assert "neighbour" not in Message.objects.get().text
     assert revert_request(request=request, user=None).status == "reverted"
     assert not Trait.objects.filter(agent=ada).exists()
+
+
+def test_what_a_model_said_of_an_erased_person_s_words_goes_too_and_the_trait_made_of_them_is_told(ada: Agent) -> None:
+    said = "Stop asking me how my sister is doing."
+    paraphrase = {
+        "has_request": True,
+        "confidence": "high",
+        "reason": "The user is hurt by talk of a relative's illness.",
+    }
+    asked = {
+        "behavior_name": "relatives",
+        "current_state": "Inquires after kin.",
+        "requested_change": "No talk of kin.",
+    }
+    request = apply_request(request=proposed(ada, said, gate_result=paraphrase, extract_result=asked, why="illness"))
+    other = proposed(ada, "Somebody else's.", gate_result=paraphrase)
+    Message.objects.filter(behavior_requests=other).update(outsider="Bob")
+
+    found = {(one.place.model, one.place.columns): one.keys for one in forget(find_outsider("Zoe"))}
+
+    request.refresh_from_db()
+    kept = repr([request.gate_result, request.extract_result, request.map_result, request.why])
+    assert not any(word in kept for word in ("relative", "kin", "illness", "concise"))
+    assert request.gate_result["has_request"] is True  # type: ignore[index]
+    other.refresh_from_db()
+    assert other.gate_result == paraphrase
+    assert found[BehaviorRequest, ("trait_name", "trait_before", "trait_after")] == {request.pk}
+    assert found[Trait, ("name",)] == {Trait.objects.get(name="concise replies").pk}
+    assert request.trait_after == CONCISE

@@ -130,6 +130,29 @@ def test_two_people_who_apply_the_same_requests_apply_each_once(environment: dic
     assert found["statuses"] == ["applied"] * 8
 
 
+@pytest.mark.parametrize(
+    ("status", "acts", "ends"),
+    [
+        ("pending_review", ("reject", "reject"), {"rejected"}),
+        ("pending_review", ("apply", "reject"), {"applied", "rejected"}),
+        ("failed", ("retry", "retry"), {"queued"}),
+    ],
+    ids=str,
+)
+def test_two_people_who_decide_the_same_requests_are_each_told(
+    environment: dict[str, str], status: str, acts: tuple[str, str], ends: set[str]
+) -> None:
+    """Nobody meets an error that is none of a decision: the second is told what it is by now."""
+    keys = answer(PREPARE, environment, json.dumps([10, [f"new {n}" for n in range(8)], status]))
+
+    said = [line for lines in at_once(environment, *(command(act, *keys) for act in acts)) for line in lines]
+
+    assert len(said) == 16
+    assert set(answer(LOOK, environment)["statuses"]) <= ends
+    assert sum(line in ends for line in said) >= 8
+    assert all(line in ends or line.startswith("behaviour request ") for line in said), said
+
+
 def test_requests_for_the_same_new_trait_make_one(environment: dict[str, str]) -> None:
     keys = answer(
         PREPARE, environment, json.dumps([1000, ["Brevity", "BREVITY", "brevity", "ßharp", "SSharp"], "running"])

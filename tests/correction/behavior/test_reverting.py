@@ -10,6 +10,7 @@ from django.contrib.auth.models import User
 from agents.models import Agent, PersonaVersion, Trait
 from agents.persona import TraitValue, current_digest, save_persona
 from correction.behavior.applying import BehaviorError, TraitChangedSince, apply_request, revert_request
+from correction.behavior.rules import trait_json
 from correction.models import BehaviorRequest
 from tests.console import superuser
 from tests.correction.behavior.proposals import CONCISE, proposed
@@ -70,7 +71,7 @@ def test_a_trait_that_was_new_goes_again(ada: Agent, eve: User) -> None:
 
 
 def test_a_stop_that_is_taken_back_has_its_strength_again(ada: Agent, eve: User) -> None:
-    request = update(ada, {**LOUDER, "strength": 0.0})
+    request = update(ada, {**trait_json(wit()), "strength": 0.0})
     assert wit().strength == 0.0
 
     revert_request(request=request, user=eve)
@@ -114,6 +115,23 @@ def test_two_changes_of_one_trait_are_taken_back_one_after_the_other(ada: Agent,
     revert_request(request=first, user=eve)
 
     assert wit().strength == WIT.strength
+
+
+def test_a_change_that_another_request_took_back_is_asked_about(ada: Agent, eve: User) -> None:
+    """And so is the other, for what was before it is the result of a request that is reverted by then."""
+    before = trait_json(wit())
+    first = update(ada, {**before, "strength": 0.9})
+    second = update(ada, before)
+
+    with pytest.raises(TraitChangedSince, match=rf"by behaviour request {second.pk}, which can be reverted first"):
+        revert_request(request=first, user=eve)
+    assert revert_request(request=first, user=eve, anyway=True).status == "reverted"
+    with pytest.raises(TraitChangedSince, match=f"came of behaviour request {first.pk}, which was reverted since"):
+        revert_request(request=second, user=eve)
+
+    assert wit().strength == WIT.strength
+    revert_request(request=second, user=eve, anyway=True)
+    assert wit().strength == 0.9
 
 
 def test_a_trait_that_a_person_renamed_is_asked_about_and_found(ada: Agent, eve: User) -> None:

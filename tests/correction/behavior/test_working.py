@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.utils import timezone
 from pytest_django import Settings
 
 from agents.models import Agent, LLMCall, Message
@@ -223,18 +225,23 @@ def test_a_failed_call_is_visible_and_taken_up_at_its_tier(
     write(channel, "Be more concise")
     llm_server.respond = judge(**{tier: {"scripted": scripted}})
 
-    request = looked_at()
+    assert work_one(owner="w")
+    request = BehaviorRequest.objects.get()
 
-    assert request.status == "failed"
+    assert request.status == ("failed" if status == "refused" else "queued")
     assert request.error.startswith(f"{tier}: {status}: ")
     assert getattr(request, f"{tier}_call").status == status
+    assert not work_one(owner="w"), "it waits"
     assert traits_of(agent) == {}
     paid = tiers_asked(llm_server)[:-1]
 
     llm_server.respond = judge()
     settings.LLM_EVALUATION_DEADLINE = 60
     before = llm_server.calls
-    retry_request(request=request)
+    if request.status == "failed":
+        retry_request(request=request)
+    else:
+        BehaviorRequest.objects.update(lease_expires_at=timezone.now() - timedelta(seconds=1))
 
     assert looked_at().status == "applied"
     assert not set(paid) & set(tiers_asked(llm_server)[before:])

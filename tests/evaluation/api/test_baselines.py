@@ -177,7 +177,8 @@ def test_what_is_older_than_the_baseline_is_not_taken_for_what_is_now(
     measured(ada, seed=2)
 
     told = refused(client.get(f"{BASELINES}ada/compare/"), 404)["detail"][0]
-    assert "was completed since that was captured" in told
+    assert "nothing to compare: ada was not evaluated" in told
+    assert 'POST /api/evaluations/ {"agent": "ada"}' in told
 
     newest = evaluate_agent(agent=ada, dimensions=("adherence",), seed=3).run
     assert client.get(f"{BASELINES}ada/compare/").json()["run"]["id"] == newest.pk
@@ -202,9 +203,9 @@ def test_what_cannot_be_compared_says_why(client: Program) -> None:
     assert "ada has no baseline yet" in refused(client.get(url), 404)["detail"][0]
     baseline = make_run(ada)
     make_baseline(ada, baseline)
-    assert "was completed since that was captured" in refused(client.get(url), 404)["detail"][0]
+    assert "nothing to compare: ada was not evaluated" in refused(client.get(url), 404)["detail"][0]
     other = make_run(ada, judge=OFFLINE)
-    assert "was completed since that was captured" in refused(client.get(url), 404)["detail"][0], "another judge"
+    assert "nothing to compare: ada was not evaluated" in refused(client.get(url), 404)["detail"][0], "another judge"
     told = refused(client.get(f"{url}?run={other.pk}"), 404)["detail"][0]
     assert told.startswith(f"no baseline by judge {OFFLINE} and procedure plumbline")
     assert told.endswith(f"there are: {LLM} by plumbline")

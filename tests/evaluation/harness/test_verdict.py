@@ -13,8 +13,8 @@ from evaluation.comparison.values import Change, Comparison, Side
 from evaluation.harness.coverage import Coverage
 from evaluation.harness.findings import Fading, Open, Unjudged
 from evaluation.harness.gather import AgentResult
+from evaluation.harness.headline import headline, outcome, sign
 from evaluation.harness.limits import Limits
-from evaluation.harness.markdown import headline
 from evaluation.harness.notes import notes_of
 from evaluation.harness.verdict import decide
 from evaluation.models import EvaluationRun
@@ -144,11 +144,36 @@ def test_a_fall_without_an_interval_says_what_would_fail_a_build() -> None:
     assert told.hint == "", "there is one already"
 
 
-def _undecided_of(change: Change, limits: Limits) -> Open:
+@pytest.mark.parametrize(
+    ("delta", "interval", "seen"),
+    [(-9.0, None, "⚠️"), (-1.0, None, "⚠️"), (-0.9, None, "✅"), (9.0, None, "✅"), (-1.2, Interval(-3.0, 0.6), "✅")],
+)
+def test_a_pass_is_no_plain_tick_where_a_score_fell_by_a_point_without_an_interval(
+    delta: float, interval: Interval | None, seen: str
+) -> None:
+    moved = replace(UNSURE, proposition="", delta=delta, interval=interval)
+
+    findings = decide([_fluent(moved)], Limits())
+
+    assert (findings.verdict, findings.exit_code, sign(findings)) == ("pass", 0, seen)
+    said = "pass, but 1 score fell by a point or more without an interval to say how sure that is"
+    assert outcome(findings) == (said if seen == "⚠️" else "pass")
+
+
+def test_what_fails_a_build_is_said_without_a_but() -> None:
+    findings = decide([_fluent(replace(UNSURE, proposition="")), result(FELL, slug="bob")], Limits())
+
+    assert (sign(findings), outcome(findings)) == ("❌", "regression")
+
+
+def _fluent(change: Change) -> AgentResult:
     given = result(change)
     assert given.comparison is not None
-    compared = replace(given.comparison, dimensions=(replace(change, dimension="fluency"),))
-    (found,) = decide([replace(given, comparison=compared)], limits).undecided
+    return replace(given, comparison=replace(given.comparison, dimensions=(replace(change, dimension="fluency"),)))
+
+
+def _undecided_of(change: Change, limits: Limits) -> Open:
+    (found,) = decide([_fluent(change)], limits).undecided
     return found
 
 
