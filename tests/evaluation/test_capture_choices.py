@@ -56,7 +56,7 @@ def test_a_tag_nobody_has_leaves_nothing_to_measure(llm_server: LLMServer) -> No
     code, words = refused("--agents", "ada", "--where", "build=42")
 
     assert code == 2
-    assert "ada: completed: nothing scored: no message of the agent in the window" in words
+    assert "ada: nothing scored: no message of the agent in the window" in words
     assert llm_server.calls == 0
 
 
