@@ -137,7 +137,7 @@ def test_two_people_who_apply_the_same_requests_apply_each_once(environment: dic
         ("pending_review", ("apply", "reject"), {"applied", "rejected"}),
         ("failed", ("retry", "retry"), {"queued"}),
     ],
-    ids=str,
+    ids=["both reject", "one applies", "both try again"],
 )
 def test_two_people_who_decide_the_same_requests_are_each_told(
     environment: dict[str, str], status: str, acts: tuple[str, str], ends: set[str]
