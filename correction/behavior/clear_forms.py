@@ -12,12 +12,13 @@ from correction.behavior.lexicon import tokens
 
 _NOT_OF_OURS = re.compile(r" (?:taskobject|taskverb|said|they|person|lately|supposing|prefer|unasked|praise|K)(?: |$)")
 _ASKING = r"^\^ (?:(?:please|asking|maybe|lasting|always|often|,|bit) )*"
+_OPENING = r"^\^ (?:_ , )?"
 _COMMANDING = r"^\^ (?:(?:please|lasting|always|often|,) )*"
 _END = r"(?: (?:please|with|[.?]|always|lasting|often|,))*$"
 FORMS: dict[str, re.Pattern[str]] = {
     name: re.compile(pattern)
     for name, pattern in {
-        "asks to stop": _ASKING + r"(?:stop|less)(?: _| this| your| with){0,2} (?:talk|conduct|Q)\b",
+        "asks to stop": _OPENING + _ASKING[4:] + r"(?:stop|less)(?: _| this| your| with){0,2} (?:talk|conduct|Q)\b",
         "forbids": _ASKING + r"(?:not|never) (?:write|talk)(?: _| this| your){0,2} (?:conduct|with|me|Q)\b",
         "asks to be": _ASKING + r"be(?: bit| more| less| too| always)* (?:comparative|quality)(?: [.]| with| please|$)",
         "asks to use": r"^\^ (?:(?:please|maybe|,) )*(?:asking|wish) (?:please )?(?:write|be)(?: bit| more| less| _)? "
