@@ -151,8 +151,3 @@ class BehaviorRequestAdmin(ReadOnlyAdmin[BehaviorRequest]):
     @admin.display(description="why")
     def reason(self, row: BehaviorRequest) -> SafeString:
         return display.folded(row.why or row.error, 70) if row.why or row.error else display.EMPTY
-
-
-def requests_url(**filters: Any) -> str:
-    """The list of behaviour requests, narrowed by `filters`."""
-    return display.list_url(BehaviorRequest, **filters)

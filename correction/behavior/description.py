@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import logging
-from datetime import UTC, datetime, time, timedelta
+from datetime import timedelta
 from typing import Any
 
 import sentry_sdk
 from django.conf import settings
 from django.db import transaction
 from django.template.loader import render_to_string
-from django.utils import timezone
 
 from agents.llm import Block, InvalidAnswer, Label, LLMRequest, Turn, complete
 from agents.llm.endpoints import model_of, provider_of
@@ -21,7 +20,7 @@ from agents.persona_cut import cut_persona
 from agents.text.fences import fence, neutral, new_nonce
 from agents.text.names import one_line
 from agents.work_queues import wake_workers
-from correction.behavior.postponing import HANDED_BACK, after_failure, resume
+from correction.behavior.postponing import HANDED_BACK, after_failure, midnight, resume
 from correction.costs import evaluation_over_budget
 
 logger = logging.getLogger(__name__)
@@ -125,7 +124,7 @@ def _write(update: DescriptionUpdate) -> dict[str, Any]:
     if provider_of(judge) == "offline":
         return {"status": Status.COMPLETED, "error": OFFLINE.format(judge=judge)}
     if why := evaluation_over_budget(agent, judge):
-        return {"status": Status.PAUSED_BUDGET, "error": why, "lease_expires_at": _midnight(), **HANDED_BACK}
+        return {"status": Status.PAUSED_BUDGET, "error": why, "lease_expires_at": midnight(), **HANDED_BACK}
     reply = complete(describe_request(agent=agent, work_id=update.work_id), deadline=settings.LLM_EVALUATION_DEADLINE)
     fields = {"judge": judge, "call_id": reply.call_id}
     if not reply.ok:
@@ -136,11 +135,6 @@ def _write(update: DescriptionUpdate) -> dict[str, Any]:
     if not unchanged.update(description=reply.value, description_origin=Origin.GENERATED):
         return {"status": Status.COMPLETED, "error": EDITED_MEANWHILE, **fields}
     return {"status": Status.COMPLETED, "written": True, **fields}
-
-
-def _midnight() -> datetime:
-    tomorrow = timezone.now().astimezone(UTC).date() + timedelta(days=1)
-    return datetime.combine(tomorrow, time.min, tzinfo=UTC)
 
 
 def _by_person(agent: Agent) -> bool:

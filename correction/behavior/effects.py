@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from datetime import UTC, datetime, time, timedelta
+from datetime import timedelta
 from typing import Any
 
 import sentry_sdk
@@ -24,6 +24,7 @@ from agents.outages import is_outage
 from agents.work_queues import wake_workers
 from correction.behavior.before_after import Outcome, RequestedChange, judge_request, outcome_as_json, plan_request
 from correction.behavior.errors import BehaviorError
+from correction.behavior.postponing import midnight, resume
 from correction.costs import evaluation_over_budget
 from correction.models import BehaviorEffect, BehaviorRequest
 from evaluation.before_after import MESSAGES
@@ -137,11 +138,7 @@ def work_one(*, owner: str) -> bool:
 
 def resume_paused() -> str | None:
     """Queue again what waited for a budget until midnight UTC. A chore."""
-    paused = BehaviorEffect.objects.filter(status=Status.PAUSED_BUDGET, lease_expires_at__lte=timezone.now())
-    resumed = paused.update(status=Status.PENDING, lease_expires_at=None) if paused.exists() else 0
-    if resumed:
-        wake_workers()
-    return f"{resumed} taken up again" if resumed else None
+    return resume(BehaviorEffect.objects.all())
 
 
 def _new(**values: Any) -> BehaviorEffect:
@@ -157,7 +154,7 @@ def _measured(effect: BehaviorEffect, owner: str, done: Callable[[int], None] = 
     """Judge it; how the work ends, as the columns of the effect."""
     request = BehaviorRequest.objects.select_related("agent").get(pk=effect.request_id)
     if request.agent is not None and (why := evaluation_over_budget(request.agent, effect.judge)):
-        return {"status": Status.PAUSED_BUDGET, "error": why, "lease_expires_at": _midnight()}
+        return {"status": Status.PAUSED_BUDGET, "error": why, "lease_expires_at": midnight()}
     paid = ledger.totals(work_id=effect.work_id).calls
     if paid >= MOST_ANEW * 2 * effect.messages:
         why = f"{paid} calls were paid for it, and it was interrupted each time: not begun again by itself"
@@ -193,9 +190,3 @@ def _ended(outcome: Outcome) -> dict[str, Any]:
 def _lease() -> timedelta:
     """From one answer to the next: a call and its second try."""
     return timedelta(seconds=2 * settings.LLM_EVALUATION_DEADLINE + 60)
-
-
-def _midnight() -> datetime:
-    """When a daily budget begins anew. Kept where a lease stands while the work runs."""
-    tomorrow = timezone.now().astimezone(UTC).date() + timedelta(days=1)
-    return datetime.combine(tomorrow, time.min, tzinfo=UTC)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, time, timedelta
 from typing import Any
 
 from django.db.models import F, QuerySet
@@ -35,6 +35,12 @@ def after_failure(work: Claimable, reply: Reply, *, where: str = "") -> dict[str
         "error": f"{said} (tried again in {minutes} min)",
         "lease_expires_at": timezone.now() + timedelta(minutes=minutes),
     }
+
+
+def midnight() -> datetime:
+    """When a daily budget begins anew (UTC). Kept where a lease stands while the work runs."""
+    tomorrow = timezone.now().astimezone(UTC).date() + timedelta(days=1)
+    return datetime.combine(tomorrow, time.min, tzinfo=UTC)
 
 
 def resume(rows: QuerySet[Any]) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from datetime import UTC, datetime, time, timedelta
+from datetime import timedelta
 from typing import Any
 
 import sentry_sdk
@@ -21,7 +21,7 @@ from agents.work_queues import wake_workers
 from correction.behavior.detect import subject_of
 from correction.behavior.own_words import Words, own_words
 from correction.behavior.policy import may_ask, requester_of
-from correction.behavior.postponing import HANDED_BACK, after_failure, resume
+from correction.behavior.postponing import HANDED_BACK, after_failure, midnight, resume
 from correction.behavior.settling import settle_request
 from correction.behavior.tiers import (
     JUDGED_WITHOUT_MODEL,
@@ -144,7 +144,7 @@ def _asked(request: BehaviorRequest, owner: str, agent: Agent, words: Words) -> 
     while (tier := next_tier(found)) is not None:
         if why := evaluation_over_budget(agent, model_of("judge")):
             request.finish(
-                owner=owner, status=Status.PAUSED_BUDGET, error=why, lease_expires_at=_midnight(), **HANDED_BACK
+                owner=owner, status=Status.PAUSED_BUDGET, error=why, lease_expires_at=midnight(), **HANDED_BACK
             )
             return None
         if not request.extend_lease(owner=owner, lease=_lease()):
@@ -186,9 +186,3 @@ def _end_without_change(request: BehaviorRequest, owner: str, words: Words, foun
         why=UNCLEAR if asks else found["gate"]["reason"],
         warnings=warnings_about(words, found),
     )
-
-
-def _midnight() -> datetime:
-    """When a daily budget begins anew. Kept where a lease stands while the work runs."""
-    tomorrow = timezone.now().astimezone(UTC).date() + timedelta(days=1)
-    return datetime.combine(tomorrow, time.min, tzinfo=UTC)

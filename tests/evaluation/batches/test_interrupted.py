@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 from datetime import timedelta
-from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -15,18 +14,11 @@ from django.utils import timezone
 
 from agents.llm import batch_work
 from agents.models import Agent, LLMBatch, LLMBatchRequest, LLMCall, ModelPrice
-from correction.config import resolve_config
-from correction.configure import configure
-from correction.costs import over_budget
-from correction.models import AgentEvaluationConfig
 from evaluation.batches import waiting_words
 from evaluation.control import cancel_run, resume_run
-from evaluation.models import EvaluationRun
-from evaluation.runs import work_one
 from tests.batch_server import BatchServer
 from tests.evaluation.batches.working import handed_in, look, only_batch, work
 from tests.evaluation.measuring import statuses
-from tests.factories import make_agent, make_channel, talk
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -155,45 +147,6 @@ def test_a_batch_that_the_server_never_ends_is_given_up(ada: Agent, server: Batc
     look()
     assert (only_batch().status, only_batch().error) == ("failed", "the server did not end it in time")
     assert (work(run).status, server.live()) == ("completed", 3)
-
-
-@pytest.mark.django_db
-def test_nothing_is_handed_in_that_the_budget_has_no_room_for(
-    ada: Agent, server: BatchServer, price: ModelPrice
-) -> None:
-    AgentEvaluationConfig.objects.create(agent=ada, budget_enabled=True, daily_budget_usd="0.0001")
-    run = handed_in(ada)
-    assert (run.status, server.made()) == ("paused_budget", 0)
-    assert "has no room for a batch of about $0.0" in run.error
-    assert not work_one(owner="anybody")  # nobody tries it over and over
-    AgentEvaluationConfig.objects.update(daily_budget_usd="1")
-    EvaluationRun.objects.update(lease_expires_at=None)  # ten minutes later
-    assert (work(run).status, server.made()) == ("pending", 1)
-
-
-@pytest.mark.django_db
-def test_what_an_agents_open_batches_will_cost_counts_against_its_budget(
-    ada: Agent, server: BatchServer, price: ModelPrice
-) -> None:
-    """By their estimate, for its other evaluations and its gate; the ledger counts once they are answered."""
-    bob = make_agent("bob")
-    talk(bob, ["one", "two", "three"], channel=make_channel("bobs"))
-    first = handed_in(ada)
-    planned = only_batch().planned_usd
-    assert 0 < planned < Decimal("0.01")
-    configure(agent=ada, changes={"budget_enabled": True, "daily_budget_usd": round(planned * Decimal("1.5"), 4)})
-
-    second = handed_in(ada, seed=2)
-    assert (second.status, server.made()) == ("paused_budget", 1)
-    assert f"about ${planned:.4f} more in open batches" in second.error
-    assert handed_in(bob).status == "pending"  # another agent has a budget of its own
-
-    configure(agent=ada, changes={"daily_budget_usd": round(planned, 4) - Decimal("0.0001")})
-    assert over_budget(ada, resolve_config(ada))
-    server.end()
-    look()
-    assert not over_budget(ada, resolve_config(ada))  # it cost less than was expected
-    assert work(first).status == "completed"
 
 
 @pytest.mark.django_db
