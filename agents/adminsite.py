@@ -1,7 +1,7 @@
 """The one file that knows the admin theme (django-unfold): every admin class of every app builds on the classes here.
 
 An app on a floor above adds columns, actions and panels to the pages of a model below with `extend`; the sidebar is the
-setting `CONSOLE_MENU`, because only the settings know all apps.
+setting `CONSOLE_MENU` (read by `agents.console_pages`), because only the settings know all apps.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from django.apps import apps
 from django.conf import settings
 from django.contrib import admin
 from django.core.paginator import Paginator
@@ -20,9 +19,7 @@ from django.forms import Widget
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.templatetags.static import static
-from django.urls import reverse
 from django.utils.safestring import SafeString
-from django.utils.text import capfirst
 from unfold.forms import AdminPasswordChangeForm as AdminPasswordChangeForm
 from unfold.forms import UserChangeForm as UserChangeForm
 from unfold.forms import UserCreationForm as UserCreationForm
@@ -233,22 +230,6 @@ def stylesheet(request: HttpRequest) -> str:
 def favicon(request: HttpRequest) -> str:
     """URL of the console's icon (``UNFOLD["SITE_FAVICONS"]``)."""
     return static("agents/favicon.svg")
-
-
-def navigation(request: HttpRequest) -> list[dict[str, Any]]:
-    """The sidebar (``UNFOLD["SIDEBAR"]``): the entries of `CONSOLE_MENU` that the user may view."""
-    groups = []
-    for title, entries in settings.CONSOLE_MENU:
-        items = []
-        for label, icon in entries:
-            model = apps.get_model(label)
-            model_admin = admin.site.get_model_admin(model)
-            if model_admin.has_view_permission(request):
-                link = reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist")
-                items.append({"title": capfirst(model._meta.verbose_name_plural), "icon": icon, "link": link})
-        if items:
-            groups.append({"title": title, "items": items})
-    return groups
 
 
 admin.site.index_title = "Console"

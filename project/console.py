@@ -1,6 +1,6 @@
 """The console's settings: what stands in its sidebar, and its theme."""
 
-# The sidebar: group, then (model, icon of Material Symbols); what a user may not view is left out.
+# The sidebar: group, then (model, icon of Material Symbols) or (URL name, icon, title, permission); what a user may not view is left out.
 CONSOLE_MENU = [
     ("Cast", [("agents.Agent", "groups"), ("agents.Channel", "forum"), ("agents.Message", "chat_bubble")]),
     (
@@ -62,7 +62,8 @@ UNFOLD = {
     "SITE_URL": None,
     "SHOW_HISTORY": True,
     "SHOW_VIEW_ON_SITE": False,
-    "SIDEBAR": {"navigation": "agents.adminsite.navigation"},
+    "SIDEBAR": {"navigation": "agents.console_pages.navigation"},
+    "DASHBOARD_CALLBACK": "agents.console_pages.dashboard",
     "STYLES": ["agents.adminsite.stylesheet"],
     "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": "agents.adminsite.favicon"}],
 }
