@@ -13,6 +13,7 @@ COPY evaluation ./evaluation
 COPY correction ./correction
 COPY propositions ./propositions
 COPY templates ./templates
+COPY docs ./docs
 # The key signs nothing: collecting files only has to load the settings.
 RUN SECRET_KEY=only-to-collect-files ALLOWED_HOSTS=build.invalid DATABASE_URL=sqlite:////tmp/build.sqlite3 STATIC_ROOT=/app/static \
     /venv/bin/python manage.py collectstatic --noinput \

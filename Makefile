@@ -9,7 +9,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet --req
 export PYTHONDONTWRITEBYTECODE := # else every process would compile all that it imports, which takes seconds
 
 .DEFAULT_GOAL := help
-.PHONY: help demo run test check openapi fuzz bench e2e e2e-local lock clean
+.PHONY: help demo run test check openapi fuzz bench screenshots e2e e2e-local lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -44,6 +44,9 @@ fuzz: $(VENV)/.dev ## send many generated requests to every route; needs DATABAS
 
 bench: $(VENV)/.runtime ## measure speed against a stub model server on loopback
 	@$(BIN)/python -m tests.bench $(ARGS)
+
+screenshots: $(VENV)/.dev ## photograph the main pages with the demo's data into docs/screenshots (needs Chromium)
+	@$(BIN)/python -m tests.screenshots
 
 e2e-local: $(VENV)/.runtime ## measure one agent with a real small model on this machine (downloads about 200 MB)
 	@$(BIN)/python -m tests.local_model

@@ -6,20 +6,21 @@ setting `CONSOLE_MENU` (read by `agents.console_pages`), because only the settin
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from django.conf import settings
-from django.contrib import admin
+from django.contrib import admin, messages
+from django.contrib.admin.views.main import ChangeList
 from django.core.paginator import Paginator
-from django.db.models import JSONField, Model, Prefetch, QuerySet, TextField
+from django.db.models import JSONField, Model, QuerySet, TextField
 from django.forms import Widget
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.templatetags.static import static
+from django.urls import URLPattern
 from django.utils.safestring import SafeString
+from django.utils.text import capfirst
 from unfold.forms import AdminPasswordChangeForm as AdminPasswordChangeForm
 from unfold.forms import UserChangeForm as UserChangeForm
 from unfold.forms import UserCreationForm as UserCreationForm
@@ -31,6 +32,14 @@ from unfold.widgets import (
     UnfoldAdminSelectWidget,
     UnfoldAdminTextInputWidget,
 )
+
+from agents.console_extensions import Button as Button
+from agents.console_extensions import Extension as Extension
+from agents.console_extensions import extend as extend
+from agents.console_extensions import extensions as extensions
+from agents.console_lists import MOST_COUNTED, BoundedPaginator, PagedList
+from agents.handbook.deleting import CountedDeletion
+from agents.handbook.helped import FieldHelp, Helped
 
 M = TypeVar("M", bound=Model)
 P = TypeVar("P", bound=Model)
@@ -71,44 +80,12 @@ LONG_TEXTS: dict[Any, Any] = {TextField: {"widget": GrowingTextarea}, JSONField:
 LogPaginator: type[Paginator[Any]] = InfinitePaginator
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Extension:
-    """What an app on a floor above adds to a model's pages, for users with `permission`.
-
-    Attributes:
-        permission: ``app.codename`` that a user needs to get any of it.
-        columns: Functions of one object, shown as the last columns of the list (see ``admin.display``).
-        prefetch: What the columns read, so that their number of queries does not grow with the rows.
-        actions: Admin actions ``(model_admin, request, queryset)``.
-        panels: Functions ``(request, object)`` to HTML at the top of the object's page.
-        notes: Functions of the objects on a page to HTML by primary key, shown beside each (the channel transcript).
-    """
-
-    permission: str
-    columns: tuple[Callable[[Any], object], ...] = ()
-    prefetch: tuple[str | Prefetch[Any], ...] = ()
-    actions: tuple[Callable[[Any, HttpRequest, QuerySet[Any]], HttpResponse | None], ...] = ()
-    panels: tuple[Callable[[HttpRequest, Any], SafeString], ...] = ()
-    notes: tuple[Callable[[list[Any]], dict[int, SafeString]], ...] = ()
-
-
-_extensions: dict[type[Model], list[Extension]] = defaultdict(list)
-
-
-def extend(model: type[Model], extension: Extension) -> None:
-    """Add `extension` to the pages of `model`; call it once, where the upper app registers its own admin classes."""
-    _extensions[model].append(extension)
-
-
-def extensions(model: type[Model], request: HttpRequest) -> list[Extension]:
-    """The extensions of `model` that the user of `request` may see, in the order they were added."""
-    return [extension for extension in _extensions[model] if request.user.has_perm(extension.permission)]
-
-
-class ModelAdmin(ThemedModelAdmin[M]):
+class ModelAdmin(Helped, CountedDeletion, ThemedModelAdmin[M]):
     """Base of all admin classes. Nothing is deleted in bulk: its own page says what would go with an object."""
 
     list_per_page = 50
+    paginator: ClassVar[type[Paginator[Any]]] = BoundedPaginator
+    show_full_result_count = False  # a second count, of the whole table
     list_filter_sheet = True
     warn_unsaved_form = True
     change_form_before_template = "admin/panels.html"
@@ -125,9 +102,35 @@ class ModelAdmin(ThemedModelAdmin[M]):
             queryset = queryset.prefetch_related(*extension.prefetch)
         return queryset
 
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        return PagedList
+
+    def complete(self, rows: list[Any]) -> None:
+        """Set what the columns show of `rows` besides their fields, for the whole page in as many queries as for one."""
+
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> M | None:
+        found = super().get_object(request, object_id, from_field)
+        if found is not None:
+            self.complete([found])
+        return found
+
+    def response_action(  # type: ignore[override]  # the stubs are of a newer Django
+        self, request: HttpRequest, queryset: QuerySet[Any]
+    ) -> HttpResponse | None:
+        """ "All" that are listed is never more than the list counts."""
+        if request.POST.get("select_across") == "1" and BoundedPaginator(queryset, self.list_per_page).has_more:
+            text = f"Nothing was done: that would be more than {MOST_COUNTED:,}. Search or filter first."
+            self.message_user(request, text, messages.ERROR)
+            return HttpResponseRedirect(request.get_full_path())
+        return super().response_action(request, queryset)
+
     def get_list_display(self, request: HttpRequest) -> Any:
         added = [column for extension in extensions(self.model, request) for column in extension.columns]
         return [*super().get_list_display(request), *added]
+
+    def get_list_filter(self, request: HttpRequest) -> Any:
+        added = [spec for extension in extensions(self.model, request) for spec in extension.filters]
+        return [*super().get_list_filter(request), *added]
 
     def get_actions(self, request: HttpRequest) -> Any:
         actions = super().get_actions(request)
@@ -144,6 +147,15 @@ class ModelAdmin(ThemedModelAdmin[M]):
     def get_panels(self, request: HttpRequest, obj: M) -> list[SafeString]:
         """HTML at the top of the object's page."""
         return [panel(request, obj) for extension in extensions(self.model, request) for panel in extension.panels]
+
+    def get_buttons(self, request: HttpRequest, obj: M) -> list[Button]:
+        """What the user may do with the object."""
+        found = extensions(self.model, request)
+        return [button for extension in found for ask in extension.buttons for button in ask(request, obj)]
+
+    def get_anchors(self, request: HttpRequest) -> list[tuple[str, str]]:
+        """The parts of the object's page, by id and name."""
+        return [anchor for extension in extensions(self.model, request) for anchor in extension.anchors]
 
     def page(self, request: HttpRequest, template: str, title: str, **context: Any) -> TemplateResponse:
         """A page of its own in the console's frame, for a view that `get_urls` wraps in `admin_site.admin_view`.
@@ -172,7 +184,6 @@ class ReadOnlyAdmin(ModelAdmin[M]):
 
     actions = None
     paginator = LogPaginator
-    show_full_result_count = False
     show_facets = admin.ShowFacets.NEVER
     warn_unsaved_form = False
 
@@ -186,13 +197,22 @@ class ReadOnlyAdmin(ModelAdmin[M]):
         return False
 
 
-class TabularInline(ThemedTabularInline[M, P]):
+class TabularInline(FieldHelp, ThemedTabularInline[M, P]):
     extra = 0
     hide_title = True
     formfield_overrides: ClassVar = LONG_TEXTS
 
+    def get_formset(self, request: HttpRequest, obj: Any = None, **kwargs: Any) -> Any:
+        """Each input has its column's name for whoever does not see the column."""
+        formset = super().get_formset(request, obj, **kwargs)
+        for name, form_field in formset.form.base_fields.items():
+            widget: Any = form_field.widget
+            widget = getattr(widget, "widget", widget)  # inside the one with links to related rows
+            widget.attrs.setdefault("aria-label", capfirst(str(form_field.label or name)))
+        return formset
 
-class StackedInline(ThemedStackedInline[M, P]):
+
+class StackedInline(FieldHelp, ThemedStackedInline[M, P]):
     extra = 0
     formfield_overrides: ClassVar = LONG_TEXTS
 
@@ -222,9 +242,19 @@ class ReadOnlyStackedInline(_ReadOnlyInline, StackedInline[M, P]):
     """Rows of a log with long texts."""
 
 
+def add_pages(urls: Callable[[], list[URLPattern]]) -> None:
+    """Give the console pages that belong to no model (the theme asks the site for ``extra_urls``); call it once."""
+    admin.site.extra_urls = urls  # type: ignore[attr-defined]
+
+
 def stylesheet(request: HttpRequest) -> str:
     """URL of the console's own styles (``UNFOLD["STYLES"]``)."""
     return static("agents/console.css")
+
+
+def script(request: HttpRequest) -> str:
+    """URL of the script that every page has (``UNFOLD["SCRIPTS"]``)."""
+    return static("agents/names.js")
 
 
 def favicon(request: HttpRequest) -> str:

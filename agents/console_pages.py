@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from django.apps import apps
 from django.conf import settings
@@ -19,8 +19,8 @@ from django.urls import reverse
 from django.utils.safestring import SafeString
 from django.utils.text import capfirst
 
-Place = Literal["setup", "cards", "charts", "lists"]
-PLACES: tuple[Place, ...] = ("setup", "cards", "charts", "lists")
+Place = Literal["setup", "waiting", "cards", "charts", "lists"]
+PLACES: tuple[Place, ...] = get_args(Place)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +28,8 @@ class HomePart:
     """One part of the first page, for users with `permission`.
 
     Attributes:
-        place: Where it stands: what is missing (`setup`), numbers (`cards`), drawings (`charts`), or newest rows (`lists`).
+        place: Where it stands: what is missing (`setup`), what only a person can do (`waiting`), numbers (`cards`), drawings
+            (`charts`), or newest rows (`lists`); `agents.admin.home_parts` has a function for each.
         order: Smaller numbers come first within a place.
         permission: ``app.codename`` that a user needs to get it.
         render: A function of the request to HTML; None leaves the part out.
@@ -56,7 +57,7 @@ def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
             rendered = part.render(request)
             if rendered is not None:
                 found[part.place].append(rendered)
-    return {**context, "home": {place: found[place] for place in PLACES}}
+    return {**context, "home": {place: found[place] for place in PLACES}, "has_home": any(found.values())}
 
 
 def navigation(request: HttpRequest) -> list[dict[str, Any]]:

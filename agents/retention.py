@@ -18,6 +18,9 @@ from django.utils.module_loading import import_string
 from agents.idempotency import KEPT
 from agents.models import (
     IdempotentRequest,
+    Import,
+    ImportChunk,
+    ImportFile,
     LLMBatch,
     LLMBatchRequest,
     LLMCall,
@@ -202,6 +205,10 @@ LOGS = (
         rows=lambda before: LLMCall.objects.filter(created_at__lt=before),
         children=((LLMPayload, "call"),),
         rolled=LEDGER,
+    ),
+    Log(
+        rows=lambda before: Import.objects.filter(status__in=Import.FINAL, finished_at__lt=before),
+        children=((ImportFile, "of"), (ImportChunk, "file__of")),
     ),
     # Nobody gets their answer any more, however long the other logs are kept.
     Log(rows=lambda _before: IdempotentRequest.objects.filter(created_at__lt=timezone.now() - KEPT)),

@@ -6,22 +6,30 @@ Two aggregates in the database, over sums of whole hours and days (`correction.r
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
-from django.db.models import F, Model, Q
+from django.db.models import Case, F, Model, Q, When
 
-from agents.models import Agent
+from agents.models import Agent, Span
 from agents.rollups import Family
 from agents.rollups.reading import Question, read
 from correction import rollup
 from correction.costs import window_of_time
-from correction.models import CorrectionLog, Outcome, played
+from correction.models import AttemptTotal, CorrectionLog, Outcome, played
 from correction.statistics_values import Checks, DimensionStatistics, GateStatistics, JudgeMeans
 from evaluation.windows import MessageWindow
 
-__all__ = ["Checks", "DimensionStatistics", "GateStatistics", "JudgeMeans", "get_gate_statistics"]
+__all__ = [
+    "Checks",
+    "DimensionStatistics",
+    "GateStatistics",
+    "JudgeMeans",
+    "get_gate_statistics",
+    "get_recent_statistics",
+]
 
 Source = CorrectionLog.Source
 PASSED_UNJUDGED = {
@@ -40,6 +48,27 @@ _ENDINGS = {
 }
 
 
+def get_recent_statistics(*, since: datetime, recent: datetime) -> tuple[GateStatistics, GateStatistics]:
+    """Statistics of all gates in two windows up to now, in one query and without those of dimensions.
+
+    Args:
+        since: Where the longer window begins; a full hour.
+        recent: Where the shorter one begins, within the longer; a full hour.
+
+    Returns:
+        Those of the shorter window, those of the longer.
+    """
+    asked = _Asked(None, MessageWindow(start=since), False)
+    question = asked.question(rollup.ATTEMPTS, {Span.HOUR: AttemptTotal}, ("source", "outcome"), prefix="")
+    late = {"recent": Case(When(created_at__gte=recent, then=1), default=0)}
+    late_hours = {"recent": Case(When(start__gte=recent, then=1), default=0)}
+    rows = read(replace(question, raw_keys={**question.raw_keys, **late}, keys={**question.keys, **late_hours}))
+    return (
+        _statistics(None, MessageWindow(start=recent), _counts(row for row in rows if row["k_recent"]), {}),
+        _statistics(None, MessageWindow(start=since), _counts(rows), {}),
+    )
+
+
 def get_gate_statistics(
     agent: Agent | None = None, window: str | MessageWindow = "all", *, synthetic: bool = False
 ) -> GateStatistics:
@@ -55,7 +84,15 @@ def get_gate_statistics(
     """
     stretch = window_of_time(window) if isinstance(window, str) else window
     asked = _Asked(agent, stretch, synthetic)
-    totals, dimensions = _totals(asked), _dimensions(asked)
+    return _statistics(agent, stretch, _counts(asked.attempts("source", "outcome")), _dimensions(asked))
+
+
+def _statistics(
+    agent: Agent | None,
+    stretch: MessageWindow,
+    totals: Mapping[str, Mapping[str, int]],
+    dimensions: Mapping[str, Mapping[str, DimensionStatistics]],
+) -> GateStatistics:
     apart = {
         source: Checks(
             total=_checks(totals[source]),
@@ -87,14 +124,14 @@ class _Asked:
     def attempts(self, *keys: str) -> list[dict[str, Any]]:
         """Sums over logged attempts."""
         tables = rollup.ATTEMPTS_OF_ALL if self.agent is None else rollup.ATTEMPTS_OF_AN_AGENT
-        return read(self._question(rollup.ATTEMPTS, tables, keys, prefix=""))
+        return read(self.question(rollup.ATTEMPTS, tables, keys, prefix=""))
 
     def verdicts(self, *keys: str) -> list[dict[str, Any]]:
         """Sums over verdicts on dimensions."""
         tables = rollup.VERDICTS_OF_ALL if self.agent is None else rollup.VERDICTS_OF_AN_AGENT
-        return read(self._question(rollup.VERDICTS, tables, keys, prefix="log__"))
+        return read(self.question(rollup.VERDICTS, tables, keys, prefix="log__"))
 
-    def _question(
+    def question(
         self, family: Family, tables: Mapping[int, type[Model]], keys: Sequence[str], *, prefix: str
     ) -> Question:
         whose = Q() if self.agent is None else Q(**{f"{prefix}agent": self.agent})
@@ -116,10 +153,10 @@ def _checks(counts: Mapping[str, int]) -> int:
     return counts["total_actions"] + counts["regeneration_count"]
 
 
-def _totals(asked: _Asked) -> dict[str, dict[str, int]]:
-    """Counts of logged attempts, by source."""
+def _counts(rows: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
+    """Counts of logged attempts by source, from their sums by source and outcome."""
     found: dict[str, Counter[str]] = {}
-    for row in asked.attempts("source", "outcome"):
+    for row in rows:
         counts, outcome = found.setdefault(row["k_source"], Counter()), row["k_outcome"]
         counts["total_actions"] += row["s_firsts"]
         counts["judged_count"] += row["s_firsts_judged"]

@@ -171,13 +171,16 @@ def overall_before(spec: RunSpec) -> float | None:
 
 
 def existing(specs: Sequence[RunSpec]) -> list[Captured] | None:
-    """The current baselines, when each of these specs was captured and nothing it depends on changed since; else None."""
+    """What was measured before, when that holds for each of these specs and nothing they depend on changed since; else None.
+
+    A baseline counts while it is the current one.
+    """
     found = []
     for spec in specs:
         run = EvaluationRun.objects.filter(
             spec_digest=make_plan(spec).spec_digest, status=EvaluationRun.Status.COMPLETED
         ).first()
-        if run is None or not run.baselines.exists():
+        if run is None or (spec.is_baseline and not run.baselines.exists()):
             return None
         found.append(Captured(summarize(run), resumed=False, held_elsewhere=False))
     return found

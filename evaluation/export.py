@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import json
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import IO, Any
 
 from django.db.models import QuerySet
 
+from agents.text.tables import csv_lines, json_lines
 from evaluation.models import EvaluationScore
 
 COLUMNS = (
@@ -19,13 +18,15 @@ COLUMNS = (
     *("persona_digest", "proposition_digest", "window", "where", "seed", "tags", "judged_at"),
     *("procedure", "repeat", "first_score", "count", "compared_with", "compared_text", "history", "history_where"),
 )
-_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
 def score_rows(scores: QuerySet[EvaluationScore]) -> Iterator[dict[str, Any]]:
     """The rows, in order of run, dimension and message; read in portions."""
     related = ("evaluation_run__agent", "evaluation_run__channel", "message__channel", "compared_with")
-    scores = scores.select_related(*related).order_by("evaluation_run_id", "dimension", "message_id", "pk")
+    unread = (f"evaluation_run__agent__{text}" for text in ("system_prompt", "sample_lines", "description"))
+    scores = (
+        scores.select_related(*related).defer(*unread).order_by("evaluation_run_id", "dimension", "message_id", "pk")
+    )
     for score in scores.iterator(chunk_size=1000):
         run, message, earlier = score.evaluation_run, score.message, score.compared_with
         channel = message.channel if message else run.channel
@@ -75,32 +76,19 @@ def _iso(value: datetime | None) -> str | None:
     return value.isoformat() if value else None
 
 
-def spreadsheet_safe(value: Any) -> Any:
-    """A cell that no spreadsheet runs as a formula: dangerous starts get a leading apostrophe. Numbers stay numbers."""
-    if isinstance(value, str) and value.startswith(_FORMULA_STARTS):
-        return "'" + value
-    return value
-
-
 def write_jsonl(scores: QuerySet[EvaluationScore], out: IO[str]) -> int:
     """Write one JSON object per line; returns the number of rows."""
-    count = 0
-    for row in score_rows(scores):
-        out.write(json.dumps(row, ensure_ascii=False) + "\n")
-        count += 1
-    return count
+    return _written(json_lines(score_rows(scores)), out)
 
 
 def write_csv(scores: QuerySet[EvaluationScore], out: IO[str], columns: Sequence[str] = COLUMNS) -> int:
     """Write CSV with a header, safe against spreadsheet formulas; lists as JSON. Returns the number of rows."""
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(columns)
+    return _written(csv_lines(score_rows(scores), columns), out) - 1
+
+
+def _written(lines: Iterator[str], out: IO[str]) -> int:
     count = 0
-    for row in score_rows(scores):
-        cells = [
-            json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else value
-            for value in (row[c] for c in columns)
-        ]
-        writer.writerow([spreadsheet_safe(cell) for cell in cells])
+    for line in lines:
+        out.write(line)
         count += 1
     return count

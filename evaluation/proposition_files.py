@@ -55,6 +55,11 @@ def load_file(path: Path) -> LoadedFile:
         )
     except ValidationError as error:
         raise PropositionError([_problem(path, node, data, dict(item)) for item in error.errors()]) from None
+    return resolved_file(path, parsed, node)
+
+
+def resolved_file(path: Path, parsed: PropositionFile, node: yaml.Node | None) -> LoadedFile:
+    """A valid file's propositions with what they inherit from it; `node` is the file's, for the lines."""
     agent_id = parsed.agent_id or path.stem.removesuffix(".action").removesuffix(".drafts")
     resolved = tuple(
         resolve(spec, parsed, f"{path.name}:{line_of(node, ('propositions', i)) or 1}", everybody=agent_id == DEFAULT)
@@ -118,7 +123,7 @@ def load_all() -> list[LoadedFile]:
                 problems += error.problems
             except OSError as error:
                 problems.append(FileProblem(path, None, "", f"cannot be read: {error}"))
-    problems += _shared_ids_of(tuple(loaded), tuple(proposition_dirs()))
+    problems += shared_ids_of(tuple(loaded), tuple(proposition_dirs()))
     if problems:
         raise PropositionError(problems)
     return loaded
@@ -130,8 +135,11 @@ def _cached(path: Path, mtime_ns: int, size: int) -> LoadedFile:
 
 
 @lru_cache(maxsize=4)
-def _shared_ids_of(files: tuple[LoadedFile, ...], folders: tuple[Path, ...]) -> tuple[FileProblem, ...]:
-    """Looked for again only when a file changed: one that did not is the very same object."""
+def shared_ids_of(files: tuple[LoadedFile, ...], folders: tuple[Path, ...]) -> tuple[FileProblem, ...]:
+    """Where an id stands in a default and in an agent's own file of one folder.
+
+    Looked for again only when a file changed: one that did not is the very same object.
+    """
     return tuple(_shared_ids(files))
 
 
@@ -156,6 +164,8 @@ def propositions_for(
 ) -> list[Proposition]:
     """The propositions of one agent and dimension: the defaults, then its own; a team's folder overrides equal ids of ours.
 
+    What is retired in a later folder or in the agent's own file is not asked, whatever stands before it.
+
     Args:
         agent_slug: Whose.
         dimension: Its id.
@@ -171,6 +181,8 @@ def propositions_for(
         for file in chosen:
             if file.agent_id == owner:
                 merged.update({p.id: p for p in file.propositions})
+                for retired in (p.id for p in file.drafts if p.retired):
+                    merged.pop(retired, None)
     return list(merged.values())
 
 

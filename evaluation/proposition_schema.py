@@ -97,6 +97,9 @@ class PropositionSpec(BaseModel):
     )
     active: bool = Field(True, description="false: a draft, which is never judged until somebody writes true")
     rejected: bool = Field(False, description="a draft that was turned down; kept, so that it is not proposed again")
+    retired: bool = Field(
+        False, description="no longer judged; in a team's folder under an id of ours it takes ours out, too"
+    )
     source: str = Field("", max_length=1000, description="the words of the persona it was drafted from")
 
     @model_validator(mode="after")
@@ -111,6 +114,8 @@ class PropositionSpec(BaseModel):
             raise ValueError("trait_stopped: true says of which trait: give trait, too")
         if self.rejected and self.active:
             raise ValueError("rejected: true needs active: false, what was turned down is not judged")
+        if self.retired and (self.active or self.rejected):
+            raise ValueError("retired: true needs active: false, and excludes rejected: it was judged once")
         return self
 
 

@@ -50,6 +50,7 @@ class Proposition:
     source: str = ""
     active: bool = True
     rejected: bool = False
+    retired: bool = False
     quote: str = ""
     trait: str = ""
     trait_stopped: bool = False
@@ -102,6 +103,7 @@ def resolve(spec: PropositionSpec, file: PropositionFile, source: str, *, everyb
         source=source,
         active=spec.active,
         rejected=spec.rejected,
+        retired=spec.retired,
         quote=spec.source.strip(),
         trait=(spec.trait or "").strip(),
         trait_stopped=spec.trait_stopped,

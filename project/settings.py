@@ -25,7 +25,7 @@ from project.api import (  # noqa: F401
     SPECTACULAR_SETTINGS,
 )
 from project.caches import CACHES  # noqa: F401
-from project.console import CONSOLE_EMPTY, CONSOLE_MENU, UNFOLD  # noqa: F401
+from project.console import CONSOLE_EMPTY, CONSOLE_MENU, EFFECTIVE_SETTINGS, UNFOLD  # noqa: F401
 from project.environment import (  # noqa: F401
     ALLOWED_HOSTS,
     BASE_DIR,
@@ -37,6 +37,12 @@ from project.environment import (  # noqa: F401
     env,
     flag,
     number,
+)
+from project.imports import (  # noqa: F401
+    DATA_UPLOAD_MAX_NUMBER_FILES,
+    FILE_UPLOAD_HANDLERS,
+    IMPORT_KEEP_DAYS,
+    IMPORT_MOST_BYTES,
 )
 from project.llm import (  # noqa: F401
     ACTOR_BASE_URL,

@@ -31,6 +31,8 @@ LOGGING = {
 
 SENTRY_SEND_TEXTS = flag("SENTRY_SEND_TEXTS", default=False)
 SENTRY_DSN = env.str("SENTRY_DSN", default="")
+SENTRY_ENVIRONMENT = env.str("SENTRY_ENVIRONMENT", default="production" if PRODUCTION else "local")
+SENTRY_TRACES_SAMPLE_RATE = env.float("SENTRY_TRACES_SAMPLE_RATE", default=0.1)
 if SENTRY_DSN:
     import sentry_sdk
     from sentry_sdk.integrations.celery import CeleryIntegration
@@ -43,8 +45,8 @@ if SENTRY_DSN:
         # Named one by one: its own integration for model calls would report every failed call as an error.
         auto_enabling_integrations=False,
         integrations=[DjangoIntegration(), CeleryIntegration()],
-        environment=env.str("SENTRY_ENVIRONMENT", default="production" if PRODUCTION else "local"),
-        traces_sample_rate=env.float("SENTRY_TRACES_SAMPLE_RATE", default=0.1),
+        environment=SENTRY_ENVIRONMENT,
+        traces_sample_rate=SENTRY_TRACES_SAMPLE_RATE,
         send_default_pii=False,
         include_local_variables=False,  # frames would carry message texts and personas
         max_request_body_size="never",

@@ -16,6 +16,7 @@ WORK_QUEUES = [
     "evaluation.runs.work_one",
     "evaluation.calibration.stored.work_one",
     "evaluation.lineup_runs.work_one",
+    "agents.imports.work_one",
     "correction.behavior.description.work_one",
 ]
 # Those that somebody waits for: looked at before the others, and a Celery queue of their own.
@@ -24,6 +25,7 @@ INTERACTIVE_QUEUES = ["agents.turn.orchestrator.work_one"]
 CHORES: dict[str, float] = {
     "agents.work_queues.release_lost_claims": 30,
     "agents.rollup.sum_up": 60,
+    "agents.imports.uploads.drop_old": 3600,
     "correction.behavior.resume_paused": 60,
     "correction.behavior.description.resume_paused": 60,
     "correction.behavior.effects.resume_paused": 60,

@@ -15,6 +15,7 @@ from django.urls import reverse
 from rest_framework.authtoken.admin import TokenAdmin
 from rest_framework.authtoken.models import TokenProxy
 
+from agents.admin.log_filters import RelatedFilter
 from agents.adminsite import AdminPasswordChangeForm, ModelAdmin, UserChangeForm, UserCreationForm
 
 admin.site.unregister([User, Group, TokenProxy])
@@ -26,11 +27,17 @@ def user_of(request: HttpRequest) -> User:
     return request.user
 
 
+class GroupFilter(RelatedFilter):
+    hint = "the group's name"
+    parameter_name = "group_name"
+
+
 @admin.register(User)
 class ThemedUserAdmin(UserAdmin, ModelAdmin[User]):  # type: ignore[type-arg]
     form = UserChangeForm
     add_form = UserCreationForm
     change_password_form = AdminPasswordChangeForm
+    list_filter = ("is_staff", "is_superuser", "is_active", ("groups", GroupFilter))
 
 
 @admin.register(Group)

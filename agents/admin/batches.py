@@ -8,16 +8,19 @@ from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
 
 from agents.admin import display
-from agents.admin.filters import RecentValuesFilter
-from agents.adminsite import ReadOnlyAdmin
+from agents.admin.exports import BATCHES
+from agents.admin.filters import DateRangeFilter, RecentValuesFilter
+from agents.admin.log_filters import ErrorFilter
+from agents.admin.logs import LogAdmin
 from agents.models import LLMBatch, LLMBatchRequest, LLMCall
 
 
 @admin.register(LLMBatch)
-class LLMBatchAdmin(ReadOnlyAdmin[LLMBatch]):
+class LLMBatchAdmin(LogAdmin[LLMBatch]):
+    export = BATCHES
     list_display = ("name", "state", "work", "model", "answers", "next_look", "expires", "handed_in")
     list_display_links = ("name",)
-    list_filter = ("status", ("model", RecentValuesFilter))
+    list_filter = ("status", ("model", RecentValuesFilter), ErrorFilter, ("created_at", DateRangeFilter))
     search_fields = ("batch_id__exact", "work_id__exact")
     search_help_text = "the server's id of the batch, or the work it serves, exactly"
     fieldsets = (

@@ -1,4 +1,4 @@
-"""Channels with their transcripts, and the messages as a searchable log."""
+"""Channels with their transcripts."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from django.conf import settings
 from django.contrib import admin
 from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import PermissionDenied
-from django.db.models import Count, IntegerField, Model, OuterRef, QuerySet, Subquery
-from django.db.models.functions import Coalesce
-from django.http import Http404, HttpRequest, HttpResponse
+from django.db.models import Count, Model, OuterRef, QuerySet, Subquery
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from agents.admin import display
-from agents.admin.filters import RecentValuesFilter
+from agents.admin.filters import day_of
 from agents.admin.formsets import DistinctMembers
-from agents.admin.transcript import Page, position_of, transcript_page, transcript_url
-from agents.adminsite import ModelAdmin, ReadOnlyAdmin, TabularInline, extensions
+from agents.admin.transcript import Page, first_since, position_of, transcript_page
+from agents.adminsite import ModelAdmin, TabularInline, extensions
+from agents.console_lists import PagedList
 from agents.models import Channel, ChannelMember, Message
 
 MEMBERS_SHOWN = 5
 
 
-class ConversationList(ChangeList):
+class ConversationList(PagedList):
     """The list of channels; a channel's name leads to what was said in it."""
 
     def url_for_result(self, result: Model) -> str:
@@ -53,17 +53,21 @@ class ChannelAdmin(ModelAdmin[Channel]):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Channel]:
         messages = Message.objects.filter(channel=OuterRef("pk")).order_by("-position")
-        counted = messages.order_by().values("channel").annotate(n=Count("pk")).values("n")
         return (
             super()
             .get_queryset(request)
             .annotate(
-                messages_total=Coalesce(Subquery(counted, output_field=IntegerField()), 0),
                 last_sent=Subquery(messages.values("sent_at")[:1]),
                 last_text=Subquery(messages.values("text")[:1]),
             )
             .prefetch_related("memberships__agent", "memberships__user")
         )
+
+    def complete(self, rows: list[Any]) -> None:
+        said = Message.objects.filter(channel__in=rows).order_by().values_list("channel")
+        totals = dict(said.annotate(n=Count("*")))  # not of a column: an index alone tells it
+        for channel in rows:
+            channel.messages_total = totals.get(channel.pk, 0)
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         return ConversationList
@@ -95,7 +99,7 @@ class ChannelAdmin(ModelAdmin[Channel]):
             format_html('<span class="pl-stack" title="{}">{}{}</span>', names, dots, more) if people else display.EMPTY
         )
 
-    @admin.display(description="messages", ordering="messages_total")
+    @admin.display(description="messages", ordering="next_position")
     def message_count(self, channel: Any) -> str | SafeString:
         return display.count(channel.messages_total)
 
@@ -127,9 +131,12 @@ class ChannelAdmin(ModelAdmin[Channel]):
             raise Http404(f"There is no channel {channel_id}.")
         query = request.GET
         at, before, after = (position_of(query, name) for name in ("at", "before", "after"))
+        day = day_of(query.get("day", ""))
+        if day is not None and (first := first_since(channel, day)) is not None:
+            return HttpResponseRedirect(f"?at={first}#m{first}")
         page = transcript_page(channel=channel, at=at, before=before, after=after)
         messages = [line.message for line in page.lines]
-        notes = [note(messages) for extension in extensions(Message, request) for note in extension.notes]
+        notes = [note(request, messages) for extension in extensions(Message, request) for note in extension.notes]
         context = {
             **self.admin_site.each_context(request),
             "title": str(channel),
@@ -143,7 +150,11 @@ class ChannelAdmin(ModelAdmin[Channel]):
                 (line, [found[line.message.pk] for found in notes if line.message.pk in found]) for line in page.lines
             ],
             "at": at,
+            "day": day,
             "live": _live(request, channel, page),
+            "list_url": display.list_url(Message, channel=channel.pk)
+            if request.user.has_perm("agents.view_message")
+            else "",
             "members": [display.isolated(member.agent or member.user) for member in channel.memberships.all()],
             "kind_badge": self.kind_badge(channel),
             "tags": display.tags(channel.tags) if channel.tags else "",
@@ -159,72 +170,3 @@ def _live(request: HttpRequest, channel: Channel, page: Page) -> dict[str, Any] 
     since = page.lines[-1].message.position if page.lines else channel.next_position - 1
     url = reverse("agents:channel-events", args=[channel.slug])
     return {"url": url, "since": since, "streams": settings.EVENT_STREAMS > 0}
-
-
-@admin.register(Message)
-class MessageAdmin(ReadOnlyAdmin[Message]):
-    list_display = ("where", "author", "said", "sent", "tag_chips")
-    list_display_links = ("where",)
-    list_filter = (
-        ("agent", admin.RelatedFieldListFilter),
-        ("outsider", RecentValuesFilter),
-        "sent_at",
-        "synthetic",
-    )
-    list_select_related = ("channel", "agent", "user")
-    search_fields = ("text", "outsider")
-    search_help_text = "text, or the name of an outsider"
-    ordering = ("-pk",)
-    fieldsets = (
-        (None, {"fields": ("where", "author", "sent", "said_whole", "payload_json", "parent_link", "tag_chips")}),
-        (
-            "Origin",
-            {"fields": ("run", "persona_version", "synthetic", "external_id", "stored")},
-        ),
-    )
-
-    sent = display.time_of("sent_at")
-    stored = display.time_of("created_at", "stored")
-
-    @admin.display(description="place", ordering="channel")
-    def where(self, message: Message) -> SafeString:
-        return display.isolated(f"{message.channel} · {message.position}")
-
-    @admin.display(description="author")
-    def author(self, message: Message) -> SafeString:
-        if message.agent is not None:
-            return display.agent_chip(message.agent)
-        return format_html(
-            "{} {}",
-            display.isolated(message.author_name),
-            display.badge("user" if message.user else "outsider", "plain"),
-        )
-
-    @admin.display(description="text")
-    def said(self, message: Message) -> SafeString:
-        return display.folded(message.text, 110)
-
-    @admin.display(description="text")
-    def said_whole(self, message: Message) -> SafeString:
-        return format_html(
-            "{}{}", display.block(message.text), display.link(transcript_url(message), "Read it in its conversation")
-        )
-
-    @admin.display(description="tags")
-    def tag_chips(self, message: Message) -> SafeString:
-        return format_html(
-            "{}{}", display.badge("synthetic", "warning") if message.synthetic else "", display.tags(message.tags)
-        )
-
-    @admin.display(description="payload")
-    def payload_json(self, message: Message) -> SafeString:
-        return display.json_block(message.payload)
-
-    @admin.display(description="answers")
-    def parent_link(self, message: Message) -> SafeString:
-        parent = message.parent
-        return (
-            display.EMPTY
-            if parent is None
-            else display.link(transcript_url(parent), display.shortened(parent.text, 80))
-        )

@@ -107,7 +107,7 @@ class DateRangeFilter(admin.FieldListFilter):
         self.names = (f"{field_path}_from", f"{field_path}_to")
         super().__init__(field, request, params, model, model_admin, field_path)
         typed: Any = self.used_parameters
-        self.days = {name: _day(str((typed.get(name) or [""])[-1])) for name in self.names}
+        self.days = {name: day_of(str((typed.get(name) or [""])[-1])) for name in self.names}
 
     def expected_parameters(self) -> list[str | None]:
         return list(self.names)
@@ -130,7 +130,7 @@ class DateRangeFilter(admin.FieldListFilter):
         yield {"days": days, "kept": kept, "selected": any(self.days.values())}
 
 
-def _day(text: str) -> date | None:
+def day_of(text: str) -> date | None:
     """A day of the years that every database can compare; None for anything else."""
     try:
         day = date.fromisoformat(text)

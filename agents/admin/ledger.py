@@ -14,8 +14,12 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from agents.admin import display
-from agents.admin.filters import RecentValuesFilter, RecentWorkFilter
-from agents.adminsite import ModelAdmin, ReadOnlyAdmin, ReadOnlyStackedInline
+from agents.admin.exports import CALLS
+from agents.admin.filters import DateRangeFilter, RecentValuesFilter, RecentWorkFilter
+from agents.admin.ledger_chart import calls_chart
+from agents.admin.log_filters import AgentFilter, ErrorFilter
+from agents.admin.logs import LogAdmin
+from agents.adminsite import ModelAdmin, ReadOnlyStackedInline
 from agents.llm.ledger import Totals, totals
 from agents.llm.prices import forget_prices
 from agents.models import LLMCall, LLMPayload, ModelPrice
@@ -31,9 +35,9 @@ ALL_TOKENS = (
 
 def bounded_totals(calls: QuerySet[LLMCall]) -> Totals | None:
     """Sums over `calls`; None when they are more than `TOTALLED_ROWS`. Reads no more rows than that."""
-    newest = calls.order_by("-pk").values("pk")[: TOTALLED_ROWS + 1]
-    sums = totals(LLMCall.objects.filter(pk__in=newest))
-    return None if sums.calls > TOTALLED_ROWS else sums
+    if calls.order_by("-pk").values("pk")[TOTALLED_ROWS : TOTALLED_ROWS + 1]:
+        return None
+    return totals(LLMCall.objects.filter(pk__in=calls.order_by("-pk").values("pk")[:TOTALLED_ROWS]))
 
 
 def totals_context(sums: Totals | None) -> dict[str, Any]:
@@ -64,7 +68,8 @@ class PayloadInline(ReadOnlyStackedInline[LLMPayload, LLMCall]):
 
 
 @admin.register(LLMCall)
-class LLMCallAdmin(ReadOnlyAdmin[LLMCall]):
+class LLMCallAdmin(LogAdmin[LLMCall]):
+    export = CALLS
     list_display = ("when", "what", "state", "who", "model_name", "tokens", "cost", "latency")
     list_display_links = ("when",)
     list_filter = (
@@ -72,12 +77,13 @@ class LLMCallAdmin(ReadOnlyAdmin[LLMCall]):
         ("purpose", RecentValuesFilter),
         ("role", RecentValuesFilter),
         ("model", RecentValuesFilter),
+        ("dimension", RecentValuesFilter),
+        ErrorFilter,
         ("work_id", RecentWorkFilter),
-        ("agent", admin.RelatedFieldListFilter),
-        "created_at",
+        ("agent", AgentFilter),
+        ("created_at", DateRangeFilter),
     )
     list_select_related = ("agent",)
-    list_before_template = "admin/agents/llmcall/totals.html"
     search_fields = ("work_id__exact", "request_digest__exact", "request_id__exact")
     search_help_text = "work, request id or digest, exactly"
     inlines = (PayloadInline,)
@@ -106,7 +112,9 @@ class LLMCallAdmin(ReadOnlyAdmin[LLMCall]):
         response: Any = super().changelist_view(request, extra_context)
         changelist = (getattr(response, "context_data", None) or {}).get("cl")
         if changelist is not None:
-            response.context_data["totals"] = totals_context(bounded_totals(changelist.queryset))
+            sums = bounded_totals(changelist.queryset)
+            response.context_data["totals"] = totals_context(sums)
+            response.context_data["chart"] = calls_chart(changelist.queryset, most=None if sums else TOTALLED_ROWS)
         return response  # type: ignore[no-any-return]
 
     @admin.display(description="time", ordering="pk")

@@ -6,17 +6,21 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.contrib import admin
 from django.contrib.admin.options import InlineModelAdmin
-from django.db.models import Count, IntegerField, OuterRef, QuerySet, Subquery
-from django.db.models.functions import Coalesce
+from django.db.models import Count, OuterRef, QuerySet, Subquery
 from django.forms.models import BaseInlineFormSet
 from django.http import HttpRequest
+from django.template.loader import render_to_string
+from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from agents.admin import display
 from agents.admin.formsets import DistinctTraits
 from agents.admin.persona_forms import AgentForm, TraitForm
-from agents.adminsite import ModelAdmin, ReadOnlyTabularInline, StackedInline, TabularInline
+from agents.admin.prompt_preview import NEEDED as MAY_PREVIEW
+from agents.admin.turn_now import PERMISSION as MAY_RUN
+from agents.admin.versions import VersionPages, band_badge
+from agents.adminsite import Button, StackedInline, TabularInline
 from agents.models import Agent, LLMCall, MemoryBlock, Message, PersonaVersion, Run, Trait
 from agents.persona import record_version, render_persona
 
@@ -33,8 +37,13 @@ class TraitInline(TabularInline[Trait, Agent]):
     model = Trait
     form = TraitForm
     formset = DistinctTraits
-    fields = ("name", "description", "strength", "sentiment", "source")
-    readonly_fields = ("source",)
+    fields = ("name", "description", "strength", "band", "sentiment", "source")
+    readonly_fields = ("band", "source")
+
+    @admin.display(description="read as")
+    def band(self, trait: Trait) -> SafeString:
+        """Under which words of the specification it stands, as it was saved."""
+        return band_badge(trait.strength) if trait.pk else display.EMPTY
 
 
 class MemoryBlockInline(StackedInline[MemoryBlock, Agent]):
@@ -43,40 +52,8 @@ class MemoryBlockInline(StackedInline[MemoryBlock, Agent]):
     tab = True
 
 
-class PersonaVersionInline(ReadOnlyTabularInline[PersonaVersion, Agent]):
-    model = PersonaVersion
-    fields = ("version", "saved", "created_by", "note_text", "short_digest", "persona")
-    readonly_fields = fields
-    verbose_name_plural = "persona versions"
-    tab = True
-    saved = display.time_of("created_at", "saved")
-
-    def get_queryset(self, request: HttpRequest) -> QuerySet[PersonaVersion]:
-        return super().get_queryset(request).select_related("created_by").order_by("-number")
-
-    @admin.display(description="version")
-    def version(self, row: PersonaVersion) -> str:
-        return f"v{row.number}"
-
-    @admin.display(description="note")
-    def note_text(self, row: PersonaVersion) -> SafeString:
-        return display.visible(row.note) or display.EMPTY
-
-    @admin.display(description="digest")
-    def short_digest(self, row: PersonaVersion) -> SafeString:
-        return format_html('<code title="{}">{}</code>', row.digest, row.digest[:8])
-
-    @admin.display(description="persona")
-    def persona(self, row: PersonaVersion) -> SafeString:
-        traits = [
-            Trait(**{key: trait[key] for key in ("name", "description", "sentiment", "strength")})
-            for trait in row.traits
-        ]
-        return display.folded(render_persona(system_prompt=row.system_prompt, traits=traits), 50)
-
-
 @admin.register(Agent)
-class AgentAdmin(ModelAdmin[Agent]):
+class AgentAdmin(VersionPages):
     form = AgentForm
     list_display = ("who", "message_count", "persona_version")
     list_display_links = ("who",)
@@ -92,22 +69,41 @@ class AgentAdmin(ModelAdmin[Agent]):
     )
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Agent]:
-        said = Message.objects.filter(agent=OuterRef("pk"), synthetic=False)  # what was played is no speech of its own
-        spoken = said.order_by().values("agent").annotate(n=Count("pk")).values("n")
         newest = PersonaVersion.objects.filter(agent=OuterRef("pk")).order_by("-number").values("number")[:1]
-        return (
-            super()
-            .get_queryset(request)
-            .annotate(
-                messages_total=Coalesce(Subquery(spoken, output_field=IntegerField()), 0),
-                version_number=Subquery(newest),
-            )
-        )
+        return super().get_queryset(request).annotate(version_number=Subquery(newest))
+
+    def complete(self, rows: list[Any]) -> None:
+        said = Message.objects.filter(agent__in=rows, synthetic=False)  # what was played is no speech of its own
+        totals = dict(said.order_by().values_list("agent").annotate(n=Count("*")))
+        for agent in rows:
+            agent.messages_total = totals.get(agent.pk, 0)
 
     def get_inlines(self, request: HttpRequest, obj: Agent | None) -> list[type[InlineModelAdmin[Any, Any]]]:
-        return (
-            [TraitInline, MemoryBlockInline] if obj is None else [TraitInline, MemoryBlockInline, PersonaVersionInline]
-        )
+        return [TraitInline, MemoryBlockInline]
+
+    def get_buttons(self, request: HttpRequest, obj: Agent) -> list[Button]:
+        own = []
+        if request.user.has_perm(MAY_RUN):
+            own.append(Button(label="Run a turn", url=_own("turn", obj), why="estimates, asks, and shows each step"))
+        if request.user.has_perms(MAY_PREVIEW):
+            own.append(Button(label="Prompt preview", url=_own("prompt", obj), why="what its model would read now"))
+        if request.user.has_perm("agents.view_personaversion"):
+            own.append(Button(label="Versions", url=_own("versions", obj), why="what changed, and the way back"))
+        return [*super().get_buttons(request, obj), *own]
+
+    def get_panels(self, request: HttpRequest, obj: Agent) -> list[SafeString]:
+        """First who it is and what can be done, then what the other apps know of it."""
+        context = {
+            "agent": obj,
+            "avatar": display.avatar(obj.display_name, obj.avatar_color),
+            "name": display.isolated(obj.display_name),
+            "title": display.isolated(obj.title) if obj.title else "",
+            "facts": self.traces(obj),
+            "buttons": self.get_buttons(request, obj),
+            "anchors": [*self.get_anchors(request), ("persona", "Persona and traits")],
+        }
+        toolbar = render_to_string("admin/agents/agent/toolbar.html", context)
+        return [toolbar, *super().get_panels(request, obj), SafeString('<div id="persona"></div>')]
 
     @admin.display(description="agent", ordering="display_name")
     def who(self, agent: Agent) -> SafeString:
@@ -119,7 +115,7 @@ class AgentAdmin(ModelAdmin[Agent]):
         dot = display.avatar(agent.display_name, agent.avatar_color)
         return format_html('<span class="pl-chip">{}{}</span>', dot, display.lines(name, display.isolated(agent.title)))
 
-    @admin.display(description="messages", ordering="messages_total")
+    @admin.display(description="messages")
     def message_count(self, agent: Any) -> str | SafeString:
         return display.count(agent.messages_total)
 
@@ -163,3 +159,8 @@ class AgentAdmin(ModelAdmin[Agent]):
         super().save_related(request, form, formsets, change)
         note = form.cleaned_data.get("version_note", "")
         record_version(agent=form.instance, note=f"edited: {note}" if note else WITHOUT_NOTE, user=request.user)  # type: ignore[arg-type]  # the admin lets no anonymous user in
+
+
+def _own(page: str, agent: Agent) -> str:
+    """One of the pages of an agent beside its form."""
+    return reverse(f"admin:agents_agent_{page}", args=[agent.pk])

@@ -8,15 +8,13 @@ from typing import Any
 from django.utils.safestring import SafeString
 
 from agents.admin import display
-from agents.admin.display import Tone
+from agents.admin.run_waterfall import STAGE_TONES, run_waterfall
 from agents.admin.transcript import transcript_url
 from agents.models import LLMCall, Run, RunMessage, RunStep
 
-STAGE_TONES: dict[str, Tone] = {"ran": "good", "skipped": "plain", "failed": "bad"}
-
 
 def timeline_context(run: Run) -> dict[str, Any]:
-    """What the template shows of a turn, in two queries."""
+    """What the template shows of a turn, in three queries."""
     steps = list(RunStep.objects.filter(run=run).order_by("number"))
     exchange = list(RunMessage.objects.filter(run=run).select_related("message").order_by("number"))
     asked = _tool_inputs(exchange)
@@ -27,6 +25,7 @@ def timeline_context(run: Run) -> dict[str, Any]:
     return {
         "shown": [_shown(entry) for entry in exchange if entry.step_id is None],
         "steps": [_step(step, by_step.get(step.pk, []), asked) for step in steps],
+        "waterfall": run_waterfall(run, steps),
         "stages": [_stage(entry) for entry in run.trace if isinstance(entry, dict)],
     }
 

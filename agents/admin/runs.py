@@ -15,10 +15,12 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from agents.admin import display
+from agents.admin.exports import RUNS
 from agents.admin.filters import DateRangeFilter
+from agents.admin.log_filters import AgentFilter, ErrorFilter, tag_filter
+from agents.admin.logs import LogAdmin
 from agents.admin.run_timeline import timeline_context
 from agents.admin.transcript import transcript_url
-from agents.adminsite import ReadOnlyAdmin
 from agents.models import LLMCall, Run
 from agents.turn.orchestrator import cancel
 
@@ -26,11 +28,20 @@ CANCELLING = "agents.change_run"
 
 
 @admin.register(Run)
-class RunAdmin(ReadOnlyAdmin[Run]):
+class RunAdmin(LogAdmin[Run]):
+    export = RUNS
     list_display = ("name", "who", "where", "state", "stop_reason", "answered", "started", "took")
     list_display_links = ("name",)
-    list_filter = ("status", "stop_reason", ("agent", admin.RelatedFieldListFilter), ("created_at", DateRangeFilter))
+    list_filter = (
+        "status",
+        "stop_reason",
+        ErrorFilter,
+        ("agent", AgentFilter),
+        tag_filter("channel__tags", "trigger__tags"),
+        ("created_at", DateRangeFilter),
+    )
     list_select_related = ("agent", "channel", "trigger")
+    ordering = ("-pk",)
     fieldsets: ClassVar = (
         (
             "As it is stored",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date, datetime, time, timedelta
 from typing import Any
 
 from django.db.models import Count, Max, Min, QuerySet
@@ -18,15 +18,18 @@ from django.utils.safestring import SafeString
 from agents.admin import display
 from agents.models import Channel, Message
 
-PAGE_SIZE = 100
+PAGE_SIZE = 50
 DEEPEST = 4  # levels of indentation; deeper replies stay there
+MOST_COUNTED = 10_000  # messages of a channel; beyond, it has "more than" that
+IN_ONE_GO = timedelta(minutes=5)  # a speaker's messages this close stand under one name
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
     """One message as it is shown.
 
-    `depth` counts its parents on this page; `reply_to` is set when its parent is not right above it.
+    `depth` counts its parents on this page; `reply_to` is set when its parent is not right above it; `replies` leads to the first
+    of its own. One that is `continued` was said by the speaker of the line above in one go with it.
     """
 
     message: Message
@@ -40,16 +43,22 @@ class Line:
     tags: SafeString
     payload: SafeString
     reactions: tuple[tuple[SafeString, int], ...]
+    replies: SafeString
+    continued: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Some messages in order, and the positions where the pages around them start; None where there are none."""
+    """Some messages in order, and the positions where the pages around them start; None where there are none.
+
+    `total` counts no further than `MOST_COUNTED`; then there are `more`.
+    """
 
     lines: tuple[Line, ...]
     older: int | None
     newer: int | None
     total: int
+    more: bool
 
 
 def transcript_url(message: Message) -> str:
@@ -76,15 +85,30 @@ def transcript_page(
     )
     start = None if at is None else _shortly_before(channel, at)
     rows = _cut(messages, start=start, before=before, after=after)
-    span = Message.objects.filter(channel=channel).aggregate(
-        first=Min("position"), last=Max("position"), total=Count("pk")
-    )
+    whole = Message.objects.filter(channel=channel)
+    span = whole.aggregate(first=Min("position"), last=Max("position"))
+    total = whole.order_by().values("pk")[: MOST_COUNTED + 1].count()
     return Page(
-        lines=tuple(_lines(rows)),
+        lines=tuple(_lines(rows, _replies(rows))),
         older=rows[0].position if rows and rows[0].position > span["first"] else None,
         newer=rows[-1].position if rows and rows[-1].position < span["last"] else None,
-        total=span["total"],
+        total=min(total, MOST_COUNTED),
+        more=total > MOST_COUNTED,
     )
+
+
+def _replies(rows: list[Message]) -> dict[int, tuple[int, int]]:
+    """Of each message that was answered: how often, and the position of the first answer."""
+    found = Message.objects.filter(parent__in=rows).order_by().values("parent", "channel")
+    counted = found.annotate(n=Count("pk"), first=Min("position"))
+    return {int(row["parent"] or 0): (row["n"], row["first"]) for row in counted}
+
+
+def first_since(channel: Channel, day: date) -> int | None:
+    """Position of the first message of a day or of one after it; None where there is none."""
+    midnight = timezone.make_aware(datetime.combine(day, time.min))
+    later = Message.objects.filter(channel=channel, sent_at__gte=midnight).order_by("position")
+    return later.values_list("position", flat=True).first()
 
 
 def _shortly_before(channel: Channel, at: int) -> int:
@@ -107,19 +131,19 @@ def _cut(messages: QuerySet[Message], *, start: int | None, before: int | None, 
     return list(messages.order_by("-position")[:PAGE_SIZE])[::-1]
 
 
-def _lines(rows: list[Message]) -> list[Line]:
+def _lines(rows: list[Message], replies: dict[int, tuple[int, int]]) -> list[Line]:
     depths: dict[int, int] = {}
     lines: list[Line] = []
     previous: Message | None = None
     for row in rows:
         depth = min(depths.get(row.parent_id, 0) + 1, DEEPEST) if row.parent_id is not None else 0
         depths[row.pk] = depth
-        lines.append(_line(row, depth=depth, previous=previous))
+        lines.append(_line(row, depth=depth, previous=previous, replies=replies.get(row.pk)))
         previous = row
     return lines
 
 
-def _line(row: Message, *, depth: int, previous: Message | None) -> Line:
+def _line(row: Message, *, depth: int, previous: Message | None, replies: tuple[int, int] | None) -> Line:
     parent = row.parent
     quoted = None
     if parent is not None and (previous is None or parent.pk != previous.pk):
@@ -129,6 +153,7 @@ def _line(row: Message, *, depth: int, previous: Message | None) -> Line:
             "the message it answers",
         )
     color = row.agent.avatar_color if row.agent else ""
+    day = _new_day(row.sent_at, previous.sent_at if previous else None)
     return Line(
         message=row,
         kind="agent" if row.agent_id else "user" if row.user_id else "outsider",
@@ -136,12 +161,28 @@ def _line(row: Message, *, depth: int, previous: Message | None) -> Line:
         author=display.page_of(row.agent, row.author_name) if row.agent else display.isolated(row.author_name),
         text=display.visible(row.text),
         depth=depth,
-        day=_new_day(row.sent_at, previous.sent_at if previous else None),
+        day=day,
         reply_to=quoted,
         tags=display.tags(row.tags) if row.tags else SafeString(""),
         payload=display.json_block(row.payload) if row.payload else SafeString(""),
         reactions=tuple(Counter(display.visible(reaction.emoji) for reaction in row.reactions.all()).items()),
+        replies=_replies_link(row, *replies) if replies else SafeString(""),
+        continued=day is None and quoted is None and previous is not None and _in_one_go(previous, row),
     )
+
+
+def _replies_link(row: Message, number: int, first: int) -> SafeString:
+    page = reverse("admin:agents_channel_transcript", args=[row.channel_id])
+    label = "1 reply" if number == 1 else f"{number:,} replies"
+    return display.link(f"{page}?at={first}#m{first}", label, "the first of them")
+
+
+def _in_one_go(before: Message, row: Message) -> bool:
+    """Whether the speaker of one message went on with the next; never where a time is not known."""
+    speakers = [(message.agent_id, message.user_id, message.outsider) for message in (before, row)]
+    if speakers[0] != speakers[1] or row.sent_at is None or before.sent_at is None or row.synthetic != before.synthetic:
+        return False
+    return before.parent_id == row.parent_id and abs(row.sent_at - before.sent_at) <= IN_ONE_GO
 
 
 def _new_day(sent: datetime | None, before: datetime | None) -> date | None:

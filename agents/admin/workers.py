@@ -9,6 +9,7 @@ from django.utils import timezone
 from django.utils.safestring import SafeString
 
 from agents.admin import display
+from agents.admin.filters import RecentValuesFilter
 from agents.adminsite import ReadOnlyAdmin
 from agents.models import WorkerHeartbeat
 from agents.worker_heartbeat import alive
@@ -17,7 +18,7 @@ from agents.worker_heartbeat import alive
 @admin.register(WorkerHeartbeat)
 class WorkerAdmin(ReadOnlyAdmin[WorkerHeartbeat]):
     list_display = ("name", "kind", "state", "in_hand", "pieces", "calls", "seen", "started")
-    list_filter = ("kind", "host")
+    list_filter = ("kind", ("host", RecentValuesFilter))
     search_fields = ("name",)
     fieldsets = (
         (None, {"fields": ("name", "kind", "state", "queues", "in_hand", "pieces", "calls", "seen", "started")}),

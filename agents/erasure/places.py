@@ -12,6 +12,9 @@ from agents.models import (
     Channel,
     DescriptionUpdate,
     IdempotentRequest,
+    Import,
+    ImportChunk,
+    ImportFile,
     LLMBatchRequest,
     LLMCall,
     LLMPayload,
@@ -77,6 +80,10 @@ PLACES = (
         whole=lambda person: NOTHING if person.user is None else Q(user=person.user.pk, status__isnull=False),
         delete=True,
     ),
+    # Bytes of files in any format cannot be searched, and importing one again would bring the words back: none of them is kept.
+    Place(model=ImportChunk, columns=("number",), whole=lambda person: Q(pk__isnull=False), delete=True),
+    Place(model=Import, columns=("choices", "found", "result", "error"), near=True),
+    Place(model=ImportFile, columns=("name",), near=True),
     Place(model=LogEntry, columns=("object_repr", "change_message"), whole=_entries),
     Place(model=Agent, columns=("title", "description", "system_prompt", "sample_lines"), told_only=True),
     Place(model=DescriptionUpdate, columns=("error",), agent=("agent",)),  # of a call that failed

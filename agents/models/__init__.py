@@ -5,6 +5,7 @@ from agents.models.batches import LLMBatch, LLMBatchRequest
 from agents.models.claimable import Claimable
 from agents.models.conversations import Channel, ChannelMember, Message, Reaction
 from agents.models.descriptions import DescriptionUpdate
+from agents.models.imports import Import, ImportChunk, ImportFile
 from agents.models.ledger import LLMCall, LLMPayload, ModelPrice
 from agents.models.ledger_hours import LedgerAgentTotal, LedgerSum, LedgerTotal
 from agents.models.owners import owner_is_dead, owner_name
@@ -21,6 +22,9 @@ __all__ = [
     "Claimable",
     "DescriptionUpdate",
     "IdempotentRequest",
+    "Import",
+    "ImportChunk",
+    "ImportFile",
     "LLMBatch",
     "LLMBatchRequest",
     "LLMCall",

@@ -58,6 +58,7 @@ class Channel(models.Model):
     class Meta:
         db_table = "channels"
         ordering: ClassVar = ["kind", "name"]
+        indexes: ClassVar = [models.Index(fields=["kind", "name"], name="channel_kind_name")]
         constraints: ClassVar = [
             models.CheckConstraint(
                 condition=Q(kind__in=["public", "private", "dm", "debate", "experiment"]), name="channel_kind_known"

@@ -60,6 +60,10 @@ class Agent(models.Model):
     class Meta:
         db_table = "agents"
         ordering: ClassVar = ["display_name", "slug"]
+        indexes: ClassVar = [  # the orders of the console's lists
+            models.Index(fields=["display_name", "slug"], name="agent_name"),
+            models.Index(fields=["-is_active", "display_name", "slug"], name="agent_active_name"),
+        ]
         constraints: ClassVar = [
             models.CheckConstraint(condition=Q(max_turns__gte=1), name="agent_max_turns_positive"),
             models.CheckConstraint(condition=~Q(slug=""), name="agent_slug_given"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from agents.transcripts.records import TranscriptError
 from agents.transcripts.source import Source
 
 MAX_FILE = 32 * 1024 * 1024
+MOST_NODES = 1_000_000  # values of a YAML file, those behind aliases each time they are named
 SUFFIXES = (".yaml", ".yml", ".json", ".md", ".txt", ".png")
 
 
@@ -124,6 +126,9 @@ def _fields(persona: Any, path: Path) -> dict[str, Any]:
 
 def _yaml(path: Path, text: str) -> Any:
     try:
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        if node is not None and _expanded(node, {}) > MOST_NODES:
+            raise PersonaError(str(path), 0, f"its aliases stand for more than {MOST_NODES:,} values; write them out")
         return yaml.safe_load(text)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 0
@@ -132,6 +137,19 @@ def _yaml(path: Path, text: str) -> Any:
         raise PersonaError(str(path), 0, f"not valid YAML: {error}") from None
     except RecursionError:
         raise PersonaError(str(path), 0, "YAML nested too deep") from None
+
+
+def _expanded(node: yaml.Node, known: dict[int, float]) -> float:
+    """How many values a node stands for once its aliases are written out; infinitely many where one holds itself."""
+    if id(node) not in known:
+        known[id(node)] = math.inf
+        children: list[yaml.Node] = []
+        if isinstance(node, yaml.MappingNode):
+            children = [part for pair in node.value for part in pair]
+        elif isinstance(node, yaml.SequenceNode):
+            children = node.value
+        known[id(node)] = 1 + sum(_expanded(child, known) for child in children)
+    return known[id(node)]
 
 
 def _no_line(_place: tuple[int | str, ...]) -> int:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from agents.models import Message
 from agents.models.conversations import TAG_KEY
 from agents.transcripts.channels import Targets
 from agents.transcripts.detect import detect
@@ -17,12 +19,13 @@ from agents.transcripts.records import OptionError, ReaderOptions
 from agents.transcripts.rights import Needs, Rights
 from agents.transcripts.rows import bad_tag_key
 from agents.transcripts.source import Source
-from agents.transcripts.speakers import Speakers
+from agents.transcripts.speakers import Speakers, Unknown
 from agents.transcripts.store import BatchResult, Key, count_batch, link_orphans, write_batch
 from agents.transcripts.times import zone
 
 BATCH = 1000
 AUTO = "auto"
+CHECKING, COMPARING, IMPORTING = "Checking", "Comparing", "Importing"
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, how much of it, and how much there is."""
 
@@ -77,6 +80,9 @@ def import_transcript(
     dry_run: bool = False,
     rights: Rights | None = None,
     progress: Progress = lambda _what, _done, _total: None,
+    on_checked: Callable[[Prepared], None] = lambda _message: None,
+    on_new: Callable[[Sequence[Message]], None] | None = None,
+    on_unknown: Unknown | None = None,
 ) -> ImportReport:
     """Import a transcript file; importing it again adds nothing.
 
@@ -91,6 +97,9 @@ def import_transcript(
         dry_run: Check and count, store nothing.
         rights: Of whoever hands it in; every one unless it says.
         progress: Told how far it is.
+        on_checked: Told of each message while the file is checked.
+        on_new: Told of the messages that are stored, inside the transaction that stores them.
+        on_unknown: Told of speakers for whom there is no agent, or more than one; they are outsiders then. Without it they are errors.
 
     Raises:
         TranscriptError: The file is malformed; nothing was stored.
@@ -115,7 +124,7 @@ def import_transcript(
     def preparer() -> tuple[Preparer, Iterator[Prepared]]:
         preparer = Preparer(
             path=source.name,
-            speakers=Speakers(speaker_map or {}),
+            speakers=Speakers(speaker_map or {}, on_unknown=on_unknown),
             targets=Targets(wished=channel, stem=path.stem),
             tags=tags or {},
             zone=local,
@@ -126,8 +135,9 @@ def import_transcript(
     needs = Needs()
     for number, message in enumerate(messages):
         needs.add(message)
+        on_checked(message)
         if number % BATCH == 0:
-            progress("Checking", source.bytes_read, source.size)
+            progress(CHECKING, source.bytes_read, source.size)
     if unused := checked.speakers.unused():
         names = ", ".join(repr(name) for name in list(checked.tally.speakers)[:20])
         raise OptionError(
@@ -136,7 +146,12 @@ def import_transcript(
     needs.check(rights or Rights())
     source.check_unchanged()
     _, messages = preparer()
-    total = _store(messages, dry_run=dry_run, report=lambda done: progress("Importing", done, checked.tally.messages))
+    doing = COMPARING if dry_run else IMPORTING
+    total = _store(
+        messages,
+        write=count_batch if dry_run else partial(write_batch, on_new=on_new),
+        report=lambda done: progress(doing, done, checked.tally.messages),
+    )
     lost = link_orphans(total.orphans)
     return ImportReport(
         format=used,
@@ -155,12 +170,14 @@ def import_transcript(
     )
 
 
-def _store(messages: Iterator[Prepared], *, dry_run: bool, report: Callable[[int], None]) -> BatchResult:
+def _store(
+    messages: Iterator[Prepared], *, write: Callable[[list[Prepared]], BatchResult], report: Callable[[int], None]
+) -> BatchResult:
     imported = duplicates = other_author = 0
     orphans: list[tuple[int, Key]] = []
     report(0)
     while batch := list(islice(messages, BATCH)):
-        result = count_batch(batch) if dry_run else write_batch(batch)
+        result = write(batch)
         imported += result.imported
         duplicates += result.duplicates
         other_author += result.other_author

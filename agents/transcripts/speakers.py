@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from django.contrib.auth import get_user_model
@@ -12,6 +12,8 @@ from agents.models import Agent
 from agents.transcripts.records import OptionError, SourceMessage
 
 NAME_LIMIT = 200
+Unknown = Callable[[str, str], None]
+"""Called with a speaker's name and why it is not known who that is here."""
 
 
 class UnknownAgentError(OptionError):
@@ -31,11 +33,12 @@ class Author:
 class Speakers:
     """Matches speakers to authors: by `--map`, else by slug, else by display name, without regard to case."""
 
-    def __init__(self, mapping: Mapping[str, str]) -> None:
+    def __init__(self, mapping: Mapping[str, str], *, on_unknown: Unknown | None = None) -> None:
         """Read the agents once.
 
         Args:
             mapping: Speaker or role -> agent slug; an empty slug keeps the speaker an outsider.
+            on_unknown: Told of a speaker for whom there is no agent, or more than one, who is an outsider then; without it, an error.
 
         Raises:
             UnknownAgentError: A slug of the mapping does not exist; the message lists the nearest names.
@@ -50,6 +53,7 @@ class Speakers:
         self._keys = {key.casefold(): key for key in mapping}
         self._users: dict[str, int | None] = {}
         self._known: dict[tuple[str, str, str], Author] = {}
+        self._on_unknown = on_unknown
 
     def _mapped(self, key: str, slug: str) -> Author | None:
         if not slug:
@@ -91,12 +95,11 @@ class Speakers:
                 self._keys.pop(key, None)
                 return self._map[key] or Author(outsider=message.speaker)
         if message.kind == "agent":
-            if name not in self._slugs:
-                raise UnknownAgentError(
-                    f"{self.unknown(message.speaker)}; import the agent first, or use --map '{message.speaker}=SLUG' "
-                    f"('{message.speaker}=' keeps it an outsider)"
-                )
-            return self._slugs[name]
+            return self._slugs.get(name) or self._outsider(
+                message.speaker,
+                self.unknown(message.speaker),
+                f"import the agent first, or use --map '{message.speaker}=SLUG' ('{message.speaker}=' keeps it an outsider)",
+            )
         if message.kind == "named":
             return self._by_name(name, message.speaker) or Author(outsider=message.speaker)
         if message.kind == "user":
@@ -110,10 +113,15 @@ class Speakers:
         authors = self._names.get(name, [])
         if len(authors) > 1:
             slugs = ", ".join(author.slug or "" for author in authors)
-            raise UnknownAgentError(
-                f"{shown!r} is the display name of several agents ({slugs}); say which: --map '{shown}=SLUG'"
-            )
+            why = f"{shown!r} is the display name of several agents ({slugs})"
+            return self._outsider(shown, why, f"say which: --map '{shown}=SLUG'")
         return authors[0] if authors else None
+
+    def _outsider(self, name: str, why: str, advice: str) -> Author:
+        if self._on_unknown is None:
+            raise UnknownAgentError(f"{why}; {advice}")
+        self._on_unknown(name, why)
+        return Author(outsider=name)
 
     def _user(self, username: str) -> int | None:
         if username not in self._users:

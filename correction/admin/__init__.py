@@ -2,20 +2,57 @@
 
 from agents.adminsite import Extension, extend
 from agents.models import Agent, Message, Run
-from correction.admin import behavior, config, interventions, logs, observed
+from correction.admin import behavior, config, home, interventions, logs, markers, observed
 from correction.admin.agent_actions import copy_corrections, switch_mechanism
+from correction.admin.agent_log import corrections_panel, costs_panel, nudges_panel
 from correction.admin.agent_panel import config_panel
 from correction.admin.behavior_page import agent_behavior_panel, behavior_notes
+from correction.admin.cast_steps import gate_steps
+from correction.admin.log_filters import GateOfMessage, GateOfRun
 from correction.admin.notes import gate_notes, gate_panel, run_panel
+from evaluation.admin.cast_steps import add_steps
 
-__all__ = ["behavior", "config", "interventions", "logs", "observed"]
+__all__ = ["behavior", "config", "home", "interventions", "logs", "markers", "observed"]
 
-extend(Agent, Extension(permission="correction.view_agentevaluationconfig", panels=(config_panel,)))
+add_steps(gate_steps)
+extend(
+    Agent,
+    Extension(
+        permission="correction.view_agentevaluationconfig",
+        panels=(config_panel,),
+        anchors=(("config", "Corrections"),),
+    ),
+)
+extend(
+    Agent,
+    Extension(
+        permission="correction.view_correctionlog",
+        panels=(corrections_panel,),
+        anchors=(("corrections", "Last corrections"),),
+    ),
+)
+extend(
+    Agent,
+    Extension(permission="correction.view_interventionlog", panels=(nudges_panel,), anchors=(("nudges", "Nudges"),)),
+)
+extend(Agent, Extension(permission="agents.view_llmcall", panels=(costs_panel,), anchors=(("costs", "Costs"),)))
 extend(
     Agent,
     Extension(permission="correction.change_agentevaluationconfig", actions=(switch_mechanism, copy_corrections)),
 )
-extend(Message, Extension(permission="correction.view_correctionlog", panels=(gate_panel,), notes=(gate_notes,)))
-extend(Run, Extension(permission="correction.view_correctionlog", panels=(run_panel,)))
-extend(Agent, Extension(permission="correction.view_behaviorrequest", panels=(agent_behavior_panel,)))
+extend(
+    Message,
+    Extension(
+        permission="correction.view_correctionlog", panels=(gate_panel,), notes=(gate_notes,), filters=(GateOfMessage,)
+    ),
+)
+extend(Run, Extension(permission="correction.view_correctionlog", panels=(run_panel,), filters=(GateOfRun,)))
+extend(
+    Agent,
+    Extension(
+        permission="correction.view_behaviorrequest",
+        panels=(agent_behavior_panel,),
+        anchors=(("requests", "Requests"),),
+    ),
+)
 extend(Message, Extension(permission="correction.view_behaviorrequest", notes=(behavior_notes,)))

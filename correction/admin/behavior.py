@@ -16,6 +16,7 @@ from django.utils.safestring import SafeString
 from agents.admin import display
 from agents.admin.access import user_of
 from agents.admin.filters import DateRangeFilter, RecentValuesFilter
+from agents.admin.log_filters import AgentFilter
 from agents.admin.transcript import transcript_url
 from agents.adminsite import ReadOnlyAdmin
 from correction.admin.behavior_acting import ACTS, may_decide, refused_by
@@ -37,7 +38,7 @@ class BehaviorRequestAdmin(ReadOnlyAdmin[BehaviorRequest]):
         "confidence",
         "automatic",
         ("judge", RecentValuesFilter),
-        ("agent", admin.RelatedFieldListFilter),
+        ("agent", AgentFilter),
         ("created_at", DateRangeFilter),
     )
     list_select_related = ("agent", "message", "reviewed_by")
@@ -70,7 +71,7 @@ class BehaviorRequestAdmin(ReadOnlyAdmin[BehaviorRequest]):
         return may_decide(request)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[BehaviorRequest]:
-        long = ("gate_result", "extract_result", "map_result", "error")
+        long = ("gate_result", "extract_result", "map_result")
         found = super().get_queryset(request)
         is_list = request.resolver_match is not None and (request.resolver_match.url_name or "").endswith("changelist")
         return found.defer(*long, "agent__system_prompt", "agent__sample_lines") if is_list else found

@@ -10,6 +10,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from agents.admin.access import user_of
+from agents.admin.confirming import confirmed
 from correction.behavior.applying import BehaviorError, apply_request, reject_request, retry_request
 from correction.models import BehaviorRequest
 
@@ -17,6 +18,11 @@ NAMED = 10  # refusals that are told one by one
 
 
 @admin.action(description="Apply as proposed", permissions=["decide"])
+@confirmed(
+    "Apply as proposed",
+    "Those that wait for a person change their agent's persona, each as a version of its own that can be reverted. It holds in all "
+    "channels from the agent's next turn on. The others are skipped.",
+)
 def apply_chosen(model_admin: Any, request: HttpRequest, queryset: QuerySet[BehaviorRequest]) -> None:
     """Those that wait for a person. What was rejected or dropped is applied on its own page only, where its reason stands."""
     user = user_of(request)
@@ -24,6 +30,10 @@ def apply_chosen(model_admin: Any, request: HttpRequest, queryset: QuerySet[Beha
 
 
 @admin.action(description="Reject", permissions=["decide"])
+@confirmed(
+    "Reject",
+    "The agents stay as they are, and these requests are closed without a reason. A reason is given on a request's own page.",
+)
 def reject_chosen(model_admin: Any, request: HttpRequest, queryset: QuerySet[BehaviorRequest]) -> None:
     _decide(model_admin, request, queryset, "rejected", lambda row: reject_request(request=row, user=user_of(request)))
 

@@ -10,9 +10,9 @@ from django.utils.safestring import SafeString
 
 from agents.admin import display
 from agents.admin.display import Tone
+from agents.admin.text_diff import word_diff
 from agents.models import Agent
 from agents.persona import TraitValue, render_persona
-from correction.admin.text_diff import word_diff
 from correction.behavior.map_answer import name_key
 from correction.models import BehaviorRequest
 

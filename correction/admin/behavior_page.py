@@ -102,7 +102,7 @@ def agent_behavior_panel(request: HttpRequest, agent: Agent) -> SafeString:
     return SafeString(render_to_string("admin/correction/behavior/agent.html", context, request))
 
 
-def behavior_notes(messages: list[Message]) -> dict[int, SafeString]:
+def behavior_notes(request: HttpRequest, messages: list[Message]) -> dict[int, SafeString]:
     """For the transcript: beside a message that asked for a change, what became of it. One query for a page."""
     found: dict[int, list[BehaviorRequest]] = {}
     rows = BehaviorRequest.objects.filter(message__in=messages).select_related("reviewed_by").order_by("pk")

@@ -17,6 +17,7 @@ from correction.admin.config_history import history_context
 from correction.admin.config_page import form_context, stored_rows
 from correction.admin.matrix import DEFAULTS, anchor_of, config_url, context_of, matrix, target_of
 from correction.admin.mechanisms import BY_ID, BY_SWITCH, MECHANISMS, Mechanism
+from correction.admin.thresholds import thresholds_context, thresholds_url
 from correction.admin.trying import tried
 from correction.config import GATE_DIMENSIONS
 from correction.config_fields import ConfigError
@@ -40,6 +41,7 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
         pages = (
             ("target/<str:target>/", self.edit_view, "target"),
             ("target/<str:target>/try/", self.try_view, "try"),
+            ("target/<str:target>/thresholds/", self.thresholds_view, "thresholds"),
             ("target/<str:target>/history/", self.history_of_view, "target_history"),
         )
         own = [
@@ -81,7 +83,8 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
         own, defaults = stored_rows(agent)
         shown = MECHANISMS if chosen is None else (chosen,)
         names = [name for mechanism in shown for name in mechanism.fields]
-        form = ConfigForm(request.POST or None, own=own, defaults=defaults, names=names)
+        typed = {name: request.GET[name] for name in names if name.endswith("_threshold") and name in request.GET}
+        form = ConfigForm(request.POST or None, own=own, defaults=defaults, names=names, typed=typed)
         if request.method == "POST":
             self._allow(request, change=True)
             if "_reset" in request.POST:
@@ -89,7 +92,8 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
             if form.is_valid() and "_try" not in request.POST:
                 return self._save(request, agent, chosen, form.changes, reason=form.cleaned_data["reason"])
         title = f"{agent or 'Defaults'}: {chosen.label if chosen else 'corrections'}"
-        context = form_context(agent, form, shown, own=own, defaults=defaults, tried_now="_try" in request.POST)
+        tried_now = "_try" in request.POST or bool(typed)
+        context = form_context(agent, form, shown, own=own, defaults=defaults, tried_now=tried_now)
         return self.page(
             request,
             f"{PAGES}form.html",
@@ -99,6 +103,7 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
             matrix_url=reverse("admin:correction_agentevaluationconfig_changelist"),
             whole_url=config_url(agent),
             history_url=_history_url(agent),
+            thresholds_url=thresholds_url(agent),
             **context,
         )
 
@@ -109,6 +114,19 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
         if dimension not in GATE_DIMENSIONS:
             raise Http404(f"There is no gate dimension {dimension!r}; there are {', '.join(GATE_DIMENSIONS)}.")
         return HttpResponse(tried(_agent(target), dimension, request.GET.get(f"gate_{dimension}_threshold", "")))
+
+    def thresholds_view(self, request: HttpRequest, target: str) -> HttpResponse:
+        """What other thresholds would have done to the drafts judged so far, as histograms; nothing is stored."""
+        self._allow(request)
+        agent = _agent(target)
+        return self.page(
+            request,
+            f"{PAGES}thresholds.html",
+            f"{agent or 'Defaults'}: thresholds",
+            may_change=self.has_change_permission(request),
+            matrix_url=reverse("admin:correction_agentevaluationconfig_changelist"),
+            **thresholds_context(agent, request.GET),
+        )
 
     def history_of_view(self, request: HttpRequest, target: str) -> HttpResponse:
         """Who changed what and when; each state can be gone back to."""

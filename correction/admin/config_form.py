@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from django import forms
@@ -27,6 +28,7 @@ class ConfigForm(forms.Form):
         own: The row that is edited; None while there is none.
         defaults: The row of the defaults, where `own` is that of an agent.
         names: Fields of the configuration, in their order on the page.
+        typed: Values that stand in the fields before anybody typed one, by their names: they are saved like typed ones.
     """
 
     reason = forms.CharField(
@@ -43,16 +45,19 @@ class ConfigForm(forms.Form):
         own: AgentEvaluationConfig | None,
         defaults: AgentEvaluationConfig | None,
         names: Iterable[str],
+        typed: Mapping[str, str] = MappingProxyType({}),
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
         self.names = tuple(names)
+        self._stored: dict[str, str] = {}
         for name in self.names:
             described = CONFIG_FIELDS[name]
             inherited = _inherited(own, defaults, name)
             stored = getattr(own, name, None)
             self.fields[name] = _field(described, inherited)
-            self.initial[name] = "" if stored is None else described.show(stored)
+            self._stored[name] = "" if stored is None else described.show(stored)
+            self.initial[name] = typed.get(name, self._stored[name])
         self.order_fields([*self.names, "reason"])
 
     def clean(self) -> dict[str, Any]:
@@ -71,13 +76,13 @@ class ConfigForm(forms.Form):
 
     def seen(self, name: str) -> str:
         """The value the page showed when it was opened, which it sends back beside the one that was typed."""
-        return str(self.data.get(f"{SEEN}{name}", self.initial[name]))
+        return str(self.data.get(f"{SEEN}{name}", self._stored[name]))
 
     def _seen(self, name: str) -> Any:
         try:
             return CONFIG_FIELDS[name].read(self.seen(name))
         except ConfigError:  # no page of ours sent it
-            return CONFIG_FIELDS[name].read(self.initial[name])
+            return CONFIG_FIELDS[name].read(self._stored[name])
 
 
 def _inherited(own: AgentEvaluationConfig | None, defaults: AgentEvaluationConfig | None, name: str) -> tuple[str, str]:

@@ -18,6 +18,7 @@ from correction.admin.display import origin, setting
 from correction.admin.matrix import target_of
 from correction.admin.mechanisms import Mechanism
 from correction.admin.precision import precision_lines
+from correction.admin.thresholds import thresholds_url
 from correction.admin.trying import tried, would_change
 from correction.config import ResolvedConfig, merge
 from correction.configure import notes_on
@@ -27,10 +28,11 @@ from correction.models import AgentEvaluationConfig
 
 @dataclass(frozen=True, slots=True)
 class FieldLine:
-    """A field as the page shows it; the last four only for the threshold of a gate dimension.
+    """A field as the page shows it; the last five only for the threshold of a gate dimension.
 
     `seen` is the value it had when the page was opened, and `seen_name` the name under which the page sends that back.
     `current` says what the threshold in effect does, `typed` what the one in the form would do; `try_url` asks that again.
+    `preview_url` is the page with the histogram.
     """
 
     bound: BoundField
@@ -43,6 +45,7 @@ class FieldLine:
     typed: SafeString | str = ""
     precision: SafeString | str = ""
     try_url: str = ""
+    preview_url: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,4 +124,5 @@ def _threshold(
         typed=tried(agent, dimension, str(line.bound.value() or "")) if tried_now else "",
         precision=precision_lines(marked, dimension=dimension, threshold=threshold),
         try_url=f"{url}?dimension={dimension}",
+        preview_url=thresholds_url(agent, dimension),
     )

@@ -43,7 +43,8 @@ def preconditions_table(found: Any) -> SafeString:
         ),
     )
     return format_html(
-        '<div class="pl-scroll"><table class="pl-table pl-stacking"><thead><tr><th>Kind</th><th>Precondition</th><th>Held</th>'
+        '<div class="pl-scroll" tabindex="0" role="group" aria-label="Preconditions">'
+        '<table class="pl-table pl-stacking"><thead><tr><th>Kind</th><th>Precondition</th><th>Held</th>'
         "<th>Measured</th><th>Why</th></tr></thead><tbody>{}</tbody></table></div>",
         rows,
     )

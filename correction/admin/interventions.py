@@ -13,8 +13,11 @@ from django.utils.safestring import SafeString
 
 from agents.admin import display
 from agents.admin.filters import ChosenFilter, DateRangeFilter, RecentValuesFilter
-from agents.adminsite import ModelAdmin, ReadOnlyAdmin
+from agents.admin.log_filters import AgentFilter, tag_filter
+from agents.admin.logs import LogAdmin
+from agents.adminsite import ModelAdmin
 from agents.models import LLMCall
+from correction.admin.exports import INTERVENTIONS
 from correction.admin.intervention_form import InterventionForm, functions_help, nudges_help
 from correction.admin.intervention_log import fired_badge, preconditions_table
 from correction.interventions.rows import BUILT_IN
@@ -104,14 +107,17 @@ class InterventionFilter(ChosenFilter):
 
 
 @admin.register(InterventionLog)
-class InterventionLogAdmin(ReadOnlyAdmin[InterventionLog]):
+class InterventionLogAdmin(LogAdmin[InterventionLog]):
+    export = INTERVENTIONS
     list_display = ("when", "what", "who", "fired_mark", "reason", "shown", "place")
     list_display_links = ("when",)
     list_filter = (
         InterventionFilter,
         "fired",
         ("name", RecentValuesFilter),
-        ("agent", admin.RelatedFieldListFilter),
+        ("judge", RecentValuesFilter),
+        ("agent", AgentFilter),
+        tag_filter("channel__tags"),
         ("created_at", DateRangeFilter),
     )
     list_select_related = ("agent", "channel")

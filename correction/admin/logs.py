@@ -11,22 +11,30 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllow
 from django.template.loader import render_to_string
 from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html
+from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.safestring import SafeString
 
 from agents.admin import display
-from agents.admin.filters import DateRangeFilter
-from agents.adminsite import ReadOnlyAdmin
+from agents.admin.filters import DateRangeFilter, RecentValuesFilter
+from agents.admin.log_filters import AgentFilter, tag_filter
+from agents.admin.logs import LogAdmin
 from correction.admin.display import outcome_badge, results, source_badge, speaker
-from correction.admin.log_filters import FailedDimensionFilter, MarkFilter, MessageFilter, SessionFilter
-from correction.admin.timeline import session_context
+from correction.admin.exports import ATTEMPTS
+from correction.admin.log_filters import (
+    FailedDimensionFilter,
+    MarkFilter,
+    MessageFilter,
+    NotJudgedFilter,
+    SessionFilter,
+)
+from correction.admin.timeline import MARKING, session_context
 from correction.marks import mark_result
 from correction.models import CorrectionLog, GateDimensionResult
 
-MARKING = "correction.change_gatedimensionresult"
-
 
 @admin.register(CorrectionLog)
-class CorrectionLogAdmin(ReadOnlyAdmin[CorrectionLog]):
+class CorrectionLogAdmin(LogAdmin[CorrectionLog]):
+    export = ATTEMPTS
     list_display = ("when", "who", "outcome_mark", "verdicts", "draft", "place")
     list_display_links = ("when",)
     list_filter = (
@@ -34,9 +42,13 @@ class CorrectionLogAdmin(ReadOnlyAdmin[CorrectionLog]):
         MessageFilter,
         "outcome",
         FailedDimensionFilter,
+        NotJudgedFilter,
         MarkFilter,
+        "committed",
         "source",
-        ("agent", admin.RelatedFieldListFilter),
+        ("judge", RecentValuesFilter),
+        ("agent", AgentFilter),
+        tag_filter("tags", "message__tags", "channel__tags"),
         ("created_at", DateRangeFilter),
     )
     list_select_related = ("agent", "channel")
@@ -73,6 +85,9 @@ class CorrectionLogAdmin(ReadOnlyAdmin[CorrectionLog]):
         except ValueError as error:
             self.message_user(request, str(error), messages.ERROR)
         page = reverse("admin:correction_correctionlog_change", args=[result.log_id])
+        came_from = request.GET.get("next", "")
+        if url_has_allowed_host_and_scheme(came_from, {request.get_host()}, require_https=request.is_secure()):
+            page = came_from
         return HttpResponseRedirect(f"{page}#result-{result.pk}")
 
     @admin.display(description="time", ordering="created_at")

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from django.core.paginator import Page, Paginator
+from django.core.paginator import Page
 from django.db.models import Q
 from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from agents.admin import display
+from agents.console_lists import BoundedPaginator
 from agents.models import Agent
 from correction.admin.display import MODE_TONES, label_of, origin, setting
 from correction.admin.mechanisms import MECHANISMS, Mechanism
@@ -70,10 +71,10 @@ class Matrix:
 
 def matrix(*, search: str = "", page: str | int = 1) -> Matrix:
     """The defaults and a page of agents, active ones first, in three queries."""
-    found = Agent.objects.order_by("-is_active", "display_name", "pk")
+    found = Agent.objects.order_by("-is_active", "display_name", "slug")
     if search:
         found = found.filter(Q(display_name__icontains=search) | Q(slug__icontains=search))
-    agents = Paginator(found, AGENTS_PER_PAGE).get_page(page)
+    agents = BoundedPaginator(found, AGENTS_PER_PAGE).get_page(page)
     rows = AgentEvaluationConfig.objects.filter(Q(is_defaults=True) | Q(agent__in=[a.pk for a in agents]))
     own = {row.agent_id: row for row in rows}
     defaults = own.pop(None, None)
@@ -174,4 +175,5 @@ def _named(agent: Agent | None, config: ResolvedConfig, name: str) -> str:
 
 def context_of(found: Matrix, *, search: str) -> dict[str, Any]:
     """What the template needs beside the page's frame."""
-    return {"matrix": found, "mechanisms": MECHANISMS, "search": search}
+    url = reverse("admin:correction_agentevaluationconfig_thresholds", args=[DEFAULTS])
+    return {"matrix": found, "mechanisms": MECHANISMS, "search": search, "thresholds_url": url}

@@ -3,42 +3,82 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from typing import Any
+from urllib.parse import urlencode
 
 from django.http import HttpRequest
+from django.template.loader import render_to_string
+from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from agents.admin import display
+from agents.admin.text_diff import word_diff
 from agents.models import Message, Run
 from correction.admin.display import outcome_badge, results
-from correction.models import CorrectionLog, Outcome
+from correction.admin.intervention_log import fired_badge
+from correction.admin.timeline import MARKING, results_context
+from correction.models import CorrectionLog, InterventionLog, Outcome
+
+MARK_FORM = "marks"  # the id of the form on a page of messages that the buttons belong to
+MOST_INTERVENTIONS = 50  # of a turn
+MOST_COMPARED = 2_500  # characters of a draft and what was said: a page shows a hundred of them
+
+Sessions = dict[int, dict[object, list[CorrectionLog]]]
 
 
-def gate_notes(messages: list[Message]) -> dict[int, SafeString]:
-    """For the transcript: per message that the gate looked at, how it went, linked to the session. Two queries for a page."""
-    logs = (
-        CorrectionLog.objects.filter(message__in=messages)
-        .only("session", "attempt", "outcome", "committed", "message_id", "source")
-        .prefetch_related("dimension_results")
-        .order_by("message_id", "session", "attempt")
-    )
-    sessions: dict[int, dict[object, list[CorrectionLog]]] = defaultdict(lambda: defaultdict(list))
-    for log in logs:
-        if log.message_id is not None:
-            sessions[log.message_id][log.session].append(log)
-    return {
-        pk: format_html(*_joined([_note(attempts) for attempts in found.values()])) for pk, found in sessions.items()
-    }
+def gate_notes(request: HttpRequest, messages: list[Message]) -> dict[int, SafeString]:
+    """For the transcript: per message that the gate looked at, how it went; opened, its drafts and verdicts.
+
+    Few queries for a page, however many messages it has.
+    """
+    found = _sessions(messages)
+    at = request.GET.get("at") if request.GET.get("opened") == "gate" else None
+    notes = {}
+    for message in messages:
+        if message.pk in found:
+            back = reverse("admin:agents_channel_transcript", args=[message.channel_id])
+            back = f"{back}?{urlencode({'at': message.position, 'opened': 'gate'})}"
+            opened = at == str(message.position)
+            notes[message.pk] = _note(request, message, found[message.pk], back=back, form=MARK_FORM, opened=opened)
+    return notes
 
 
 def gate_panel(request: HttpRequest, message: Message) -> SafeString:
-    """For the page of one message."""
-    note = gate_notes([message]).get(message.pk)
-    return format_html('<section class="pl-panel">Gate: {}</section>', note) if note else SafeString("")
+    """For the page of one message, whose own form the buttons belong to."""
+    found = _sessions([message]).get(message.pk)
+    if not found:
+        return SafeString("")
+    back = reverse("admin:agents_message_change", args=[message.pk])
+    note = _note(request, message, found, back=back, form="", opened=True)
+    return format_html('<section class="pl-panel"><h2>Gate</h2>{}</section>', note)
 
 
 def run_panel(request: HttpRequest, run: Run) -> SafeString:
-    """For the page of a turn: the drafts that the gate looked at in it, in their order."""
+    """For the page of a turn: the drafts that the gate looked at in it, in their order, and the interventions before it."""
+    return format_html("{}{}", _gate_of_run(run), _interventions_of_run(request, run))
+
+
+def _interventions_of_run(request: HttpRequest, run: Run) -> SafeString:
+    if not request.user.has_perm("correction.view_interventionlog"):
+        return SafeString("")
+    logs = InterventionLog.objects.filter(run=run).defer("preconditions").order_by("pk")[:MOST_INTERVENTIONS]
+    lines = format_html_join(
+        "",
+        "<li>{} {} {}</li>",
+        (
+            (
+                display.page_of(log, log.name.replace("_", " ")),
+                fired_badge(log.fired),
+                display.folded(log.nudge or log.why, 120),
+            )
+            for log in logs
+        ),
+    )
+    return _list_panel("Interventions", lines)
+
+
+def _gate_of_run(run: Run) -> SafeString:
     logs = CorrectionLog.objects.filter(run=run).prefetch_related("dimension_results").order_by("pk")
     lines = format_html_join(
         "",
@@ -52,21 +92,80 @@ def run_panel(request: HttpRequest, run: Run) -> SafeString:
             for log in logs
         ),
     )
-    return format_html('<section class="pl-panel"><h2>Gate</h2><ul>{}</ul></section>', lines) if lines else lines
+    return _list_panel("Gate", lines)
 
 
-def _joined(notes: list[SafeString]) -> tuple[str, ...]:
-    return (" ".join(["{}"] * len(notes)), *notes)
+def _list_panel(title: str, lines: SafeString) -> SafeString:
+    if not lines:
+        return lines
+    return format_html('<section class="pl-panel"><h2>{}</h2><ul class="pl-lined">{}</ul></section>', title, lines)
 
 
-def _note(attempts: list[CorrectionLog]) -> SafeString:
-    """``corrected ×2`` rather than *passed after retry*: beside a message one wants to know how often it was sent back."""
+def _sessions(messages: list[Message]) -> Sessions:
+    """The attempts at each message, by session, in their order."""
+    logs = (
+        CorrectionLog.objects.filter(message__in=messages)
+        .defer("payload", "tags")
+        .prefetch_related("dimension_results__marked_by")
+        .order_by("message_id", "session", "attempt")
+    )
+    found: Sessions = defaultdict(lambda: defaultdict(list))
+    for log in logs:
+        if log.message_id is not None:
+            found[log.message_id][log.session].append(log)
+    return found
+
+
+def _note(
+    request: HttpRequest,
+    message: Message,
+    sessions: dict[object, list[CorrectionLog]],
+    *,
+    back: str,
+    form: str,
+    opened: bool,
+) -> SafeString:
+    context = {
+        "position": message.position,
+        "opened": opened,
+        "sessions": [_session(message, attempts) for attempts in sessions.values()],
+        "may_mark": request.user.has_perm(MARKING),
+        "mark_form": form,
+        "mark_query": f"?{urlencode({'next': back})}",
+    }
+    return render_to_string("admin/correction/log/note.html", context)
+
+
+def _session(message: Message, attempts: list[CorrectionLog]) -> dict[str, Any]:
     said = next((log for log in attempts if log.committed), attempts[-1])
-    sent_back = sum(log.outcome == Outcome.CORRECTED for log in attempts)
-    if said.outcome == Outcome.PASSED_AFTER_RETRY:
-        label = display.badge(f"corrected ×{max(sent_back, 1)}", "good", "sent back with feedback, then passed")
-    else:
-        label = outcome_badge(said.outcome)
     failed = [result for result in said.dimension_results.all() if not result.passed]
-    url = display.page_of(said, "gate")
-    return format_html('<span class="pl-gate">{} {} {}</span>', label, results(failed) if failed else "", url)
+    return {
+        "label": _label(attempts, said),
+        "failed": results(failed) if failed else "",
+        "attempts": [_attempt(message, log) for log in attempts],
+        "page": display.page_of(said, "The whole session"),
+    }
+
+
+def _label(attempts: list[CorrectionLog], said: CorrectionLog) -> SafeString:
+    """``corrected ×2`` rather than *passed after retry*: beside a message one wants to know how often it was sent back."""
+    if said.outcome != Outcome.PASSED_AFTER_RETRY:
+        return outcome_badge(said.outcome)
+    sent_back = sum(log.outcome == Outcome.CORRECTED for log in attempts)
+    return display.badge(f"corrected ×{max(sent_back, 1)}", "good", "sent back with feedback, then passed")
+
+
+def _attempt(message: Message, log: CorrectionLog) -> dict[str, Any]:
+    is_other = log.judged_text != message.text
+    too_long = is_other and len(log.judged_text) + len(message.text) > MOST_COMPARED
+    return {
+        "number": log.attempt,
+        "outcome": outcome_badge(log.outcome),
+        "committed": log.committed,
+        "duration": f"{log.duration_ms:,} ms",
+        "text": display.block(log.judged_text) if is_other else "",
+        "diff": word_diff(log.judged_text, message.text) if is_other and not too_long else None,
+        "too_long": too_long,
+        "results": results_context(log),
+        "feedback": display.folded(log.feedback, 120) if log.feedback else "",
+    }

@@ -7,16 +7,20 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from agents.admin import display
+from agents.admin.filters import DateRangeFilter
+from agents.admin.log_filters import AgentFilter, ErrorFilter
+from agents.admin.logs import LogAdmin
 from agents.admin.transcript import transcript_url
-from agents.adminsite import ReadOnlyAdmin
+from correction.admin.exports import OBSERVED
 from correction.models import CorrectionLog, ObservedMessage
 
 
 @admin.register(ObservedMessage)
-class ObservedMessageAdmin(ReadOnlyAdmin[ObservedMessage]):
+class ObservedMessageAdmin(LogAdmin[ObservedMessage]):
+    export = OBSERVED
     list_display = ("name", "state", "who", "said", "created", "finished")
     list_display_links = ("name",)
-    list_filter = ("status", ("message__agent", admin.RelatedFieldListFilter))
+    list_filter = ("status", ErrorFilter, ("message__agent", AgentFilter), ("created_at", DateRangeFilter))
     list_select_related = ("message__agent",)
     fields = (
         "state",

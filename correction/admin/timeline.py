@@ -9,12 +9,15 @@ from django.urls import reverse
 from django.utils.safestring import SafeString
 
 from agents.admin import display
+from agents.admin.text_diff import word_diff
 from agents.admin.transcript import transcript_url
 from agents.models import LLMCall
 from correction.admin.display import against_threshold, number, outcome_badge, source_badge, speaker
-from correction.admin.text_diff import word_diff
+from correction.admin.session_waterfall import session_waterfall
 from correction.models import CorrectionLog, GateDimensionResult
 from evaluation.admin.display import judge_badge, meter
+
+MARKING = "correction.change_gatedimensionresult"
 
 
 def session_context(log: CorrectionLog, *, may_mark: bool) -> dict[str, Any]:
@@ -22,7 +25,7 @@ def session_context(log: CorrectionLog, *, may_mark: bool) -> dict[str, Any]:
     attempts = list(
         CorrectionLog.objects.filter(session=log.session)
         .select_related("agent", "channel", "run__agent", "message", "persona_version")
-        .prefetch_related("dimension_results__marked_by", "dimension_results__call")
+        .prefetch_related("dimension_results__marked_by")
         .order_by("attempt")
     )
     first = attempts[0]
@@ -37,6 +40,7 @@ def session_context(log: CorrectionLog, *, may_mark: bool) -> dict[str, Any]:
         "session": str(log.session),
         "calls": display.link(display.list_url(LLMCall, work_id=log.work_id), "the calls it made"),
         "duration": f"{sum(attempt.duration_ms for attempt in attempts):,} ms of judging",
+        "waterfall": session_waterfall(attempts),
         "attempts": [_attempt(attempt, said, opened=attempt.pk == log.pk) for attempt in attempts],
         "may_mark": may_mark,
     }
@@ -75,8 +79,13 @@ def _attempt(log: CorrectionLog, said: CorrectionLog | None, *, opened: bool) ->
         "is_other": is_other,
         "diff": word_diff(log.judged_text, final) if is_other else None,
         "feedback": display.block(log.feedback) if log.feedback else "",
-        "results": [_result(found) for found in _failed_first(log.dimension_results.all())],
+        "results": results_context(log),
     }
+
+
+def results_context(log: CorrectionLog) -> list[dict[str, Any]]:
+    """What the template shows of an attempt's dimensions, failed ones first."""
+    return [_result(found) for found in _failed_first(log.dimension_results.all())]
 
 
 def _failed_first(found: Iterable[GateDimensionResult]) -> list[GateDimensionResult]:
@@ -96,7 +105,7 @@ def _result(result: GateDimensionResult) -> dict[str, Any]:
         "reasoning": display.visible(result.reasoning),
         "recommendations": display.visible(result.recommendations),
         "parts": [_part(part) for part in result.parts if isinstance(part, dict)],
-        "call": display.page_of(result.call, "its call") if result.call else "",
+        "call": display.page_of(LLMCall(pk=result.call_id), "its call") if result.call_id else "",
         "duration": f"{result.duration_ms:,} ms",
         "failed": not result.passed,
         "mark": result.mark,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from django.contrib import admin, messages
+from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.template.loader import render_to_string
@@ -12,12 +12,19 @@ from django.utils.safestring import SafeString
 
 from agents.admin import display
 from agents.admin.access import user_of
+from agents.admin.confirming import tell_done
 from agents.admin.filters import RecentValuesFilter
+from agents.admin.log_filters import AgentFilter, RelatedFilter
 from agents.adminsite import ReadOnlyAdmin
 from evaluation.admin.display import dimension_badge, judge_badge, meter, procedure_badge
 from evaluation.admin.drift_chart import chart
 from evaluation.drift.series import series_of
 from evaluation.models import DriftAlert
+
+
+class ScheduleFilter(RelatedFilter):
+    hint = "the schedule's name"
+    parameter_name = "schedule_name"
 
 
 @admin.register(DriftAlert)
@@ -26,13 +33,14 @@ class DriftAlertAdmin(ReadOnlyAdmin[DriftAlert]):
     list_display_links = ("what",)
     list_filter = (
         ("acknowledged_at", admin.EmptyFieldListFilter),
-        "dimension",
+        ("dimension", RecentValuesFilter),
         ("judge", RecentValuesFilter),
-        ("agent", admin.RelatedFieldListFilter),
-        ("schedule", admin.RelatedFieldListFilter),
+        ("agent", AgentFilter),
+        ("schedule", ScheduleFilter),
         "created_at",
     )
     list_select_related = ("agent", "schedule", "acknowledged_by")
+    ordering = ("-pk",)
     actions = ("acknowledge",)  # type: ignore[assignment]
     fields = (
         *("who", "dimension_mark", "change", "began", "run", "schedule_link", "judge_mark"),
@@ -61,8 +69,9 @@ class DriftAlertAdmin(ReadOnlyAdmin[DriftAlert]):
     @admin.action(description="Acknowledge", permissions=["acknowledge"])
     def acknowledge(self, request: HttpRequest, queryset: QuerySet[DriftAlert]) -> None:
         new = DriftAlert.objects.filter(pk__in=queryset.values("pk"), acknowledged_at__isnull=True)
+        chosen = queryset.count()
         done = new.update(acknowledged_at=timezone.now(), acknowledged_by=user_of(request))
-        self.message_user(request, f"{done} alert{'s' if done != 1 else ''} acknowledged.", messages.SUCCESS)
+        tell_done(self, request, "alert", "acknowledged", done=done, chosen=chosen)
 
     @admin.display(description="alert", ordering="pk")
     def what(self, alert: DriftAlert) -> SafeString:

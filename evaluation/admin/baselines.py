@@ -7,17 +7,19 @@ from itertools import groupby
 from typing import Any
 
 from django.contrib import admin, messages
-from django.db.models import QuerySet
+from django.db.models import Prefetch, QuerySet
 from django.http import HttpRequest
 from django.template.loader import render_to_string
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from agents.admin import display
+from agents.admin.confirming import confirmed
 from agents.admin.filters import RecentValuesFilter
-from agents.adminsite import ReadOnlyAdmin
+from agents.admin.log_filters import AgentFilter
 from agents.models import Agent
 from evaluation.admin.agreement import agreement_of_baseline, mark_agreements
+from evaluation.admin.cast import CastAdmin
 from evaluation.admin.comparisons import newest_comparison
 from evaluation.admin.display import dimension_badge, judge_badge, number, procedure_badge
 from evaluation.admin.played import played_by
@@ -38,11 +40,12 @@ def stale_badge(reason: str = "") -> SafeString:
 
 
 @admin.register(Baseline)
-class BaselineAdmin(ReadOnlyAdmin[Baseline]):
+class BaselineAdmin(CastAdmin):
     list_display = ("what", "who", "dimension_mark", "value", "judge_mark", "agreement_mark", "stale", "captured")
     list_display_links = ("what",)
-    list_filter = ("dimension", ("judge", RecentValuesFilter), ("agent", admin.RelatedFieldListFilter), "captured_at")
+    list_filter = ("dimension", ("judge", RecentValuesFilter), ("agent", AgentFilter), "captured_at")
     list_select_related = ("agent",)
+    ordering = ("agent_id", "judge", "procedure", "dimension")  # an index has it
     fields = (
         *("who", "dimension_mark", "value", "judge_mark", "agreement_mark", "played"),
         *("stale", "evaluation_run", "captured", "persona_digest"),
@@ -109,11 +112,17 @@ def _judged_by(judge: str, procedure: str) -> SafeString:
     return format_html("{} {}", judge_badge(judge), procedure_badge(procedure))
 
 
+# What the column reads: as many as three judges leave in five dimensions.
+NEWEST_BASELINES: Prefetch[Any] = Prefetch(
+    "baselines", queryset=Baseline.objects.order_by("-captured_at", "-pk")[:15], to_attr="newest_baselines"
+)
+
+
 @admin.display(description="baseline")
-def baseline_column(agent: Agent) -> SafeString:
+def baseline_column(agent: Any) -> SafeString:
     """A line per judge: its badge, the score of each dimension, and whether the persona changed since."""
     lines = []
-    for judge, group in _by_judge(agent.baselines.all()):
+    for judge, group in _by_judge(agent.newest_baselines):
         scores = format_html_join(
             " ",
             '<span class="pl-pair">{} {}</span>',
@@ -149,6 +158,7 @@ def baseline_panel(request: HttpRequest, agent: Agent) -> SafeString:
     )
     context = {
         "rows": rows,
+        "slug": agent.slug,
         "compared": [{**found, "judge": judge} for judge, found in newest if found is not None],
         "runs_url": display.list_url(EvaluationRun, agent__id__exact=agent.pk),
         "scores_url": display.list_url(EvaluationScore, evaluation_run__agent__id__exact=agent.pk),
@@ -156,13 +166,22 @@ def baseline_panel(request: HttpRequest, agent: Agent) -> SafeString:
     return SafeString(render_to_string("admin/evaluation/agent_baselines.html", context, request))
 
 
+ASKED = (
+    "A worker measures each of them as it is now, which becomes what later evaluations are compared with; the baseline there is goes "
+    "only when the new one has succeeded. It asks the configured judge: what that costs is estimated on each agent's page, and by "
+    "manage.py capture_baseline --dry-run."
+)
+
+
 @admin.action(description="Capture baseline")
+@confirmed("Capture baseline", f"{ASKED} Agents that said fewer than {ENOUGH} things are played first.")
 def capture_baseline(model_admin: Any, request: HttpRequest, queryset: QuerySet[Agent]) -> None:
     """Queue a baseline for each chosen agent; a worker runs them, and plays agents with little speech first."""
     _queue(model_admin, request, queryset, play=True)
 
 
 @admin.action(description="Capture baseline of real speech only (nobody is played)")
+@confirmed("Capture baseline of real speech", f"{ASKED} Nobody is played.")
 def capture_real_baseline(model_admin: Any, request: HttpRequest, queryset: QuerySet[Agent]) -> None:
     """The same, of what was really said, however little."""
     _queue(model_admin, request, queryset, play=False)

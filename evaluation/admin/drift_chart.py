@@ -65,6 +65,7 @@ def chart(series: Series, alerts: Iterable[DriftAlert] = ()) -> dict[str, Any]:
         "lines": _lines(shown, at),
         "restarts": [_text(at[point.run]) for point in shown[1:] if point.restarts],
         "alerts": [_mark(alert, at[alert.evaluation_run_id], series) for alert in marks],
+        "table": [_row(point, marks) for point in reversed(shown)],
         "first": _day(first),
         "last": _day(last) if last > first else "",
     }
@@ -85,6 +86,19 @@ def _point(point: Evaluation, x: float) -> dict[str, Any]:
         "low": "" if error is None else _y(max(0.0, point.score - error)),
         "tested": point.tested,
         "title": f"{_day(point.time)}: {point.score:.2f}{sure}, evaluation {point.run}",
+    }
+
+
+def _row(point: Evaluation, marks: Iterable[DriftAlert]) -> dict[str, Any]:
+    """The same point in words."""
+    alerted = ["alert" for alert in marks if alert.evaluation_run_id == point.run]
+    remarks = [*alerted, *(["starts anew"] if point.restarts else []), *([] if point.tested else ["not tested"])]
+    return {
+        "when": display.moment(point.time),
+        "score": f"{point.score:.2f}",
+        "error": "not known" if point.error is None else f"± {point.error:.2f}",
+        "remarks": ", ".join(remarks) or display.EMPTY,
+        "url": reverse("admin:evaluation_evaluationrun_change", args=[point.run]),
     }
 
 

@@ -87,6 +87,29 @@ def page_context(desk: Desk, *, item: int | None, saved: int | None) -> dict[str
         "before": desk.before(item),
         "skippable": current is not None and any(pk != item for pk in desk.open_ids),
         "saved": _revealed(desk, saved) if saved is not None else None,
+        "agreed": own_agreement(desk) if item is None else None,
+    }
+
+
+def own_agreement(desk: Desk) -> dict[str, Any] | None:
+    """How one's own blind labels of a whole set compare with what the judge gave; None without any.
+
+    `same` and `near` count labels that are the judge's number, and at most one point from it; `apart` is the mean of judge minus
+    label, in points of 0 to 9.
+    """
+    given = {pk: label.value for pk, label in desk.mine.items() if label.blind and label.value is not None}
+    raw = EvaluationScore.objects.filter(label_sets=desk.label_set, raw_score__isnull=False)
+    apart = [score - given[pk] for pk, score in raw.values_list("pk", "raw_score") if score is not None and pk in given]
+    if not apart:
+        return None
+    mean = sum(apart) / len(apart)
+    return {
+        "labels": len(apart),
+        "same": apart.count(0),
+        "near": sum(abs(points) <= 1 for points in apart),
+        "apart": f"{abs(mean):.1f}",
+        "side": "higher" if mean > 0 else "lower",
+        "level": round(abs(mean), 1) == 0,
     }
 
 

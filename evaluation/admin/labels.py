@@ -14,6 +14,7 @@ from django.utils.safestring import SafeString
 
 from agents.admin import display
 from agents.admin.access import user_of
+from agents.admin.filters import RecentValuesFilter
 from agents.adminsite import ModelAdmin
 from evaluation.admin.display import dimension_badge, judge_badge, procedure_badge
 from evaluation.admin.label_form import DrawForm, known_judges
@@ -35,7 +36,8 @@ class LabelSetAdmin(ModelAdmin[LabelSet]):
 
     list_display = ("title", "what", "people", "label_link")
     list_display_links = ("title",)
-    list_filter = ("dimension", "judge")
+    list_filter = (("dimension", RecentValuesFilter), ("judge", RecentValuesFilter))
+    ordering = ("-pk",)
     search_fields = ("name",)
     actions = None
 

@@ -38,6 +38,7 @@ class LineUpRunAdmin(ReadOnlyAdmin[LineUpRun]):
     list_display_links = ("what",)
     list_filter = ("status", "created_at")
     list_select_related = ("channel",)
+    ordering = ("-pk",)
     fields = ("where_it_was", "state", "window", "tags", "error", "made")
 
     made = display.time_of("finished_at", "measured")

@@ -10,7 +10,7 @@ from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
 from django.urls import URLPattern, path, reverse
 
-from agents.adminsite import ReadOnlyAdmin
+from agents.admin.logs import LogAdmin
 from evaluation.control import CANCELLABLE, NotPossible, can_resume, cancel_run, resume_run
 from evaluation.models import EvaluationRun
 
@@ -31,7 +31,7 @@ _ACTS: dict[str, tuple[Callable[[EvaluationRun], EvaluationRun], str]] = {
 }
 
 
-class ControlledRunAdmin(ReadOnlyAdmin[EvaluationRun]):
+class ControlledRunAdmin(LogAdmin[EvaluationRun]):
     """Evaluations are a log that nobody edits; whoever may change them can cancel one and have it go on."""
 
     def get_urls(self) -> list[URLPattern]:

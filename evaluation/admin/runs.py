@@ -7,8 +7,6 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib import admin
-from django.db.models import CharField, Count, OuterRef, Q, QuerySet, Subquery, Sum, Value
-from django.db.models.functions import Cast, Concat
 from django.http import HttpRequest
 from django.template.loader import render_to_string
 from django.urls import reverse
@@ -16,8 +14,8 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from agents.admin import display
-from agents.admin.filters import RecentValuesFilter
-from agents.admin.ledger import ALL_TOKENS
+from agents.admin.filters import DateRangeFilter, RecentValuesFilter
+from agents.admin.log_filters import AgentFilter, ErrorFilter, tag_filter
 from agents.admin.transcript import transcript_url
 from agents.models import LLMCall
 from evaluation.admin.agreement import agreement_badge
@@ -33,15 +31,16 @@ from evaluation.admin.display import (
     number,
     procedure_badge,
 )
+from evaluation.admin.exports import RUNS
 from evaluation.admin.lineups import line_up_link
+from evaluation.admin.log_filters import DimensionFilter
 from evaluation.admin.played import played_by
 from evaluation.admin.run_control import ControlledRunAdmin, buttons_of
+from evaluation.admin.run_totals import add_totals
 from evaluation.batches import waiting_words
 from evaluation.calibration import calibration_of
 from evaluation.models import COUNTED, Dimension, EvaluationRun, EvaluationScore
 from evaluation.summary import DimensionSummary, PropositionSummary, summarize, worst_judgement
-
-WORK_ID = Concat(Value("evaluation_run:"), Cast(OuterRef("pk"), CharField()))  # EvaluationRun.work_id in SQL
 
 
 def scores_url(run: EvaluationRun, **filters: str) -> str:
@@ -51,16 +50,21 @@ def scores_url(run: EvaluationRun, **filters: str) -> str:
 
 @admin.register(EvaluationRun)
 class EvaluationRunAdmin(ControlledRunAdmin):
+    export = RUNS
     list_display = ("name", "state", "measured", "judge_mark", "overall", "judged", "spent")
     list_display_links = ("name",)
     list_filter = (
         "status",
         ("judge", RecentValuesFilter),
         "is_baseline",
-        ("agent", admin.RelatedFieldListFilter),
-        "created_at",
+        DimensionFilter,
+        ErrorFilter,
+        ("agent", AgentFilter),
+        tag_filter("where"),
+        ("created_at", DateRangeFilter),
     )
     list_select_related = ("agent", "channel")
+    ordering = ("-pk",)
     fieldsets = (
         (
             "What was asked",
@@ -82,23 +86,8 @@ class EvaluationRunAdmin(ControlledRunAdmin):
     earliest = display.time_of("window_start", "earliest message")
     latest = display.time_of("window_end", "latest message")
 
-    def get_queryset(self, request: HttpRequest) -> QuerySet[EvaluationRun]:
-        calls = LLMCall.objects.filter(work_id=WORK_ID).order_by().values("work_id")
-        scores = EvaluationScore.objects.filter(evaluation_run=OuterRef("pk")).order_by().values("evaluation_run")
-        by_status = {
-            f"{status}_total": Subquery(scores.filter(status=status).annotate(n=Count("pk")).values("n"))
-            for status in EvaluationScore.Status.values
-        }
-        return (
-            super()
-            .get_queryset(request)
-            .annotate(
-                ledger_tokens=Subquery(calls.annotate(n=Sum(ALL_TOKENS)).values("n")),
-                ledger_cost=Subquery(calls.annotate(n=Sum("cost_usd")).values("n")),
-                ledger_unpriced=Subquery(calls.annotate(n=Count("pk", filter=Q(cost_usd__isnull=True))).values("n")),
-                **by_status,
-            )
-        )
+    def complete(self, rows: list[Any]) -> None:
+        add_totals(rows)
 
     def get_panels(self, request: HttpRequest, obj: EvaluationRun) -> list[SafeString]:
         found = summarize(obj)
@@ -171,7 +160,7 @@ class EvaluationRunAdmin(ControlledRunAdmin):
     def judged(self, run: Any) -> SafeString:
         return judged_counts(run.scored_total, run.trivial_total, run.unscored_total, run.pending_total)
 
-    @admin.display(description="tokens and cost", ordering="ledger_tokens")
+    @admin.display(description="tokens and cost", ordering="token_usage")
     def spent(self, run: Any) -> SafeString:
         cost = display.money(run.ledger_cost, unpriced=run.ledger_unpriced or 0)
         return display.lines(display.count(run.ledger_tokens), cost)

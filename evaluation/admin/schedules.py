@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from django import forms
 from django.contrib import admin, messages
-from django.db.models import Count, Q, QuerySet
+from django.db.models import Count, QuerySet
 from django.http import HttpRequest
 from django.template.loader import render_to_string
 from django.utils import timezone
@@ -14,6 +14,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from agents.admin import display
+from agents.admin.confirming import confirmed, tell_done
 from agents.adminsite import ModelAdmin, TextInput
 from evaluation.admin.display import dimension_badge, judge_badge, meter
 from evaluation.models import Dimension, DriftAlert, EvaluationRun, EvaluationSchedule
@@ -72,8 +73,13 @@ class EvaluationScheduleAdmin(ModelAdmin[EvaluationSchedule]):
     )
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[EvaluationSchedule]:
-        unseen = Count("alerts", filter=Q(alerts__acknowledged_at__isnull=True), distinct=True)
-        return super().get_queryset(request).prefetch_related("agents").annotate(unseen=unseen)
+        return super().get_queryset(request).prefetch_related("agents")
+
+    def complete(self, rows: list[Any]) -> None:
+        new = DriftAlert.objects.filter(schedule__in=rows, acknowledged_at=None).order_by().values_list("schedule")
+        unseen = dict(new.annotate(n=Count("pk")))
+        for schedule in rows:
+            schedule.unseen = unseen.get(schedule.pk, 0)
 
     def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
         return {"next_at": timezone.now(), **super().get_changeform_initial_data(request)}
@@ -82,6 +88,10 @@ class EvaluationScheduleAdmin(ModelAdmin[EvaluationSchedule]):
         return [*super().get_panels(request, obj), _history(obj)]
 
     @admin.action(description="Fire now", permissions=["change"])
+    @confirmed(
+        "Fire now",
+        "Each measures its agents once now, in addition to its times, and asks its judge, which may cost money.",
+    )
     def fire(self, request: HttpRequest, queryset: QuerySet[EvaluationSchedule]) -> None:
         for schedule in queryset:
             fired = fire_now(schedule)
@@ -97,9 +107,9 @@ class EvaluationScheduleAdmin(ModelAdmin[EvaluationSchedule]):
         self._switch(request, queryset, is_active=True)
 
     def _switch(self, request: HttpRequest, queryset: QuerySet[EvaluationSchedule], *, is_active: bool) -> None:
-        done = EvaluationSchedule.objects.filter(pk__in=queryset.values("pk")).update(is_active=is_active)
-        what = "resumed" if is_active else "paused"
-        self.message_user(request, f"{done} schedule{'s' if done != 1 else ''} {what}.", messages.SUCCESS)
+        chosen = EvaluationSchedule.objects.filter(pk__in=queryset.values("pk"))
+        done = chosen.exclude(is_active=is_active).update(is_active=is_active)
+        tell_done(self, request, "schedule", "resumed" if is_active else "paused", done=done, chosen=chosen.count())
 
     @admin.display(description="schedule", ordering="name")
     def name_and_state(self, schedule: EvaluationSchedule) -> SafeString:

@@ -5,17 +5,18 @@ from __future__ import annotations
 from typing import ClassVar
 
 from django.contrib import admin
-from django.db.models import Count
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from agents.admin import display
-from agents.admin.filters import ChosenFilter, RecentValuesFilter
+from agents.admin.filters import ChosenFilter, DateRangeFilter, RecentValuesFilter
+from agents.admin.log_filters import AgentFilter, tag_filter
+from agents.admin.logs import LogAdmin
 from agents.admin.transcript import transcript_url
-from agents.adminsite import ReadOnlyAdmin
-from agents.models import Message
 from evaluation.admin.display import dimension_badge, judge_badge, verdict
+from evaluation.admin.exports import SCORES
+from evaluation.admin.log_filters import HeightFilter
 from evaluation.models import EvaluationScore
 
 
@@ -32,7 +33,8 @@ class MessageFilter(ChosenFilter):
 
 
 @admin.register(EvaluationScore)
-class EvaluationScoreAdmin(ReadOnlyAdmin[EvaluationScore]):
+class EvaluationScoreAdmin(LogAdmin[EvaluationScore]):
+    export = SCORES
     list_display = ("number", "outcome", "claimed", "said", "why", "judge_mark")
     list_display_links = ("number",)
     list_filter = (
@@ -42,7 +44,10 @@ class EvaluationScoreAdmin(ReadOnlyAdmin[EvaluationScore]):
         "status",
         ("judge", RecentValuesFilter),
         ("proposition_id", RecentValuesFilter),
-        ("evaluation_run__agent", admin.RelatedFieldListFilter),
+        HeightFilter,
+        ("evaluation_run__agent", AgentFilter),
+        tag_filter("message__tags"),
+        ("evaluation_run__created_at", DateRangeFilter),
     )
     list_select_related = ("evaluation_run__agent", "evaluation_run__channel", "message", "compared_with")
     search_fields = ("proposition_id",)
@@ -177,15 +182,3 @@ class EvaluationScoreAdmin(ReadOnlyAdmin[EvaluationScore]):
     @admin.display(description="recommendations")
     def recommendation_text(self, score: EvaluationScore) -> SafeString:
         return display.folded(score.recommendations, 120)
-
-
-def judgement_notes(messages: list[Message]) -> dict[int, SafeString]:
-    """For the transcript: a link to the scores of each message that has any."""
-    counted = EvaluationScore.objects.filter(message__in=messages).order_by().values("message").annotate(n=Count("pk"))
-    links = {}
-    for row in counted:
-        label = "1 score" if row["n"] == 1 else f"{row['n']} scores"
-        links[row["message"]] = display.link(
-            display.list_url(EvaluationScore, message=row["message"]), label, "how it was judged"
-        )
-    return links

@@ -203,6 +203,7 @@ class PropositionShown(serializers.Serializer[Any]):
     over_window = serializers.BooleanField(help_text="judged once over the window, not message by message")
     active = serializers.BooleanField()
     rejected = serializers.BooleanField()
+    retired = serializers.BooleanField()
     quote = serializers.CharField(allow_blank=True)
     source = serializers.CharField(allow_blank=True)  # type: ignore[assignment]  # a name of the answer
 

@@ -104,6 +104,7 @@ def _shown(found: Proposition, agent: str | None, level: str) -> dict[str, Any]:
         "over_window": found.over_window,
         "active": found.active,
         "rejected": found.rejected,
+        "retired": found.retired,
         "quote": found.quote,
         "source": found.source,
     }

@@ -40,7 +40,7 @@ class CannotDecide(Exception):
 
 @dataclass(frozen=True, slots=True)
 class DraftEntry:
-    """A draft, or a proposition that was one, where it stands.
+    """A proposition where it stands: a draft, one that was a draft, or one that somebody wrote.
 
     Attributes:
         path: The file.
@@ -60,7 +60,7 @@ class DraftEntry:
     @property
     def state(self) -> str:
         p = self.proposition
-        return "accepted" if p.active else "rejected" if p.rejected else "waiting"
+        return "accepted" if p.active else "rejected" if p.rejected else "retired" if p.retired else "waiting"
 
 
 def entries(files: Sequence[LoadedFile] | None = None) -> list[DraftEntry]:
@@ -69,12 +69,20 @@ def entries(files: Sequence[LoadedFile] | None = None) -> list[DraftEntry]:
     Raises:
         PropositionError: Proposition files cannot be used.
     """
+    return [entry for entry in all_entries(files) if not entry.proposition.active or entry.proposition.quote]
+
+
+def all_entries(files: Sequence[LoadedFile] | None = None) -> list[DraftEntry]:
+    """Every proposition of every file, in their order.
+
+    Raises:
+        PropositionError: Proposition files cannot be used.
+    """
     found = load_all() if files is None else files
     return [
-        DraftEntry(file.path, file.agent_id, file.dimension, file.level, p, _mark(file.path, p))
+        DraftEntry(file.path, file.agent_id, file.dimension, file.level, p, mark_of(file.path, p))
         for file in found
         for p in (*file.propositions, *file.drafts)
-        if not p.active or p.quote
     ]
 
 
@@ -125,7 +133,7 @@ def _rewrite(entry: DraftEntry, decision: Decision) -> None:
     try:
         text = content.decode()
         now = next((p for p in _read(entry.path, text) if p.id == entry.proposition.id), None)
-        if now is None or _mark(entry.path, now) != entry.mark:
+        if now is None or mark_of(entry.path, now) != entry.mark:
             raise CannotEdit(f"{entry.path} was changed meanwhile by somebody else; look at it again")
         changed = with_switches(text, entry.proposition.id, SWITCHES[decision])
         list(_read(entry.path, changed))
@@ -147,19 +155,22 @@ def _read(path: Path, text: str) -> Iterator[Proposition]:
 
 def _holder_of(entry: DraftEntry, files: Sequence[LoadedFile]) -> Path | None:
     """The file of the same folder in which an active proposition has the draft's id already."""
-    folder = _folder(entry.path)
+    folder = folder_of(entry.path)
     for file in files:
-        same = (file.dimension, file.level) == (entry.dimension, entry.level) and _folder(file.path) == folder
+        same = (file.dimension, file.level) == (entry.dimension, entry.level) and folder_of(file.path) == folder
         concerns = entry.owner in (file.agent_id, DEFAULT) or file.agent_id == DEFAULT
         if same and concerns and any(p.id == entry.proposition.id for p in file.propositions):
             return None if file.path == entry.path and entry.proposition.active else file.path
     return None
 
 
-def _folder(path: Path) -> Path:
+def folder_of(path: Path) -> Path:
+    """The folder of propositions a file is in."""
     return next((d for d in reversed(proposition_dirs()) if path.is_relative_to(d)), path.parent)
 
 
-def _mark(path: Path, p: Proposition) -> str:
-    shown = [str(path), p.fingerprint(), p.recommendations, p.quote, p.active, p.rejected]
+def mark_of(path: Path, p: Proposition) -> str:
+    """Digest of all that a person sees of a proposition in a file."""
+    shown = [str(path), p.fingerprint(), p.recommendations, p.quote, p.active, p.rejected, p.retired]
+    shown += [p.trait, p.trait_stopped]
     return hashlib.sha256(json.dumps(shown, sort_keys=True, ensure_ascii=False).encode()).hexdigest()[:32]

@@ -56,7 +56,7 @@ def with_switches(text: str, proposition_id: str, switches: Mapping[str, bool]) 
 
 
 def _switched(text: str, proposition_id: str, name: str, value: bool) -> str:
-    entry = _entry(text, proposition_id)
+    entry = entry_of(text, proposition_id)
     keys = {key.value: (key, node) for key, node in entry.value if isinstance(key, yaml.ScalarNode)}
     if name in keys:
         key, node = keys[name]
@@ -71,7 +71,7 @@ def _switched(text: str, proposition_id: str, name: str, value: bool) -> str:
     place = node.end_mark.index
     if entry.flow_style:
         return f"{text[:place]}, {name}: {_word(value)}{text[place:]}"
-    place = _end_of_line(text, place)
+    place = end_of_line(text, place)
     newline = "\r\n" if text[place : place + 2] == "\r\n" or "\r\n" in text[:place] else "\n"
     return f"{text[:place]}{newline}{' ' * key.start_mark.column}{name}: {_word(value)}{text[place:]}"
 
@@ -82,18 +82,24 @@ def _own_place(text: str, key: yaml.Node, node: yaml.Node, *, flow: bool) -> tup
     if flow:
         return (start - 2, end) if text[start - 2 : start] == ", " else None
     line = max(text.rfind("\n", 0, start), text.rfind("\r", 0, start))
-    if line < 0 or text[line + 1 : start].strip(" ") or _end_of_line(text, end) != end:
+    if line < 0 or text[line + 1 : start].strip(" ") or end_of_line(text, end) != end:
         return None
     return (line - 1 if text[line - 1 : line + 1] == "\r\n" else line, end)
 
 
-def _end_of_line(text: str, place: int) -> int:
+def end_of_line(text: str, place: int) -> int:
+    """Where the line of `place` ends."""
     while place < len(text) and text[place] not in "\r\n\x85\u2028\u2029":
         place += 1
     return place
 
 
-def _entry(text: str, proposition_id: str) -> yaml.MappingNode:
+def entry_of(text: str, proposition_id: str) -> yaml.MappingNode:
+    """The node of a proposition in the text of a file.
+
+    Raises:
+        CannotEdit: There is none of that id.
+    """
     node, _ = parse(text)
     listed = next((value for key, value in node.value if key.value == "propositions"), None)
     for item in listed.value if isinstance(listed, yaml.SequenceNode) else ():

@@ -160,6 +160,6 @@ def ids_table(path: Path, entries: Sequence[Any], out: Any) -> None:
     for heading in ("Id", "State", "Claim"):
         table.add_column(heading, overflow="fold")
     for p in entries:
-        state = "active" if p.active else "rejected" if p.rejected else "draft"
+        state = "active" if p.active else "rejected" if p.rejected else "retired" if p.retired else "draft"
         table.add_row(shown(p.id), state, shown(p.claim))
     console_on(out).print(table)

@@ -121,9 +121,11 @@ def try_proposition(
     repeats: int = 1,
     model: str = "",
     seed: int = 0,
+    window: MessageWindow | None = None,
+    deadline: float | None = None,
     done: Callable[[int], None] = lambda judged: None,
 ) -> Trial:
-    """Judge one proposition, active or not, on messages drawn from all the agent said.
+    """Judge one proposition, active or not, on messages drawn from what the agent said.
 
     Calls have rows in the ledger; nothing else is stored.
 
@@ -134,6 +136,8 @@ def try_proposition(
         repeats: Judgements per message, 1 to 20; rules are exact and judged once.
         model: Overrides the configured judge.
         seed: Of the sampling: the same draws the same messages.
+        window: From which stretch of its speech; default: all of it.
+        deadline: Seconds for each call; default: that of evaluations.
         done: Called with the number of judgements that arrived.
 
     Raises:
@@ -151,20 +155,31 @@ def try_proposition(
         raise ValueError(f"repeats {repeats}: 1 to {MOST_REPEATS}")
     judge = "rule" if proposition.rule else model or str(settings.JUDGE_MODEL)
     work_id = f"{PURPOSE}:{secrets.token_hex(8)}"
-    persona = render_persona(system_prompt=agent.system_prompt, traits=agent.traits.all())
-    subject = Subject(agent=agent, persona=persona, window=MessageWindow(), where={}, samples=n, seed=seed)
-    drawn = subject.sample()
-    rows = Message.objects.select_related("channel", "agent", "user").in_bulk(drawn)
-    messages = [rows[pk] for pk in drawn if pk in rows]
+    subject = subject_for(agent, n=n, seed=seed, window=window)
+    messages = drawn(subject)
     reason = "" if messages else f"{agent} has said nothing yet"
     if messages and not proposition.rule:
         reason = why_over_budget(agent, judge) or ""
     if reason:
         return Trial(proposition, agent, judge, (), totals(work_id=work_id), reason)
     label = Label(purpose=PURPOSE, dimension=proposition.dimension, agent_id=agent.pk, work_id=work_id)
-    verdicts = _judged(proposition, messages, subject, repeats, judge, label, done)
+    seconds = settings.LLM_EVALUATION_DEADLINE if deadline is None else deadline
+    verdicts = _judged(proposition, messages, subject, repeats, judge, label, seconds, done)
     tried = tuple(Tried(message, tuple(verdicts[message.pk])) for message in messages)
     return Trial(proposition, agent, judge, tried, totals(work_id=work_id))
+
+
+def subject_for(agent: Agent, *, n: int, seed: int, window: MessageWindow | None = None) -> Subject:
+    """The agent as a trial looks at it."""
+    persona = render_persona(system_prompt=agent.system_prompt, traits=agent.traits.all())
+    return Subject(agent=agent, persona=persona, window=window or MessageWindow(), where={}, samples=n, seed=seed)
+
+
+def drawn(subject: Subject) -> list[Message]:
+    """The messages of a trial, in order of time."""
+    chosen = subject.sample()
+    rows = Message.objects.select_related("channel", "agent", "user").in_bulk(chosen)
+    return [rows[pk] for pk in chosen if pk in rows]
 
 
 def _judged(
@@ -174,6 +189,7 @@ def _judged(
     repeats: int,
     judge: str,
     label: Label,
+    deadline: float,
     done: Callable[[int], None],
 ) -> dict[int, list[Verdict]]:
     """Verdicts by message: what needs no judge first, the rest asked at once."""
@@ -192,7 +208,7 @@ def _judged(
             question = Question(propositions=(proposition,), context=context, label=label, model=judge, nonce=nonce)
             questions.append(question)
             about[id(question)] = message.pk
-    for answered in ask_all(questions, deadline=settings.LLM_EVALUATION_DEADLINE):
+    for answered in ask_all(questions, deadline=deadline):
         found[about[id(answered.question)]].extend(answered.verdicts)
         done(1)
     for message in messages:

@@ -17,6 +17,7 @@ from agents.text.patterns import ends_soon
 from evaluation.drafting.quotes import bare, quote_problem
 from evaluation.drafting.sameness import Existing, says_the_same
 from evaluation.proposition_schema import PropositionFile, PropositionSpec
+from evaluation.propositions import Proposition
 from evaluation.yaml_files import in_words, location_of
 
 NAME = "{{agent_name}}"
@@ -166,14 +167,15 @@ def _validated(entry: Mapping[str, Any], slug: str) -> PropositionSpec:
         raise Unusable(f"{place}: {problem}" if place else problem) from None
     spec = file.propositions[0]
     try:
-        for phrase in _patterns(spec):
+        for phrase in patterns_of(spec):
             ends_soon(phrase)
     except ValueError as problem:
         raise Unusable(shortened(str(problem), 200)) from None
     return spec
 
 
-def _patterns(spec: PropositionSpec) -> Iterator[str]:
+def patterns_of(spec: PropositionSpec | Proposition) -> Iterator[str]:
+    """Every phrase and pattern of a proposition: its cues and the texts of its rule."""
     if spec.cues is not None:
         yield from (*spec.cues.supports, *spec.cues.contradicts)
     for name, value in spec.rule.checks().items() if spec.rule is not None else ():

@@ -18,7 +18,7 @@ from evaluation.drafting.service import DIMENSION, Drafted
 from evaluation.proposition_schema import PropositionFile
 
 ENDING = ".drafts.yaml"
-_WIDTH = 110
+WIDTH = 110
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +61,13 @@ def write_drafts(found: Drafted, *, folder: Path) -> Written | None:
     before = read_bytes(path)
     entries = [draft.entry for draft in found.drafts]
     comment = f"drafted on {timezone.localdate().isoformat()} by {_plain(found.judge)}"
-    content = _new(found, path, entries, comment) if before is None else _appended(path, before, entries, comment)
+    content = _new(found, path, entries, comment) if before is None else appended(path, before, entries, comment)
     replace_file(path, content.encode(), expected=before)
     return Written(path, len(entries), before is not None)
 
 
 def _new(found: Drafted, path: Path, entries: Sequence[Mapping[str, Any]], comment: str) -> str:
-    content = _header(found, path) + _items(entries, comment, indent=2)
+    content = _header(found, path) + items(entries, comment, indent=2)
     wanted = {"dimension": DIMENSION, "agent_id": found.agent.slug, "propositions": list(map(dict, entries))}
     if parse(content)[1] != wanted:
         raise CannotWrite(f"{path}: the drafts cannot be written as YAML")
@@ -80,7 +80,7 @@ def _header(found: Drafted, path: Path) -> str:
     about = yaml.safe_dump({"dimension": DIMENSION, "agent_id": found.agent.slug}, sort_keys=False)
     return f"""\
 # Drafts of propositions about {name}, proposed from the persona. Nothing here is judged before somebody accepts it.
-#   accept   write `active: true` (or use the console: Measuring, Proposition drafts)
+#   accept   write `active: true` (or use the console: Measuring, Propositions)
 #   reject   add `rejected: true`, so that it is not proposed again
 #   try      manage.py try_proposition {_plain(str(path))}:{first} --agent {slug}
 # `source` holds the words of the persona a draft was read from. The file is yours: drafting again only adds to its end.
@@ -88,16 +88,17 @@ def _header(found: Drafted, path: Path) -> str:
 """
 
 
-def _items(entries: Sequence[Mapping[str, Any]], comment: str, *, indent: int) -> str:
+def items(entries: Sequence[Mapping[str, Any]], comment: str, *, indent: int) -> str:
+    """Entries as they stand in a file, below a line of comment (left out when empty)."""
     margin = " " * indent
     text = yaml.safe_dump(
-        [dict(entry) for entry in entries], allow_unicode=True, sort_keys=False, width=_WIDTH, default_flow_style=False
+        [dict(entry) for entry in entries], allow_unicode=True, sort_keys=False, width=WIDTH, default_flow_style=False
     )
-    lines = [f"# {comment}", *text.rstrip("\n").split("\n")]
+    lines = [*([f"# {comment}"] if comment else []), *text.rstrip("\n").split("\n")]
     return "".join(f"{margin}{line}\n" if line else "\n" for line in lines)
 
 
-def _appended(path: Path, before: bytes, entries: Sequence[Mapping[str, Any]], comment: str) -> str:
+def appended(path: Path, before: bytes, entries: Sequence[Mapping[str, Any]], comment: str) -> str:
     """The file with the entries at its end.
 
     Raises:
@@ -112,7 +113,7 @@ def _appended(path: Path, before: bytes, entries: Sequence[Mapping[str, Any]], c
     if not isinstance(sequence, yaml.SequenceNode) or sequence.flow_style:
         raise CannotWrite(f"{path} cannot be added to: its propositions are no list of the form “- id: …”")
     newline = "\r\n" if "\r\n" in text else "\n"
-    added = _items(entries, comment, indent=sequence.start_mark.column).replace("\n", newline)
+    added = items(entries, comment, indent=sequence.start_mark.column).replace("\n", newline)
     content = text + ("" if text.endswith(("\n", "\r")) else newline) + added
     wanted = {**data, "propositions": [*data["propositions"], *map(dict, entries)]}
     try:

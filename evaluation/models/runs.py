@@ -103,6 +103,7 @@ class EvaluationRun(Claimable):
         indexes: ClassVar = [
             models.Index(fields=["status", "created_at"], name="evaluation_run_status_created"),
             models.Index(fields=["agent", "-created_at"], name="evaluation_run_agent_created"),
+            models.Index(fields=["agent", "judge", "-created_at"], name="evaluation_run_agent_judge"),
             models.Index(
                 Coalesce(F("agent_id"), F("channel_id") * -1),
                 F("created_at"),

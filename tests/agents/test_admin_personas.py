@@ -11,7 +11,7 @@ from django.test import Client
 
 from agents.models import Agent, PersonaVersion, Trait
 from agents.persona import TraitValue
-from tests.console import list_of, page_of, read, signed_in, staff, superuser
+from tests.console import list_of, page_of, plain, read, signed_in, staff, superuser
 from tests.factories import make_agent, make_channel, talk
 
 pytestmark = pytest.mark.django_db
@@ -144,9 +144,11 @@ def test_the_page_shows_what_the_model_reads_and_every_version(console: Client, 
     html = read(console, page_of(ada))
 
     assert "### Usually\n- dry: Says little." in html
-    assert "edited: more jokes" in html
-    assert "v1" in html
-    assert "v2" in html
+    assert page_of(ada, "versions") in html
+    versions = plain(read(console, page_of(ada, "versions")))
+    assert "edited: more jokes" in versions
+    assert "Version 1" in versions
+    assert "Version 2 current" in versions
 
 
 def test_versions_cannot_be_forged_through_the_form(console: Client, ada: Agent) -> None:

@@ -20,6 +20,9 @@ from agents.models import (
     Agent,
     Channel,
     IdempotentRequest,
+    Import,
+    ImportChunk,
+    ImportFile,
     LLMBatch,
     LLMBatchRequest,
     LLMCall,
@@ -68,6 +71,9 @@ LOGS = (
     RunStep,
     RunMessage,
     IdempotentRequest,
+    Import,
+    ImportFile,
+    ImportChunk,
 )
 
 
@@ -144,6 +150,8 @@ def everything(at: datetime) -> Agent:
     aged(
         IdempotentRequest.objects.create(user=user, key=str(uuid.uuid4()), method="POST", path="/", body_digest=""), at
     )
+    handed_in = Import.objects.create(kind="transcript", status="completed", finished_at=at)
+    ImportChunk.objects.create(file=handed_in.files.create(name="talk.jsonl", size=1), number=0, content=b"x")
     measured = EvaluationRun.objects.create(
         agent=ada, dimensions=["adherence"], judge="m", status="completed", overall_score=5
     )

@@ -27,12 +27,17 @@ def main() -> None:
     )
     parser.add_argument("--skip-import", action="store_true", help="leave out the import of 100,000 messages")
     parser.add_argument("--database", help="an empty PostgreSQL database to measure in; it is filled")
-    parser.add_argument("--only", choices=(*SECTIONS, "scale"), help="measure this alone")
+    parser.add_argument("--only", choices=(*SECTIONS, "scale", "lists"), help="measure this alone")
     options = parser.parse_args()
     if options.only == "scale":  # on PostgreSQL, and needs no model server
         from tests.bench.scale import measure_scale
 
         measure_scale()
+        return
+    if options.only == "lists":  # the same
+        from tests.bench.lists import measure_lists
+
+        measure_lists()
         return
     with tempfile.TemporaryDirectory() as folder:
         os.environ.update(

@@ -143,11 +143,13 @@ def test_messages_wear_what_the_gate_did_to_them(root: Client) -> None:
     say(channel, ada, "Nobody looked at this.")
     html = read(root, page_of(channel, "transcript"))
 
-    notes = [plain(note) for note in re.findall(r'<span class="pl-note">(.*?)</div>', html, flags=re.S)]
+    notes = [
+        plain(note) for note in re.findall(r'<details class="pl-gate".*?<summary>(.*?)</summary>', html, flags=re.S)
+    ]
     assert notes == ["passed gate", "timed out gate", "observed ✗ failed: adherence 4 < 5 gate", "corrected ×2 gate"]
     assert page_of(last) in html
     assert "corrected ×2" in read(root, page_of(message))
-    assert "Gate:" not in read(root, page_of(Message.objects.latest("pk")))
+    assert "<h2>Gate</h2>" not in read(root, page_of(Message.objects.latest("pk")))
 
 
 def test_notes_need_the_right_to_view_the_log() -> None:
@@ -155,5 +157,5 @@ def test_notes_need_the_right_to_view_the_log() -> None:
     half = signed_in(staff("agents.view_channel", "agents.view_message", "agents.view_run"))
 
     assert "forced through" not in read(half, page_of(message.channel, "transcript"))
-    assert "Gate:" not in read(half, page_of(message))
-    assert "<h2>Gate</h2>" not in read(half, page_of(Run.objects.get()))
+    for row in (message, Run.objects.get()):
+        assert "<h2>Gate</h2>" not in read(half, page_of(row))

@@ -40,7 +40,7 @@ def test_a_behaviour_request_is_applied_and_reverted_in_the_browser(
     visitor = visit(width=width, scheme=scheme)
     page = visitor.page
     visitor.sign_in(operator)
-    page.locator(".pl-menu").get_by_role("link", name="Behaviour requests").click()
+    page.get_by_role("link", name="1 behaviour request to decide on").click()
     queue = page.locator("#result_list")
     expect(queue).to_contain_text("pending review")
     expect(queue).to_contain_text("concise replies")

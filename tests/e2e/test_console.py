@@ -66,11 +66,11 @@ def test_an_operator_reads_agent_conversation_run_and_scores(
     visitor.sign_in(operator)
     expect(page.locator("h1")).to_have_text(re.compile("Console"))
 
-    page.locator(".pl-menu").get_by_role("link", name="Agents").click()
+    page.locator(".pl-card", has_text="active").get_by_role("link", name="2").click()
     expect(page.locator("#result_list")).to_contain_text("heuristic")
     assert fits(visitor)
     page.get_by_role("link", name="Ada").click()
-    expect(page.locator(".pl-panel", has_text="Baselines")).to_contain_text("adherence")
+    expect(page.locator("#baselines")).to_contain_text("adherence")
     assert fits(visitor)
 
     visitor.open(list_of(type(office.messages.all()[0].channel)))
@@ -124,12 +124,13 @@ def test_editing_a_persona_makes_a_version_that_can_be_read(
     page.locator("[name=traits-0-strength]").fill("0")
     page.get_by_label("What changed, and why").fill("more jokes")
     page.get_by_role("button", name="Save and continue editing").click()
-    expect(page.locator(".pl-panel", has_text="Baselines")).to_contain_text("stale")
+    expect(page.locator("#baselines")).to_contain_text("stale")
 
-    page.get_by_role("link", name="Persona versions").click()
-    expect(page.locator("#persona_versions-group")).to_contain_text("edited: more jokes")
     page.get_by_role("link", name="Memory blocks").click()
     expect(page.locator("#memory_blocks-group")).to_be_visible()
+    page.get_by_role("link", name="General").click()
+    page.get_by_role("link", name="Versions", exact=True).click()
+    expect(page.locator("#v2")).to_contain_text("edited: more jokes")
     assert [version.number for version in office.persona_versions.all()] == [2, 1]
 
 

@@ -54,7 +54,7 @@ def test_a_switch_is_flipped_and_taken_back_in_the_matrix(
     visitor = visit(width=width, scheme=scheme)
     page = visitor.page
     visitor.sign_in(operator)
-    page.locator(".pl-menu").get_by_role("link", name="Correction configurations").click()
+    visitor.open(list_of(AgentEvaluationConfig))
     switch = page.get_by_role("switch", name="adherence of Ada")
     cell = page.locator(f"#cell-{ada.pk}-adherence")
     expect(switch).to_have_attribute("aria-checked", "false")
@@ -157,11 +157,12 @@ def test_the_other_pages_can_be_read(visit: Callable[..., Visitor], ada: Agent, 
     page = visitor.page
     visitor.enter(operator)
     visitor.open(page_of(ada))
-    expect(page.locator(".pl-panel", has_text="Corrections").first).to_contain_text("anti-convergence")
+    expect(page.locator("#config")).to_contain_text("anti-convergence")
     page.locator(".pl-panel").get_by_role("link", name="Change").click()
     expect(page.locator("#pl-form")).to_contain_text("inherit: off (built-in)")
     assert fits(visitor)
     visitor.open(page_of(run))
+    page.locator("summary", has_text="Cancel …").click()
     page.get_by_role("button", name="Cancel this turn").click()
     expect(page.get_by_text(f"Run {run.pk} is cancelled.")).to_be_visible()
     assert fits(visitor)

@@ -48,7 +48,7 @@ def test_a_baseline_is_captured_from_the_list_of_agents(root: Client) -> None:
     ada, bob, _ = make_agent(), make_agent("bob"), make_agent("eve")
     for agent in (ada, bob):
         say(make_channel(agent.slug), agent, "Noted.")
-    chosen = {"action": "capture_baseline", "_selected_action": [str(ada.pk), str(bob.pk)]}
+    chosen = {"action": "capture_baseline", "confirmed": "1", "_selected_action": [str(ada.pk), str(bob.pk)]}
     answer = root.post(list_of(Agent), chosen, follow=True).content.decode()
 
     assert "2 baselines are queued" in answer
@@ -63,7 +63,7 @@ def test_a_baseline_is_captured_from_the_list_of_agents(root: Client) -> None:
 def test_capturing_needs_the_right_to_add_evaluations() -> None:
     ada = make_agent()
     looking = signed_in(viewer())
-    chosen = {"action": "capture_baseline", "_selected_action": [str(ada.pk)]}
+    chosen = {"action": "capture_baseline", "confirmed": "1", "_selected_action": [str(ada.pk)]}
     looking.post(list_of(Agent), chosen)
 
     assert "Capture baseline" not in read(looking, list_of(Agent))
@@ -77,7 +77,7 @@ def test_propositions_that_cannot_be_used_are_named_when_a_baseline_is_asked_for
     (tmp_path / "adherence" / "_default.yaml").write_text("dimension: adherence\npropositions: 7\n")
     settings.PROPOSITIONS_DIR = tmp_path
     ada = make_agent()
-    chosen = {"action": "capture_baseline", "_selected_action": [str(ada.pk)]}
+    chosen = {"action": "capture_baseline", "confirmed": "1", "_selected_action": [str(ada.pk)]}
     answer = root.post(list_of(Agent), chosen, follow=True).content.decode()
 
     assert "_default.yaml" in answer

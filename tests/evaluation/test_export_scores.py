@@ -14,7 +14,7 @@ from pytest_django import Settings
 
 from agents.models import Agent
 from evaluation.capture import capture
-from evaluation.export import COLUMNS, score_rows, spreadsheet_safe
+from evaluation.export import COLUMNS, score_rows
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.planning import RunSpec
 from tests.evaluation.conftest import PropositionFolder
@@ -100,16 +100,6 @@ def test_no_cell_is_run_as_a_formula(ada: Agent, capsys: pytest.CaptureFixture[s
 
     assert table[0]["text"] == "'=1+1"
     assert {r["text"] for r in as_rows(exported("--format", "jsonl", capsys=capsys))} >= {"=1+1"}
-
-
-@pytest.mark.parametrize("text", ["=A1", "+1", "-1", "@x", "\t=1", "\r=1"])
-def test_dangerous_starts_are_quoted(text: str) -> None:
-    assert spreadsheet_safe(text) == "'" + text
-
-
-@pytest.mark.parametrize("value", ["plain", "", -1, 0.5, None, "a=b"])
-def test_harmless_cells_stay_as_they_are(value: Any) -> None:
-    assert spreadsheet_safe(value) == value
 
 
 def test_by_default_the_current_baselines_are_exported(ada: Agent, capsys: pytest.CaptureFixture[str]) -> None:

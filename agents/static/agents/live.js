@@ -40,7 +40,9 @@
       if (answer.ok && !fresh) return ended();
       if (fresh) {
         const atEnd = Math.abs(box.getBoundingClientRect().bottom - innerHeight) < 80;
+        const open = [...box.querySelectorAll("details[id][open]")].map((details) => details.id);
         box.replaceChildren(...fresh.childNodes);
+        for (const id of open) document.getElementById(id)?.setAttribute("open", "");
         if (atEnd) box.scrollIntoView({ block: "end" });
       }
     } catch {

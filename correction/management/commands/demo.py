@@ -14,18 +14,23 @@ from django.core.management.base import BaseCommand, CommandError
 from agents.models import Agent
 from correction.demonstration_view import show_correction
 from evaluation.capture import Captured, capture, existing
+from evaluation.cast.cards import cast
+from evaluation.cast.choosing import judged_ways
+from evaluation.cast.presentation import cast_table
 from evaluation.estimate import estimate
 from evaluation.models import is_heuristic
 from evaluation.planning import RunSpec
 from evaluation.presentation import ProgressBar, judge_label, money, outcome_table
 
+TAG, BASE, LATER = "build", "40", "41"
 DRIFT = "Planted drift: michael, dwight, angela, stanley and kevin lose their voice in build 41; jim repeats himself (fluency)."
 
 
 class Command(BaseCommand):
     help = (
         "Set up the database, load the 16 example agents, capture their baseline with the configured judge (offline heuristics "
-        "without a key), and show messages being checked, corrected and nudged before they are said. Safe to run again."
+        "without a key), hold a later build against it, and show messages being checked, corrected and nudged before they are "
+        "said. Safe to run again."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -40,14 +45,19 @@ class Command(BaseCommand):
         self.stdout.write(f"Ready: {database['ENGINE'].rpartition('.')[2]}, {database['NAME']}")
         self._heading("2. Example agents")
         call_command("seed", stdout=self.stdout)
-        self._heading("3. Baseline")
-        specs = [
-            RunSpec(agent=agent, is_baseline=True) for agent in Agent.objects.filter(is_active=True).order_by("slug")
-        ]
-        results = self._measure(specs, again=options["again"])
-        outcome_table(str(settings.JUDGE_MODEL), results, self.stdout, by_tag="build")
-        self.stdout.write(f"{DRIFT}\nWhere it was planted: docs/seed-data.md")
-        self._heading("4. Before it is said")
+        agents = list(Agent.objects.filter(is_active=True).order_by("slug"))
+        self._heading(f"3. Baseline: {TAG} {BASE}")
+        baseline = [RunSpec(agent=agent, is_baseline=True, where={TAG: BASE}) for agent in agents]
+        results = self._measure(baseline, again=options["again"])
+        outcome_table(str(settings.JUDGE_MODEL), results, self.stdout)
+        self._heading(f"4. {TAG.capitalize()} {LATER}, held against it")
+        later = [RunSpec(agent=agent, where={TAG: LATER}) for agent in agents]
+        results += self._measure(later, again=options["again"])
+        cast_table(cast(agents, next(iter(judged_ways()), None), quotes=False), self.stdout)
+        self.stdout.write(
+            f"{DRIFT}\nWhere it was planted: docs/seed-data.md. With messages and reasons: the page Cast of the console."
+        )
+        self._heading("5. Before it is said")
         show_correction(self.stdout, again=options["again"])
         self._heading("Next")
         self.stdout.write("  make run                          the console, with its address and login")
@@ -64,7 +74,7 @@ class Command(BaseCommand):
         judge = judge_label(str(settings.JUDGE_MODEL))
         earlier = None if again else existing(specs)
         if earlier is not None:
-            self.stdout.write(f"Captured before by {judge}, nothing changed since; --again judges anew.")
+            self.stdout.write(f"Measured before by {judge}, nothing changed since; --again judges anew.")
             return earlier
         if not is_heuristic(str(settings.JUDGE_MODEL)):
             estimates = [estimate(spec) for spec in specs]

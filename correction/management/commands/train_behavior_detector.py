@@ -12,7 +12,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from correction.behavior.linear import WEIGHTS
-from correction.behavior.training import Example, as_text, by_kind, read_examples, train
+from correction.behavior.training import Example, as_text, by_file, read_examples, train
 from correction.behavior.weights_comparison import differences
 
 
@@ -32,10 +32,10 @@ class Command(BaseCommand):
         trained = train(examples)
         document, path = trained.document, options["out"]
         text, threshold = as_text(document), document["threshold"]
-        unseen_kinds = by_kind(examples, (document["calibration"]["slope"], document["calibration"]["shift"]))
+        unseen_files = by_file(examples, (document["calibration"]["slope"], document["calibration"]["shift"]))
         self.stdout.write(
             f"{len(examples):,} sentences; {len(text.encode()):,} bytes, SHA-256 {hashlib.sha256(text.encode()).hexdigest()[:16]}\n"
-            f"cross-validated by kind: {_figures(examples, unseen_kinds, threshold)}\n"
+            f"cross-validated by file: {_figures(examples, unseen_files, threshold)}\n"
             f"cross-validated at random: {_figures(examples, trained.at_random, threshold)}"
         )
         if not options["check"]:

@@ -78,14 +78,15 @@ class Command(BaseCommand):
 
 def _drafts(file: LoadedFile) -> str:
     """How many drafts a file holds, and how many of them were turned down."""
-    rejected = sum(p.rejected for p in file.drafts)
-    waiting = len(file.drafts) - rejected
-    parts = [counted(waiting, "draft") if waiting else "", f"{rejected} rejected" if rejected else ""]
+    rejected, retired = sum(p.rejected for p in file.drafts), sum(p.retired for p in file.drafts)
+    waiting = len(file.drafts) - rejected - retired
+    named = ((rejected, "rejected"), (retired, "retired"))
+    parts = [counted(waiting, "draft") if waiting else "", *(f"{count} {name}" for count, name in named if count)]
     return ", ".join(filter(None, parts))
 
 
 def _not_judged(files: list[LoadedFile]) -> str:
-    waiting = sum(not p.rejected for f in files for p in f.drafts)
+    waiting = sum(not (p.rejected or p.retired) for f in files for p in f.drafts)
     them = "it" if waiting == 1 else "them"
     return f" {counted(waiting, 'draft')} besides, not judged before somebody accepts {them}." if waiting else ""
 
@@ -99,8 +100,9 @@ def _document(files: list[LoadedFile], problems: list[FileProblem]) -> dict[str,
                 "agent": f.agent_id,
                 "level": f.level,
                 "propositions": [p.id for p in f.propositions],
-                "drafts": [p.id for p in f.drafts if not p.rejected],
+                "drafts": [p.id for p in f.drafts if not (p.rejected or p.retired)],
                 "rejected": [p.id for p in f.drafts if p.rejected],
+                "retired": [p.id for p in f.drafts if p.retired],
             }
             for f in files
         ],

@@ -124,7 +124,7 @@ class Command(BaseCommand):
                 self.stdout.write(f"  {drafted.agent.slug}: {cost_line(drafted.spent)}")
         if drafts and folder is not None and not options["dry_run"]:
             self.stdout.write("Try one first: manage.py try_proposition FILE:ID --agent AGENT.")
-            self.stdout.write("Accept or reject them in the console (Proposition drafts), or by editing the files.")
+            self.stdout.write("Accept or reject them in the console (Propositions), or by editing the files.")
             if not any(folder.resolve().is_relative_to(d.resolve()) for d in proposition_dirs()):
                 self.stdout.write(self.style.WARNING(f"{folder} is not read: add it to PROPOSITION_DIRS."))
 

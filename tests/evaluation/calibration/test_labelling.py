@@ -9,7 +9,7 @@ from django.test import Client
 
 from evaluation.calibration import draw_label_set
 from evaluation.models import EvaluationScore, LabelSet, ScoreLabel
-from tests.console import list_of, page_of, read, signed_in, superuser, viewer
+from tests.console import list_of, page_of, plain, read, signed_in, superuser, viewer
 from tests.evaluation.calibration.labelled import annotator, drawn, judgements, label_all, label_page
 from tests.evaluation.judged import LLM
 from tests.factories import make_agent
@@ -142,6 +142,20 @@ def test_at_the_end_it_says_so(label_set: LabelSet) -> None:
 
     assert "All 3 labelled. Thank you." in page
     assert "All 3 labelled. Thank you." in read(ann, label_page(label_set))
+
+
+def test_at_the_end_ones_own_blind_numbers_stand_beside_the_judges(label_set: LabelSet) -> None:
+    ann, (first, second, third) = annotator(), drawn(label_set)
+    give(ann, label_set, first, first.raw_score)
+    page = plain(give(ann, label_set, second, (second.raw_score or 0) - 1))
+    assert "the judge gave the same" not in page, "not before the end"
+    told = plain(give(ann, label_set, third, "cannot_tell"))
+
+    assert "Of your 2 numbers the judge gave the same 1 time, and one within a point 2 times" in told
+    assert "on average it gives 0.5 points higher" in told
+    ann.post(label_page(label_set), {"item": str(first.pk), "undo": "1"})
+    again = plain(give(ann, label_set, first, first.raw_score))
+    assert "Of your 1 number the judge gave the same 0 times, and one within a point 1 time" in again, "blind ones only"
 
 
 @pytest.mark.parametrize("value", ["10", "-1", "", "٣", "6.5", HOSTILE])

@@ -58,7 +58,7 @@ def post(client: Client, url: str, data: dict[str, Any]) -> str:
 
 
 def act(client: Client, row: Model, action: str) -> str:
-    return post(client, list_of(type(row)), {"action": action, "_selected_action": [row.pk]})
+    return post(client, list_of(type(row)), {"action": action, "confirmed": "1", "_selected_action": [row.pk]})
 
 
 ADD = "admin:evaluation_evaluationschedule_add"
@@ -168,7 +168,7 @@ def test_an_alert_leads_to_agent_run_and_series_and_is_acknowledged(root: Client
     assert 'class="pl-drift-alert"' in page
 
     assert "1 alert acknowledged." in act(root, alert, "acknowledge")
-    assert "0 alerts acknowledged." in act(root, alert, "acknowledge")
+    assert "1 skipped: acknowledged already." in act(root, alert, "acknowledge")
     alert.refresh_from_db()
     assert alert.acknowledged_by is not None
     assert alert.acknowledged_by.username == "root"

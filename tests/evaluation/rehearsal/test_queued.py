@@ -196,7 +196,7 @@ def test_the_console_plays_and_has_an_action_that_does_not(ada: Agent) -> None:
     root = signed_in(superuser())
     said = {}
     for action in ("capture_baseline", "capture_real_baseline"):
-        chosen = {"action": action, "_selected_action": [str(ada.pk)]}
+        chosen = {"action": action, "confirmed": "1", "_selected_action": [str(ada.pk)]}
         said[action] = plain(root.post(list_of(Agent), chosen, follow=True).content.decode())
         run = EvaluationRun.objects.latest("pk")
         assert run.played is (action == "capture_baseline")

@@ -11,7 +11,7 @@ from django.utils.safestring import SafeString
 from agents.admin import display
 
 MOST_WORDS = 3_000  # of both texts together; the comparison grows with the square
-_WORDS = re.compile(r"\s+|\w+|[^\w\s]+")
+_WORDS = re.compile(r"\w+\s*|[^\w\s]+\s*|\s+")  # with the space after them: spaces alone would be found everywhere
 
 
 def word_diff(before: str, after: str) -> SafeString | None:
@@ -19,7 +19,8 @@ def word_diff(before: str, after: str) -> SafeString | None:
     old, new = _WORDS.findall(before), _WORDS.findall(after)
     if len(old) + len(new) > 2 * MOST_WORDS:
         return None
-    pieces = difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
+    words = ([piece.rstrip() for piece in old], [piece.rstrip() for piece in new])
+    pieces = difflib.SequenceMatcher(None, words[0], words[1], autojunk=False).get_opcodes()
     return format_html(
         '<div class="pl-block pl-diff" dir="auto">{}</div>',
         format_html_join("", "{}", ((_piece("".join(old[a:b]), "".join(new[c:d]), kind),) for kind, a, b, c, d in pieces)),

@@ -1,0 +1,100 @@
+"""Help that belongs to no single model: the overview, the glossary, the documents, and the settings in effect."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.conf import settings
+from django.contrib import admin
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path
+from django.utils.module_loading import import_string
+from django.utils.text import capfirst
+from django.views.decorators.http import require_safe
+
+from agents.adminsite import add_pages
+from agents.handbook import markup
+from agents.handbook.links import where_for
+from agents.handbook.texts import document, documents, glossary, help_of
+
+# Who administers access may know how the installation is set up; no group gives it.
+SETTINGS_PERMISSION = "auth.view_user"
+
+
+def help_overview(request: HttpRequest) -> HttpResponse:
+    """Every help page that the user may open."""
+    groups = []
+    for title, entries in settings.CONSOLE_MENU:
+        rows = [row for label, *_ in entries if ":" not in label and (row := _about(request, label))]
+        if rows:
+            groups.append((title, rows))
+    return _page(request, "overview", "Help", groups=groups, documents=[(n, _title(n)) for n in documents()])
+
+
+def _about(request: HttpRequest, label: str) -> dict[str, str] | None:
+    url = where_for(request, f"help:{label}")
+    model = next(model for model in admin.site._registry if model._meta.label == label)
+    intro = help_of(model).partition("\n\n")[0]
+    if url is None or not intro:
+        return None
+    name = capfirst(str(model._meta.verbose_name_plural))
+    return {"name": name, "url": url, "text": markup.inline(intro, lambda link: None)}
+
+
+def glossary_page(request: HttpRequest) -> HttpResponse:
+    """Every term, linkable by its anchor."""
+    terms = [
+        {
+            "anchor": t.anchor,
+            "name": t.name,
+            "also": t.also,
+            "text": markup.inline(t.text, lambda link: where_for(request, link)),
+        }
+        for t in glossary()
+    ]
+    letters = sorted({str(term["name"])[0].upper() for term in terms})
+    firsts = [(letter, next(t["anchor"] for t in terms if str(t["name"])[0].upper() == letter)) for letter in letters]
+    return _page(request, "glossary", "Glossary", terms=terms, letters=firsts)
+
+
+def settings_page(request: HttpRequest) -> HttpResponse:
+    """The settings in effect, for administrators and whoever may see accounts. It never has a secret to show."""
+    if not request.user.has_perm(SETTINGS_PERMISSION):
+        raise PermissionDenied
+    return _page(request, "settings", "Settings", groups=import_string(settings.EFFECTIVE_SETTINGS)())
+
+
+def document_page(request: HttpRequest, name: str) -> HttpResponse:
+    """A document of the checkout, as it is in this installation."""
+    text = document(name)
+    if not text:
+        raise Http404
+    html = markup.render(text, lambda href: where_for(request, markup.link_in_document(href, name)), heading=2)
+    return _page(request, "document", _title(name), html=html)
+
+
+def _title(name: str) -> str:
+    return document(name).partition("\n")[0].lstrip("# ").strip()
+
+
+def _page(request: HttpRequest, name: str, title: str, **context: Any) -> TemplateResponse:
+    request.current_app = admin.site.name
+    frame = {**admin.site.each_context(request), "title": title}
+    return TemplateResponse(request, f"admin/help/{name}.html", {**frame, **context})
+
+
+def _urls() -> list[URLPattern]:
+    def guarded(view: Any) -> Any:
+        return require_safe(admin.site.admin_view(view))
+
+    return [
+        path("help/", guarded(help_overview), name="help"),
+        path("glossary/", guarded(glossary_page), name="glossary"),
+        path("settings/", guarded(settings_page), name="settings"),
+        path("help/docs/<slug:name>/", guarded(document_page), name="document"),
+    ]
+
+
+add_pages(_urls)

@@ -1,0 +1,184 @@
+"""What the ground floor has on the console's first page: the cast, the workers, the newest turns, and what is missing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from urllib.parse import urlencode
+
+from django.contrib import admin
+from django.db.models import Count, Model
+from django.http import HttpRequest
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+
+from agents.admin import display
+from agents.admin.home_parts import FAILURE_DAYS, MOST_COUNTED, a_few, card, listing, number_link, since, step
+from agents.console_pages import HomePart, add_home
+from agents.health import CHECKS
+from agents.llm.endpoints import model_of, provider_of, route_of
+from agents.models import Agent, Claimable, Run, WorkerHeartbeat
+from agents.work_queues import work_models
+from agents.worker_heartbeat import alive, silence_allowed
+
+FACES = 12
+MOST_AGENTS = 2_000  # counted: the newest
+TURNS = 6
+WENT_WRONG = (Run.Status.FAILED, Run.Status.ERRORED)
+OFFLINE = "Rules and word lists judge: their scores are heuristic, and most claims stay unscored."
+
+
+def agents_card(request: HttpRequest) -> SafeString:
+    """How many agents there are, with the faces of some."""
+    newest = Counter(Agent.objects.order_by("-pk").values_list("is_active", flat=True)[:MOST_AGENTS])
+    active, inactive = newest[True], newest[False]
+    more = "+" if newest.total() == MOST_AGENTS else ""
+    faces = Agent.objects.filter(is_active=True).order_by("pk").values_list("display_name", "avatar_color")[:FACES]
+    row = format_html_join("", "{}", ((display.avatar(name, color),) for name, color in faces))
+    url = display.list_url(Agent)
+    rest = display.link(f"{url}?is_active__exact=0", f"{inactive:,}{more} inactive") if inactive else ""
+    return card(
+        "Agents",
+        figure=number_link(f"{url}?is_active__exact=1", f"{active:,}{more}"),
+        unit="active",
+        lines=(format_html('<span class="pl-cast">{}</span>', row) if row else "", rest),
+    )
+
+
+def workers_card(request: HttpRequest) -> SafeString:
+    """How many workers live, and what waits for them."""
+    workers, queued = workers_alive(), work_that_waits()
+    waits = [
+        display.link(f"{display.list_url(model)}?status__exact={model.Status.PENDING}", f"{_up_to(number)} {name}")
+        if _is_listed(model)
+        else f"{_up_to(number)} {name}"
+        for model, name, number in queued
+    ]
+    return card(
+        "Workers",
+        figure=number_link(display.list_url(WorkerHeartbeat), _up_to(workers)),
+        unit="alive",
+        lines=[format_html("{} wait", line) for line in waits] or ["Nothing waits."],
+        tone="bad" if waits and not workers else "plain",
+    )
+
+
+def turns_list(request: HttpRequest) -> SafeString:
+    """The newest turns, and the newest that went wrong."""
+    url = display.list_url(Run)
+    day = since(24)
+    day_on = urlencode({"created_at__gte": day.isoformat()})
+    counts = {
+        row["status"]: row["n"]
+        for row in Run.objects.filter(status__in=Run.Status.values, created_at__gte=day)
+        .order_by()
+        .values("status")
+        .annotate(n=Count("pk"))
+    }
+    told = [
+        format_html("{} {}", number_link(f"{url}?status__exact={status}&{day_on}", f"{counts[status]:,}"), label)
+        for status, label in Run.Status.choices
+        if status in counts
+    ]
+    rows = Run.objects.select_related("agent", "channel").defer("trace", "overrides", "prompt")
+    recent = since(24 * FAILURE_DAYS)
+    wrong = rows.filter(status__in=WENT_WRONG, created_at__gte=recent).order_by("-created_at")[:TURNS]
+    return listing(
+        "Turns",
+        heads=("Turn", "Agent", "What happened"),
+        rows=[_turn(run) for run in rows.order_by("-pk")[:TURNS]],
+        wrong=[_turn(run) for run in wrong],
+        more=((url, "All turns"), (f"{url}?status__in={','.join(WENT_WRONG)}", "All that went wrong")),
+        note=format_html("Last 24 hours: {}", format_html_join(", ", "{}", ((one,) for one in told))) if told else "",
+        empty="No agent has taken a turn yet. This runs one:",
+        command="manage.py turn AGENT --channel CHANNEL",
+    )
+
+
+def _turn(run: Run) -> tuple[object, ...]:
+    name = display.lines(display.page_of(run, f"run {run.pk}"), display.moment(run.created_at))
+    if run.error:
+        what = format_html("{} {}", display.status_badge(run), display.folded(run.error, 90))
+    else:
+        said = run.get_stop_reason_display() if run.stop_reason else ""
+        what = format_html('{} <span class="pl-subtle">{}</span>', display.status_badge(run), said)
+    if run.channel is not None:
+        where = display.link(reverse("admin:agents_channel_transcript", args=[run.channel.pk]), run.channel)
+        what = display.lines(what, format_html("in {}", where))
+    return (name, display.agent_chip(run.agent), what)
+
+
+def no_agents(request: HttpRequest) -> SafeString | None:
+    if Agent.objects.exists():
+        return None
+    add = reverse("admin:agents_agent_add") if request.user.has_perm("agents.add_agent") else ""
+    text = "An agent is a persona that a model plays. The examples are sixteen personas with their conversations."
+    return step("There are no agents", text, command="manage.py seed", url=add, label="Add an agent")
+
+
+def no_judge(request: HttpRequest) -> SafeString | None:
+    """No model judges: a key is missing, or nobody chose one."""
+    way = route_of("judge")
+    if way.problem:
+        return step(
+            "The judge cannot be called", f"{way.problem[0].upper()}{way.problem[1:]}.", command="manage.py check"
+        )
+    if provider_of(model_of("judge")) != "offline":
+        return None
+    text = f"{OFFLINE} A key for Anthropic's API, or the address of a server that speaks it, brings a model."
+    return step("No model judges", text, command="ANTHROPIC_API_KEY=… in .env")
+
+
+def no_broker(request: HttpRequest) -> SafeString | None:
+    problem = CHECKS["broker"]()
+    if not problem:
+        return None
+    text = f"Workers hear of nothing new: {problem}. Start the broker, or correct CELERY_BROKER_URL; until then one without it works."
+    return step("The broker is down", text, command="manage.py work")
+
+
+def no_worker(request: HttpRequest) -> SafeString | None:
+    """Nobody does what is queued, or would be."""
+    if workers_alive():
+        return None
+    text = "What is queued waits: turns, evaluations, messages to be observed, schedules that are due."
+    return step(
+        "No worker is alive", text, command="manage.py work", url=display.list_url(WorkerHeartbeat), label="Workers"
+    )
+
+
+def workers_alive() -> int:
+    """The workers heard of lately; in full (with those busy for long) only where there is none."""
+    heard = WorkerHeartbeat.objects.filter(stopped_at=None, seen_at__gte=timezone.now() - silence_allowed())
+    return a_few(heard) or a_few(alive())
+
+
+def work_that_waits() -> list[tuple[type[Claimable], str, int]]:
+    """Kinds of work of which something waits: table, name, and how many, counted up to a hundred."""
+    found = []
+    for model in work_models():
+        number = a_few(model._default_manager.filter(status=model.Status.PENDING))
+        if number:
+            name = model._meta.verbose_name if number == 1 else model._meta.verbose_name_plural
+            found.append((model, str(name), number))
+    return found
+
+
+def _up_to(number: int) -> str:
+    return f"more than {MOST_COUNTED}" if number > MOST_COUNTED else f"{number}"
+
+
+def _is_listed(model: type[Model]) -> bool:
+    return admin.site.is_registered(model)
+
+
+add_home(
+    HomePart(place="setup", order=10, permission="agents.view_agent", render=no_agents),
+    HomePart(place="setup", order=20, permission="agents.view_llmcall", render=no_judge),
+    HomePart(place="setup", order=30, permission="agents.view_workerheartbeat", render=no_broker),
+    HomePart(place="setup", order=40, permission="agents.view_workerheartbeat", render=no_worker),
+    HomePart(place="cards", order=10, permission="agents.view_agent", render=agents_card),
+    HomePart(place="cards", order=80, permission="agents.view_workerheartbeat", render=workers_card),
+    HomePart(place="lists", order=10, permission="agents.view_run", render=turns_list),
+)

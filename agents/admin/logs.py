@@ -1,0 +1,184 @@
+"""What every log of the console has above its rows: the filters in effect, and the rows they leave as a file."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from django.contrib.admin.options import IncorrectLookupParameters
+from django.contrib.admin.views.main import ChangeList
+from django.core.exceptions import PermissionDenied
+from django.db.models import Model, Prefetch, QuerySet
+from django.http import (
+    Http404,
+    HttpRequest,
+    HttpResponse,
+    HttpResponseNotAllowed,
+    HttpResponseRedirect,
+    StreamingHttpResponse,
+)
+from django.http.response import HttpResponseBase
+from django.urls import URLPattern, path, reverse
+from django.utils import timezone
+
+from agents.adminsite import ReadOnlyAdmin
+from agents.text.tables import csv_lines, json_lines
+
+logger = logging.getLogger(__name__)
+
+M = TypeVar("M", bound=Model)
+Row = dict[str, Any]
+
+MOST_ROWS = 100_000  # of a file; the newest
+PORTION = 1_000  # rows in memory at a time
+AGENT_TEXTS = ("system_prompt", "sample_lines", "description")  # long, and in no file of a log
+FORMATS = {"csv": "text/csv", "jsonl": "application/x-ndjson"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Export:
+    """A log as a file.
+
+    Attributes:
+        columns: Their names, in order.
+        rows: From the chosen rows of the table to rows of the file, in portions.
+    """
+
+    columns: Sequence[str]
+    rows: Callable[[QuerySet[Any]], Iterable[Row]]
+
+
+def export_of(
+    columns: Mapping[str, str | Callable[[Any], Any]],
+    *,
+    select: Sequence[str] = (),
+    prefetch: Sequence[str | Prefetch[Any]] = (),
+) -> Export:
+    """An export whose cells are read off the rows, newest first.
+
+    Args:
+        columns: Name to where the value is: a path such as ``agent.slug`` (null where a part of it is), or a function of the row.
+        select, prefetch: What these read, so that the number of queries does not grow with the rows.
+    """
+
+    def rows(found: QuerySet[Any]) -> Iterator[Row]:
+        unread = [f"{path}__{text}" for path in select if path.endswith("agent") for text in AGENT_TEXTS]
+        found = found.select_related(*select).defer(*unread).prefetch_related(*prefetch).order_by("-pk")
+        for row in found.iterator(chunk_size=PORTION):
+            yield {name: where(row) if callable(where) else _at(row, where) for name, where in columns.items()}
+
+    return Export(columns=tuple(columns), rows=rows)
+
+
+def same(*names: str) -> dict[str, str]:
+    """Columns named as the fields they hold."""
+    return {name: name for name in names}
+
+
+def _at(row: Any, where: str) -> Any:
+    for part in where.split("."):
+        row = getattr(row, part, None)
+    return row
+
+
+class LogAdmin(ReadOnlyAdmin[M]):
+    """A log that shows which filters are in effect, and gives what they leave as CSV or JSON lines."""
+
+    list_before_template = "admin/log_tools.html"
+    export: Export | None = None
+
+    def get_urls(self) -> list[URLPattern]:
+        if self.export is None:
+            return super().get_urls()
+        view = self.admin_site.admin_view(self.export_view)
+        return [path("export/<str:form>/", view, name=self._url_name), *super().get_urls()]
+
+    @property
+    def _url_name(self) -> str:
+        return f"{self.opts.app_label}_{self.opts.model_name}_export"
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
+        if _unreadable(request):
+            return HttpResponseRedirect(request.path)
+        response = super().changelist_view(request, extra_context)
+        context = getattr(response, "context_data", None) or {}
+        if "cl" in context:
+            context["in_effect"] = filters_in_effect(context["cl"])
+            context["exports"] = self._exports(context["cl"])
+            context["most_rows"] = f"{MOST_ROWS:,}"
+        return response
+
+    def _exports(self, changelist: ChangeList) -> list[dict[str, str]]:
+        if self.export is None:
+            return []
+        left_out = ["p", "o", "all", "e"]
+        query = changelist.get_query_string(remove=left_out)
+        return [
+            {"label": label, "url": reverse(f"admin:{self._url_name}", args=[form]) + query}
+            for form, label in (("csv", "CSV"), ("jsonl", "JSON lines"))
+        ]
+
+    def export_view(self, request: HttpRequest, form: str) -> HttpResponseBase:
+        """The rows that the filters of the URL leave, newest first, at most `MOST_ROWS`, as a file."""
+        if request.method not in ("GET", "HEAD"):
+            return HttpResponseNotAllowed(["GET"])
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        if form not in FORMATS or self.export is None:
+            raise Http404(f"{form} is no format; allowed: {', '.join(FORMATS)}")
+        try:
+            if _unreadable(request):
+                raise IncorrectLookupParameters
+            chosen = self.get_changelist_instance(request).queryset
+        except IncorrectLookupParameters:
+            return HttpResponse("A filter in the address cannot be read.", status=400, content_type="text/plain")
+        newest = chosen.order_by("-pk").values("pk")[:MOST_ROWS]
+        rows = self.export.rows(self.model._default_manager.filter(pk__in=newest))
+        lines = csv_lines(rows, self.export.columns) if form == "csv" else json_lines(rows)
+        name = str(self.opts.verbose_name_plural).replace(" ", "-")
+        logger.info("%s exported as %s by user %s", name, form, request.user.pk)
+        response = StreamingHttpResponse(_joined(lines), content_type=f"{FORMATS[form]}; charset=utf-8")
+        response["Content-Disposition"] = f'attachment; filename="{name}-{timezone.localdate()}.{form}"'
+        return response
+
+
+def filters_in_effect(changelist: ChangeList) -> list[dict[str, str]]:
+    """The filters that are set: each one's name, what it is set to, and the address of the list without it."""
+    found = []
+    for spec in changelist.filter_specs:
+        names = [name for name in spec.expected_parameters() if name and changelist.params.get(name)]
+        if names:
+            url = changelist.get_query_string(remove=names)
+            found.append({"title": str(spec.title), "value": _said(spec, changelist, names), "url": url})
+    known = {name for spec in changelist.filter_specs for name in spec.expected_parameters()}
+    for name, value in changelist.params.items():
+        if "__" in name and name not in known:  # set by a link, as a lookup of Django
+            title = name.replace("__", " ").replace("_", " ").removesuffix(" exact")
+            found.append({"title": title, "value": str(value), "url": changelist.get_query_string(remove=[name])})
+    return found
+
+
+def _said(spec: Any, changelist: ChangeList, names: list[str]) -> str:
+    chosen = [choice for choice in spec.choices(changelist) if choice.get("selected")]
+    shown = chosen[-1].get("display") if chosen else ""
+    if chosen and "days" in chosen[-1]:
+        shown = " ".join(f"{label} {day}" for _, label, day in chosen[-1]["days"] if day)
+    return str(shown or ", ".join(str(changelist.params[name]) for name in names))
+
+
+def _unreadable(request: HttpRequest) -> bool:
+    """Whether the address holds what no text of the database can."""
+    return any("\x00" in text for pair in request.GET.lists() for text in (pair[0], *pair[1]))
+
+
+def _joined(lines: Iterable[str]) -> Iterator[str]:
+    """Lines in portions: one write for each would cost more than making them."""
+    portion: list[str] = []
+    for line in lines:
+        portion.append(line)
+        if len(portion) >= PORTION // 10:
+            yield "".join(portion)
+            portion.clear()
+    yield "".join(portion)

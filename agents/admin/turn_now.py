@@ -1,0 +1,143 @@
+"""The button *Run a turn* of an agent: where, what it is asked, what it would take; then the turn's own page shows each step."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+from django import forms
+from django.contrib import messages
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import URLPattern, path, reverse
+
+from agents.admin import display
+from agents.admin.prompt_preview import PromptPages, channels_of, chosen_channel, the_agent
+from agents.adminsite import GrowingTextarea, Select
+from agents.llm import ledger
+from agents.llm.endpoints import model_of, problem_of, provider_of
+from agents.models import Agent, Channel, Run
+from agents.turn.pipeline import StageFailed
+from agents.turn.prompt import PROMPT_CHARACTERS, preview_prompt
+from agents.turn.starting import TurnRefused, start_turn
+from agents.turn.tools import tool_definitions
+
+PERMISSION = "agents.add_run"
+CALLS = 2  # one says something, the next ends the turn: an assumption, for an agent may use other tools, too
+REPLY_TOKENS = 120  # of each answer: an assumption, too
+CHARACTERS_PER_TOKEN = 4
+
+
+class TurnNeeds(NamedTuple):
+    """What a turn would need if it goes as most do."""
+
+    model: str
+    calls: int
+    input_tokens: int
+    output_tokens: int
+    cost_usd: Decimal | None
+    is_free: bool
+
+
+class TurnForm(forms.Form):
+    """Where the agent acts, and what an operator asks of this turn."""
+
+    channel = forms.ChoiceField(widget=Select, help_text="what it says there is really said; its corrections apply")
+    prompt = forms.CharField(
+        required=False,
+        max_length=PROMPT_CHARACTERS,
+        widget=GrowingTextarea,
+        label="What you ask of this turn",
+        help_text="shown to the agent, not said in the channel; empty: it decides by itself what to do",
+    )
+
+    def __init__(self, *args: Any, channels: Sequence[Channel], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["channel"].choices = [(one.slug, display.marked(one)) for one in channels]  # type: ignore[attr-defined]
+
+
+class TurnPages(PromptPages):
+    """The page that asks before a turn is queued."""
+
+    def get_urls(self) -> list[URLPattern]:
+        view = self.admin_site.admin_view(self.turn_view)
+        return [path("<int:pk>/turn/", view, name="agents_agent_turn"), *super().get_urls()]
+
+    def turn_view(self, request: HttpRequest, pk: int) -> HttpResponse:
+        """GET estimates and asks; POST queues the turn, and leads to the page on which it can be watched."""
+        if not request.user.has_perm(PERMISSION):
+            raise PermissionDenied
+        agent = the_agent(pk)
+        channels = channels_of(agent)
+        channel = chosen_channel(request, channels)
+        initial = {"channel": channel.slug if channel is not None else ""}
+        form = TurnForm(request.POST if request.method == "POST" else None, channels=channels, initial=initial)
+        if request.method == "POST" and channel is not None and form.is_valid():
+            try:
+                run = start_turn(agent=agent, channel=channel, prompt=form.cleaned_data["prompt"])
+            except TurnRefused as error:
+                form.add_error(None, str(error))
+            else:
+                text = f"Turn {run.pk} is queued; a worker (manage.py work) takes it."
+                self.message_user(request, text, messages.SUCCESS)
+                return HttpResponseRedirect(reverse("admin:agents_run_change", args=[run.pk]))
+        return self._turn_page(request, agent, channel, form)
+
+    def _turn_page(self, request: HttpRequest, agent: Agent, channel: Channel | None, form: TurnForm) -> HttpResponse:
+        needs, problem = None, ""
+        if channel is not None:
+            try:
+                needs = turn_needs(agent, channel)
+            except StageFailed as error:
+                problem = f"No turn can begin: a required stage failed ({error})."
+        waiting = Run.objects.filter(agent=agent, status__in=["pending", "running"]).order_by("-pk")[:5]
+        key = problem_of("actor", needs.model) if needs is not None else ""
+        return self.page(
+            request,
+            "admin/agents/agent/turn.html",
+            f"Run a turn of {display.marked(agent.display_name)}",
+            agent=display.agent_chip(agent),
+            agent_url=reverse("admin:agents_agent_change", args=[agent.pk]),
+            slug=agent.slug,
+            inactive=not agent.is_active,
+            channel=channel,
+            form=form,
+            needs=needs,
+            cost=_cost(needs),
+            problem=display.visible(problem or key),
+            waiting=[display.page_of(run, f"run {run.pk}") for run in waiting],
+        )
+
+
+def turn_needs(agent: Agent, channel: Channel) -> TurnNeeds:
+    """Calls, tokens and dollars of one turn, from the prompt as it would be now; asks no model.
+
+    Tokens are characters / 4; that it takes two calls of 120 tokens is assumed.
+
+    Raises:
+        StageFailed: A required stage failed.
+    """
+    model = agent.model_id or model_of("actor")
+    shown = preview_prompt(agent=agent, channel=channel)
+    tools = sum(len(tool.description) + len(json.dumps(tool.input_schema)) for tool in tool_definitions())
+    first = (len(shown.system) + len(shown.user) + tools) // CHARACTERS_PER_TOKEN
+    costs = [ledger.estimate_cost(model, first + n * REPLY_TOKENS, REPLY_TOKENS) for n in range(CALLS)]
+    known = [cost for cost in costs if cost is not None]
+    return TurnNeeds(
+        model=model,
+        calls=CALLS,
+        input_tokens=CALLS * first + (CALLS - 1) * REPLY_TOKENS,
+        output_tokens=CALLS * REPLY_TOKENS,
+        cost_usd=sum(known, Decimal(0)) if len(known) == CALLS else None,
+        is_free=provider_of(model) != "anthropic",
+    )
+
+
+def _cost(needs: TurnNeeds | None) -> object:
+    if needs is None:
+        return display.EMPTY
+    if needs.is_free:
+        return display.badge("free", "good", "this actor needs no network")
+    return display.money(needs.cost_usd, unpriced=0 if needs.cost_usd is not None else needs.calls)

@@ -1,0 +1,52 @@
+"""What deleting a row does, as numbers: counted in the database, never loaded."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.db import router
+from django.db.models import CASCADE, PROTECT, RESTRICT, SET_NULL, Model, QuerySet
+from django.db.models.deletion import get_candidate_relations_to_delete
+
+
+@dataclass(slots=True)
+class Consequences:
+    """How many rows of which models.
+
+    Attributes:
+        deleted: Go with it.
+        kept: Stay, without naming it any more.
+        protecting: Forbid it.
+    """
+
+    deleted: Counter[type[Model]] = field(default_factory=Counter)
+    kept: Counter[type[Model]] = field(default_factory=Counter)
+    protecting: Counter[type[Model]] = field(default_factory=Counter)
+
+
+def consequences(rows: Sequence[Model]) -> Consequences:
+    """What deleting `rows`, all of one model, would do. A row that is reached in several ways counts once per way."""
+    found = Consequences()
+    if rows:
+        model = type(rows[0])
+        using = router.db_for_write(model)
+        chosen = model._base_manager.using(using).filter(pk__in=[row.pk for row in rows])
+        _follow(chosen, found, (model._meta.concrete_model or model,))
+    return found
+
+
+def _follow(rows: QuerySet[Model], found: Consequences, way: tuple[type[Model], ...]) -> None:
+    relations: list[Any] = list(get_candidate_relations_to_delete(rows.model._meta))
+    for relation in relations:
+        related, on_delete = relation.related_model, relation.on_delete
+        theirs = related._base_manager.using(rows.db).filter(**{f"{relation.field.name}__in": rows.values("pk")})
+        if related in way or related._meta.auto_created:
+            continue
+        into = {CASCADE: found.deleted, SET_NULL: found.kept, PROTECT: found.protecting, RESTRICT: found.protecting}
+        if on_delete in into and (number := theirs.count()):
+            into[on_delete][related] += number
+            if on_delete is CASCADE:
+                _follow(theirs, found, (*way, related))

@@ -1,0 +1,99 @@
+"""The files themselves: stored in pieces, given back as files of a folder, dropped when nobody needs them any more."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
+from pathlib import Path, PurePosixPath
+
+from django.conf import settings
+from django.core.files import File
+from django.db.models import Q
+from django.utils import timezone
+
+from agents.models import Import, ImportChunk, ImportFile
+
+CHUNK = 1024 * 1024
+DROPPED_AT_ONCE = 50  # pieces
+NAME_LIMIT = 100
+_ODD = re.compile(r"[^\w .()+,@-]")
+
+
+def store(job: Import, uploads: Sequence[File[bytes]]) -> None:
+    """Store files in pieces of 1 MiB, whatever the pieces in which they come; inside the caller's transaction."""
+    for upload in uploads:
+        file = ImportFile.objects.create(of=job, name=plain_name(upload.name or ""), size=0)
+        size = 0
+        for number, piece in enumerate(_pieces(upload)):
+            ImportChunk.objects.create(file=file, number=number, content=piece)
+            size += len(piece)
+        ImportFile.objects.filter(pk=file.pk).update(size=size)
+
+
+def _pieces(upload: File[bytes]) -> Iterator[bytes]:
+    waiting = bytearray()
+    for chunk in upload.chunks(CHUNK):
+        waiting += chunk
+        while len(waiting) >= CHUNK:
+            yield bytes(waiting[:CHUNK])
+            del waiting[:CHUNK]
+    if waiting:
+        yield bytes(waiting)
+
+
+def plain_name(name: str) -> str:
+    """The name of a file without its folder and without what could do harm in one; its ending stays."""
+    base = _ODD.sub("_", PurePosixPath(name.replace("\\", "/")).name).strip(" .") or "file"
+    path = PurePosixPath(base)
+    return base if len(base) <= NAME_LIMIT else path.stem[: NAME_LIMIT - len(path.suffix[:10])] + path.suffix[:10]
+
+
+def write_into(
+    folder: Path, job: Import, *, progress: Callable[[int, int], None] = lambda _done, _total: None
+) -> list[Path]:
+    """Write the files of an import into a folder, in their order; returns where they are.
+
+    Raises:
+        FileNotFoundError: They are not kept any more.
+    """
+    files = list(job.files.all())
+    total, done, paths = sum(file.size for file in files), 0, []
+    for number, file in enumerate(files):
+        path = folder / (file.name if not (folder / file.name).exists() else f"{number + 1} {file.name}")
+        written = 0
+        with path.open("wb") as out:
+            pieces = ImportChunk.objects.filter(file=file).order_by("number").values_list("content", flat=True)
+            for content in pieces.iterator(chunk_size=4):
+                written += out.write(content)
+                progress(done + written, total)
+        if written != file.size:
+            raise FileNotFoundError(f"{file.name} is not kept any more: hand it in again")
+        done += written
+        paths.append(path)
+    return paths
+
+
+def are_kept(job: Import) -> bool:
+    """Whether the files' content is still there."""
+    return ImportChunk.objects.filter(file__of=job).exists()
+
+
+def drop(job: Import) -> None:
+    """Forget the content of an import's files; their names and sizes stay."""
+    _drop(ImportChunk.objects.filter(file__of=job).values_list("pk", flat=True))
+
+
+def drop_old() -> str:
+    """Forget what nobody imported in `IMPORT_KEEP_DAYS`; a chore. Returns a sentence when there was any."""
+    before = timezone.now() - timedelta(days=settings.IMPORT_KEEP_DAYS)
+    old = Q(file__of__created_at__lt=before) & ~Q(file__of__status__in=Import.OPEN)
+    dropped = _drop(ImportChunk.objects.filter(old).values_list("pk", flat=True))
+    return f"{dropped} pieces of files dropped that nobody imported" if dropped else ""
+
+
+def _drop(keys: Sequence[int] | object) -> int:
+    dropped = 0
+    while chosen := list(keys[:DROPPED_AT_ONCE]):  # type: ignore[index]
+        dropped += ImportChunk.objects.filter(pk__in=chosen).delete()[0]
+    return dropped

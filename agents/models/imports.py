@@ -1,0 +1,116 @@
+"""Files that people hand in over the console: what is to be made of them, and the files themselves until that is done."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from django.conf import settings
+from django.db import models
+from django.db.models import F, Q, Value
+from django.db.models.functions import Coalesce
+
+from agents.models.claimable import Claimable
+
+
+class Import(Claimable):
+    """A transcript or personas on their way in: checked by a worker, looked at by whoever handed them in, imported by a worker.
+
+    The status is that of the step: a check that is completed waits for a decision, an import that is completed is done.
+    """
+
+    class Kind(models.TextChoices):
+        TRANSCRIPT = "transcript", "transcript"
+        PERSONAS = "personas", "personas"
+
+    class Step(models.TextChoices):
+        CHECK = "check", "check"
+        IMPORT = "import", "import"
+
+    WHOSE: ClassVar = Coalesce(F("created_by"), Value(0))
+
+    kind = models.CharField(max_length=12, choices=Kind.choices, help_text="what is in the files")
+    step = models.CharField(
+        max_length=8, choices=Step.choices, default=Step.CHECK, help_text="checked first, imported when somebody agrees"
+    )
+    format = models.CharField(max_length=12, blank=True, default="", help_text="what the check read a transcript as")
+    expected = models.PositiveBigIntegerField(
+        default=0, help_text="messages that the check found to be new, or agents that would be made or changed"
+    )
+    choices = models.JSONField(
+        default=dict,
+        blank=True,
+        help_text="what was chosen: format, channel, speakers, tags, columns, time zone, reset",
+    )
+    found = models.JSONField(default=dict, blank=True, help_text="what the check found")
+    result = models.JSONField(default=dict, blank=True, help_text="what was imported")
+    doing = models.CharField(max_length=60, blank=True, default="", help_text="what the worker does with it")
+    done = models.PositiveBigIntegerField(default=0, help_text="how much of that is done")
+    total = models.PositiveBigIntegerField(default=0, help_text="how much of that there is; 0 = not known")
+    stored = models.PositiveBigIntegerField(
+        default=0, help_text="messages or agents stored, each counted in the transaction that stored it"
+    )
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        null=True,
+        on_delete=models.SET_NULL,
+        related_name="+",
+        help_text="with whose permissions it is imported",
+    )
+
+    class Meta:
+        db_table = "imports"
+        ordering: ClassVar = ["-pk"]
+        indexes: ClassVar = [
+            models.Index(
+                fields=["created_by", "created_at", "id"],
+                condition=Q(status__in=["pending", "running"]),
+                name="import_open_of_user",
+            ),
+            models.Index(fields=["status", "finished_at"], name="import_status_finished"),
+        ]
+
+    def __str__(self) -> str:
+        return f"import {self.pk}"
+
+    @property
+    def waits_for_decision(self) -> bool:
+        """Whether it was checked and whoever handed it in is to say what now."""
+        return self.step == self.Step.CHECK and self.status == self.Status.COMPLETED
+
+    @property
+    def is_done(self) -> bool:
+        """Whether everything is imported."""
+        return self.step == self.Step.IMPORT and self.status == self.Status.COMPLETED
+
+
+class ImportFile(models.Model):
+    """A file that was handed in. Its content goes when the import is done, or when nobody asked for it in time."""
+
+    of = models.ForeignKey(Import, on_delete=models.CASCADE, related_name="files")
+    name = models.CharField(max_length=255, help_text="as it was called where it came from")
+    size = models.PositiveBigIntegerField(help_text="bytes")
+
+    class Meta:
+        db_table = "import_files"
+        ordering: ClassVar = ["pk"]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class ImportChunk(models.Model):
+    """A piece of a file: rows, so that any worker on any machine can have it."""
+
+    file = models.ForeignKey(ImportFile, on_delete=models.CASCADE, related_name="chunks", db_index=False)
+    number = models.PositiveIntegerField(help_text="from 0")
+    content = models.BinaryField()
+
+    class Meta:
+        db_table = "import_chunks"
+        ordering: ClassVar = ["file", "number"]
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["file", "number"], name="import_chunk_number_unique"),
+        ]
+
+    def __str__(self) -> str:
+        return f"piece {self.number} of {self.file}"

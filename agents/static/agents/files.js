@@ -1,0 +1,13 @@
+// Says that files are too large before they are sent; the server says it again.
+(() => {
+  "use strict";
+  const input = document.querySelector("input[data-most-bytes]");
+  const problem = document.getElementById("files-problem");
+  if (!input || !problem) return;
+  input.addEventListener("change", () => {
+    const size = [...input.files].reduce((sum, file) => sum + file.size, 0);
+    const wrong = size > Number(input.dataset.mostBytes) ? `These files are larger than ${input.dataset.most} together.` : "";
+    problem.textContent = wrong;
+    input.setCustomValidity(wrong);
+  });
+})();

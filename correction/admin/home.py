@@ -1,0 +1,218 @@
+"""What correcting has on the console's first page: what the gate did, what it cost, what waits for a person, what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+
+from django.db.models import Subquery
+from django.http import HttpRequest
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from agents.admin import display
+from agents.admin.charts import sparkline
+from agents.admin.home_parts import a_few, card, number_link, percent, since, step, waiting
+from agents.console_pages import HomePart, add_home
+from agents.models import LLMCall
+from correction.admin.display import share
+from correction.admin.matrix import config_url
+from correction.budgets import BudgetDay, budgets_today, spent_by_day
+from correction.costs import BUDGETED
+from correction.models import (
+    AgentEvaluationConfig,
+    BehaviorRequest,
+    CorrectionLog,
+    GateDimensionResult,
+    InterventionLog,
+    Outcome,
+    played,
+)
+from correction.statistics import PASSED_UNJUDGED, get_recent_statistics
+from correction.statistics_values import GateStatistics
+
+HOURS, DAYS = 24, 7
+NEWEST_LOGS = 2_000  # looked through for alarms that nobody marked
+CORRECTED = f"{Outcome.PASSED_AFTER_RETRY},{Outcome.FORCED_THROUGH}"
+OBSERVE = "manage.py configure defaults gate_adherence_enabled=on gate_mode=observe"
+
+
+def gate_cards(request: HttpRequest) -> SafeString:
+    """How many first drafts passed, and what became of the others: two cards of the same figures."""
+    day, week = get_recent_statistics(since=since(24 * DAYS), recent=since(HOURS))
+    return format_html("{}{}", _pass_card(day, week), _corrections_card(request, day, week))
+
+
+def _pass_card(day: GateStatistics, week: GateStatistics) -> SafeString:
+    """First drafts that passed, of those that were judged; what was only observed stands apart."""
+    lines: list[object] = []
+    if day.judged_count:
+        passed = number_link(
+            _logs(source__exact="gate", outcome__exact=Outcome.PASSED), share(day.original_pass_count, day.judged_count)
+        )
+        lines.append(format_html("{} first drafts passed.", passed))
+    elif day.total_actions:
+        lines.append(f"None of {day.total_actions:,} drafts could be judged.")
+    else:
+        lines.append("No draft came to the gate.")
+    unjudged = day.timeouts + day.overloads + day.errors + day.unscored + day.over_budget
+    if unjudged:
+        url = _logs(outcome__in=",".join(PASSED_UNJUDGED.values()))
+        lines.append(format_html("{} passed without a full judgement.", number_link(url, f"{unjudged:,}")))
+    if day.observed.total:
+        passed = number_link(_logs(source__exact="observe"), share(day.observed.passed, day.observed.total))
+        lines.append(format_html("Observed: {} would have passed.", passed))
+    before = f"{percent(week.judged_success_rate)} of {week.judged_count:,}" if week.judged_count else "nothing judged"
+    lines.append(format_html("{} days: {}", DAYS, display.link(_logs(hours=24 * DAYS, source__exact="gate"), before)))
+    rate = day.judged_success_rate
+    figure = percent(rate) if rate is None else number_link(_logs(source__exact="gate"), percent(rate))
+    return card("Gate pass rate", figure=figure, unit="in 24 h" if rate is not None else "", lines=lines)
+
+
+def _corrections_card(request: HttpRequest, day: GateStatistics, week: GateStatistics) -> SafeString:
+    """Messages that were sent back and what became of them, and the nudges that were given."""
+    forced = day.forced_through_count
+    lines: list[object] = [
+        format_html(
+            "{} passed after a retry, {} forced through.",
+            number_link(_logs(outcome__exact=Outcome.PASSED_AFTER_RETRY), f"{day.passed_after_retry_count:,}"),
+            number_link(_logs(outcome__exact=Outcome.FORCED_THROUGH), f"{forced:,}"),
+        )
+    ]
+    if day.abandoned:
+        url = _logs(outcome__exact=Outcome.ABANDONED)
+        lines.append(format_html("{} given up by the agent.", number_link(url, f"{day.abandoned:,}")))
+    if request.user.has_perm("correction.view_interventionlog"):
+        day_ago = since(HOURS)
+        nudges = InterventionLog.objects.filter(fired=True, created_at__gte=day_ago).count()
+        url = display.list_url(InterventionLog, fired__exact=1, created_at__gte=day_ago)
+        lines.append(format_html("{} {} given.", number_link(url, f"{nudges:,}"), "nudge" if nudges == 1 else "nudges"))
+    lines.append(
+        format_html(
+            "{} days: {} corrected, {} of them forced through.",
+            DAYS,
+            number_link(_logs(hours=24 * DAYS, outcome__in=CORRECTED), f"{_corrected(week):,}"),
+            number_link(
+                _logs(hours=24 * DAYS, outcome__exact=Outcome.FORCED_THROUGH), f"{week.forced_through_count:,}"
+            ),
+        )
+    )
+    return card(
+        "Corrections",
+        figure=number_link(_logs(outcome__in=CORRECTED), f"{_corrected(day):,}"),
+        unit="message in 24 h" if _corrected(day) == 1 else "messages in 24 h",
+        lines=lines,
+        tone="warning" if forced else "plain",
+    )
+
+
+def _corrected(found: GateStatistics) -> int:
+    return found.passed_after_retry_count + found.forced_through_count
+
+
+def _logs(*, hours: int = HOURS, **filters: object) -> str:
+    return display.list_url(CorrectionLog, **filters, created_at__gte=since(hours))
+
+
+def spend_card(request: HttpRequest) -> SafeString:
+    """What today cost (UTC), of which budget, and the last days."""
+    today = budgets_today()
+    midnight = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    calls = {"created_at__gte": midnight}
+    checks = display.list_url(LLMCall, **calls, purpose__in=",".join(BUDGETED))
+    lines = [
+        format_html("{} of it on checking and measuring.", number_link(checks, display.dollars(today.checking))),
+        _against_budget(today),
+        _unpriced(today, calls),
+        _days_of_spending(midnight),
+    ]
+    return card(
+        "Spend today",
+        figure=number_link(display.list_url(LLMCall, **calls), display.dollars(today.total)),
+        unit="UTC",
+        lines=lines,
+        tone="bad" if today.used_up else "warning" if today.nearly else "plain",
+    )
+
+
+def _against_budget(today: BudgetDay) -> SafeString:
+    matrix = display.list_url(AgentEvaluationConfig)
+    if today.budget is None:
+        return display.link(matrix, "No daily budget is set.")
+    of = f"{display.dollars(today.capped)} of {display.dollars(today.budget)}"
+    budgets = "budget" if today.budgets == 1 else "budgets"
+    state = ""
+    if today.used_up:
+        state = format_html(" {}", display.badge(f"{today.used_up} used up", "bad", "its messages are sent unchecked"))
+    if today.nearly:
+        state = format_html("{} {}", state, display.badge(f"{today.nearly} nearly", "warning", "80 % or more"))
+    return format_html("{} in {} {}.{}", of, number_link(matrix, f"{today.budgets:,}"), budgets, state)
+
+
+def _unpriced(today: BudgetDay, calls: Mapping[str, object]) -> SafeString | str:
+    if not today.unpriced:
+        return ""
+    url = display.list_url(LLMCall, cost_usd__isnull=True, **calls)
+    many = "call" if today.unpriced == 1 else "calls"
+    return format_html("{} unpriced {}, in no amount.", number_link(url, f"{today.unpriced:,}"), many)
+
+
+def _days_of_spending(midnight: datetime) -> SafeString | str:
+    """The last days as a line; a day without calls cost nothing."""
+    first = midnight - timedelta(days=DAYS - 1)
+    by_day = spent_by_day(since=first)
+    days = [(first + timedelta(days=number)).date() for number in range(DAYS)]
+    amounts = [float(by_day.get(day, 0)) for day in days]
+    if not any(amounts):
+        return ""
+    drawn = sparkline(
+        amounts, label=f"US dollars a day, {days[0]} to {days[-1]}", high=max(amounts), shown="${:,.2f}".format
+    )
+    url = display.list_url(LLMCall, created_at__gte=first)
+    return format_html("{} {}", drawn, display.link(url, f"{DAYS} days, at most ${max(amounts):,.2f}"))
+
+
+def never_observed(request: HttpRequest) -> SafeString | None:
+    """Nobody knows yet how often the gate would be wrong: it was never let watch."""
+    if CorrectionLog.objects.filter(source=CorrectionLog.Source.OBSERVE).exists():
+        return None
+    if GateDimensionResult.objects.exclude(mark="").exists():
+        return None  # somebody looks at what it holds back
+    text = (
+        "It holds messages back, and nobody looked first at how often it is wrong: let it watch some agents, and mark its alarms."
+        if CorrectionLog.objects.filter(~played(), source=CorrectionLog.Source.GATE).exists()
+        else "Every check is off until somebody turns it on. Observing judges messages after they were sent and holds nothing back."
+    )
+    may = request.user.has_perm("correction.change_agentevaluationconfig")
+    return step(
+        "The gate was never observed",
+        text,
+        command=OBSERVE,
+        url=config_url(None) if may else "",
+        label="Change the defaults",
+    )
+
+
+def requests_wait(request: HttpRequest) -> SafeString | None:
+    status = BehaviorRequest.Status.PENDING_REVIEW
+    number = a_few(BehaviorRequest.objects.filter(status=status))
+    url = display.list_url(BehaviorRequest, status__exact=status)
+    return waiting(number, "behaviour request to decide on", "behaviour requests to decide on", url)
+
+
+def alarms_wait(request: HttpRequest) -> SafeString | None:
+    """Failed checks among the newest drafts that nobody called right or a false alarm."""
+    newest = Subquery(CorrectionLog.objects.order_by("-pk").values("pk")[:1])
+    number = a_few(GateDimensionResult.objects.filter(log__gt=newest - NEWEST_LOGS, passed=False, mark=""))
+    return waiting(
+        number, "alarm of the gate to mark", "alarms of the gate to mark", display.list_url(CorrectionLog, mark="none")
+    )
+
+
+add_home(
+    HomePart(place="setup", order=70, permission="correction.view_correctionlog", render=never_observed),
+    HomePart(place="waiting", order=20, permission="correction.change_behaviorrequest", render=requests_wait),
+    HomePart(place="waiting", order=30, permission="correction.change_gatedimensionresult", render=alarms_wait),
+    HomePart(place="cards", order=30, permission="correction.view_correctionlog", render=gate_cards),
+    HomePart(place="cards", order=50, permission="agents.view_llmcall", render=spend_card),
+)

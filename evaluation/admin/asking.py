@@ -1,0 +1,189 @@
+"""The buttons *Evaluate now* and *Capture baseline* of an agent: first what it would take, then a click, then the evaluation's own page."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal, NamedTuple
+
+from django import forms
+from django.conf import settings
+from django.contrib import messages
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import URLPattern, path, reverse
+from django.utils.safestring import SafeString
+
+from agents.admin import display
+from agents.adminsite import NumberInput, ReadOnlyAdmin
+from agents.llm.endpoints import problem_of, provider_of
+from agents.models import Agent
+from evaluation.admin.display import judge_badge
+from evaluation.budget import why_over_budget
+from evaluation.control import queue_run
+from evaluation.estimate import estimate, estimate_channels
+from evaluation.models import Baseline, Dimension, EvaluationRun
+from evaluation.proposition_files import PropositionError, default_dimensions
+from evaluation.rehearsal import ENOUGH, has_little_speech
+from evaluation.rehearsal.estimate import estimate_play
+from evaluation.rehearsal.situations import load_situations
+from evaluation.rehearsal.stage import actor_of
+from evaluation.run_spec import RunSpec
+from evaluation.spending import Spending, estimated
+
+PERMISSION = "evaluation.add_evaluationrun"
+MOST_SAMPLES = 500  # from a page; the command line takes more
+What = Literal["evaluate", "capture"]
+TITLES: dict[What, str] = {"evaluate": "Evaluate {} now", "capture": "Capture a baseline of {}"}
+VERBS: dict[What, str] = {"evaluate": "Evaluate now", "capture": "Capture baseline"}
+
+
+class AskForm(forms.Form):
+    """What is to be measured."""
+
+    dimensions = forms.MultipleChoiceField(
+        choices=Dimension.choices,
+        widget=forms.CheckboxSelectMultiple,
+        help_text="a baseline is compared with, dimension by dimension: choose those it has",
+    )
+    samples = forms.IntegerField(
+        min_value=1,
+        max_value=MOST_SAMPLES,
+        widget=NumberInput,
+        label="Messages",
+        help_text=f"most messages drawn from everything the agent said, 1 to {MOST_SAMPLES}; more make a surer number and cost more",
+    )
+
+
+class Needed(NamedTuple):
+    """What an evaluation would need, as the page shows it; `cost` says *unpriced* where nobody knows."""
+
+    judging: Spending
+    judgements: int
+    free: int
+    playing: Spending | None
+    cost: SafeString
+
+
+class AskingAdmin(ReadOnlyAdmin[Baseline]):
+    """Pages of an agent that ask before something is measured; under the baselines, which is what they are for."""
+
+    ask_template: ClassVar[str] = "admin/evaluation/ask.html"
+
+    def get_urls(self) -> list[URLPattern]:
+        view = self.admin_site.admin_view(self.ask_view)
+        own = [
+            path(f"of/<int:agent_id>/{what}/", view, kwargs={"what": what}, name=f"evaluation_agent_{what}")
+            for what in TITLES
+        ]
+        return [*own, *super().get_urls()]
+
+    def ask_view(self, request: HttpRequest, agent_id: int, what: What) -> HttpResponse:
+        """GET estimates and asks; POST queues, and leads to the page on which the evaluation's progress is shown."""
+        if not request.user.has_perm(PERMISSION):
+            raise PermissionDenied
+        agent = Agent.objects.filter(pk=agent_id).first()
+        if agent is None:
+            raise Http404(f"There is no agent {agent_id}.")
+        problem = ""
+        try:
+            form = _form(request, agent)
+            if form.is_valid():
+                spec = spec_of(agent, form, what)
+                if request.method == "POST":
+                    return self._queued(request, spec)
+                return self._asked(request, agent, what, form, **_context(spec))
+        except PropositionError as error:
+            problem, form = str(error), AskForm()
+        return self._asked(request, agent, what, form, problem=display.visible(problem))
+
+    def _queued(self, request: HttpRequest, spec: RunSpec) -> HttpResponse:
+        run, taken_up = queue_run(spec, play=True)
+        text = "goes on: the same was asked for within a day" if taken_up else "is queued"
+        self.message_user(request, f"Evaluation {run.pk} {text}; a worker (manage.py work) judges.", messages.SUCCESS)
+        return HttpResponseRedirect(reverse("admin:evaluation_evaluationrun_change", args=[run.pk]))
+
+    def _asked(self, request: HttpRequest, agent: Agent, what: What, form: AskForm, **more: Any) -> HttpResponse:
+        open_runs = EvaluationRun.objects.filter(agent=agent, status__in=["pending", "running"]).order_by("-pk")[:5]
+        return self.page(
+            request,
+            self.ask_template,
+            TITLES[what].format(display.marked(agent.display_name)),
+            what=what,
+            verb=VERBS[what],
+            agent=display.agent_chip(agent),
+            agent_url=reverse("admin:agents_agent_change", args=[agent.pk]),
+            slug=agent.slug,
+            form=form,
+            open_runs=[display.page_of(run, f"evaluation {run.pk}") for run in open_runs],
+            **more,
+        )
+
+
+def _form(request: HttpRequest, agent: Agent) -> AskForm:
+    asked = request.POST if request.method == "POST" else request.GET
+    if "samples" in asked or "dimensions" in asked:
+        return AskForm(asked)
+    there = set(Baseline.objects.filter(agent=agent, judge=settings.JUDGE_MODEL).values_list("dimension", flat=True))
+    every = default_dimensions()
+    return AskForm({"dimensions": [d for d in every if d in there] or list(every), "samples": "20"})
+
+
+def spec_of(agent: Agent, form: AskForm, what: What) -> RunSpec:
+    """The evaluation that a valid form asks for."""
+    chosen = form.cleaned_data
+    return RunSpec(
+        agent=agent,
+        dimensions=tuple(chosen["dimensions"]),
+        samples=chosen["samples"],
+        is_baseline=what == "capture",
+    )
+
+
+def _context(spec: RunSpec) -> dict[str, Any]:
+    judge = spec.judge_model
+    agent = spec.agent
+    assert agent is not None  # noqa: S101 (an agent's page asks)
+    played = has_little_speech(spec)
+    is_paid = provider_of(judge) == "anthropic"
+    return {
+        "judge": judge_badge(judge),
+        "is_paid": is_paid,
+        "costs": is_paid or (played and provider_of(actor_of(agent)) == "anthropic"),
+        "needed": needed(spec, play=played),
+        "played": played,
+        "enough": ENOUGH,
+        "budget": display.visible(why_over_budget(agent, judge) or ""),
+        "no_key": display.visible(problem_of("judge", judge) or ""),
+        "dimensions": spec.dimensions,
+        "samples": spec.samples,
+    }
+
+
+def needed(spec: RunSpec, *, play: bool) -> Needed:
+    """Calls, tokens and dollars before anything is asked; nothing is stored.
+
+    Raises:
+        PropositionError: Proposition files cannot be used.
+    """
+    playing = None
+    if play:
+        acting, judging = estimate_play(spec, situations=load_situations())
+        estimates = [judging]
+        playing = Spending(
+            calls=acting.calls,
+            input_tokens=acting.input_tokens,
+            output_tokens=acting.output_tokens,
+            cost_usd=acting.cost_usd,
+        )
+    else:
+        estimates = [estimate(spec), *estimate_channels([spec])]
+    total = estimated(estimates)
+    costs = [total.cost_usd, *([playing.cost_usd] if playing else [])]
+    whole = None if None in costs else sum(cost for cost in costs if cost is not None)
+    calls = total.calls + (playing.calls if playing else 0)
+    return Needed(
+        judging=total,
+        judgements=sum(e.judgements for e in estimates),
+        free=sum(e.free for e in estimates),
+        playing=playing,
+        cost=display.money(whole or None, unpriced=calls) if whole is None else display.money(whole),  # type: ignore[arg-type]
+    )

@@ -1,0 +1,231 @@
+"""What measuring has on the console's first page: who drifts, how the judge does, the newest evaluations, and what is missing."""
+
+from __future__ import annotations
+
+from django.db.models import Exists, OuterRef
+from django.http import HttpRequest
+from django.urls import reverse
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+
+from agents.admin import display
+from agents.admin.home_parts import FAILURE_DAYS, a_few, card, listing, number_link, percent, since, step, waiting
+from agents.console_pages import HomePart, add_home
+from agents.llm.call_health import call_health
+from agents.llm.endpoints import model_of
+from agents.models import Agent, LLMCall
+from evaluation.admin.agreement import agreement_badge
+from evaluation.admin.display import judge_badge, meter
+from evaluation.admin.home_chart import drift_chart
+from evaluation.calibration import calibration_of
+from evaluation.drafting.decisions import all_entries
+from evaluation.models import (
+    Baseline,
+    Dimension,
+    DriftAlert,
+    EvaluationRun,
+    EvaluationSchedule,
+    LabelSet,
+    Method,
+    PropositionDraft,
+)
+from evaluation.proposition_files import PropositionError, load_all
+
+NAMED = 4
+RUNS = 6
+MOST_ALERTS = 200
+LOOKED_AT = 300  # agents, for one without a baseline
+WENT_WRONG = (EvaluationRun.Status.FAILED, EvaluationRun.Status.ERRORED, EvaluationRun.Status.PAUSED_BUDGET)
+
+
+def drifting_card(request: HttpRequest) -> SafeString:
+    """Agents with a fall that nobody has acknowledged; unknown, not none, where nothing watches."""
+    unseen = DriftAlert.objects.filter(acknowledged_at__isnull=True).select_related("agent")
+    alerts = list(unseen.order_by("-pk")[:MOST_ALERTS])
+    agents = {alert.agent_id: alert for alert in reversed(alerts)}
+    url = display.list_url(DriftAlert, acknowledged_at__isempty=1)
+    watched = EvaluationSchedule.objects.filter(is_active=True).exists()
+    schedules = display.link(display.list_url(EvaluationSchedule), "Schedules")
+    if not alerts and not watched:
+        unknown = format_html("Not watched: no schedule is active. {}", schedules)
+        return card("Drifting now", figure="–", lines=(unknown,), wide=True)
+    newest = [alert for alert in alerts if agents[alert.agent_id] is alert][:NAMED]
+    lines = [
+        format_html(
+            '<span class="pl-fallen">{}<a class="pl-link pl-number" href="{}">{} {} → {}</a></span>',
+            display.agent_chip(alert.agent),
+            reverse("admin:evaluation_driftalert_change", args=[alert.pk]),
+            alert.dimension.replace("_", " "), f"{alert.before:.1f}", f"{alert.after:.1f}",
+        )
+        for alert in newest
+    ]  # fmt: skip
+    if not alerts:
+        lines.append(format_html("No score of a schedule fell and stayed low. {}", schedules))
+    elif len(agents) > NAMED:
+        lines.append(format_html("and {} more", len(agents) - NAMED))
+    if not watched:
+        lines.append(format_html("No schedule is active now. {}", schedules))
+    if request.user.has_perms(("evaluation.view_baseline", "agents.view_agent")):
+        lines.append(display.link(reverse("admin:evaluation_cast"), "Who went flat, and in what"))
+    more = "+" if len(alerts) == MOST_ALERTS else ""
+    return card(
+        "Drifting now",
+        figure=number_link(url, f"{len(agents)}{more}"),
+        unit="agent" if len(agents) == 1 else "agents",
+        lines=lines,
+        tone="bad" if alerts else "good",
+        wide=True,
+    )
+
+
+def judge_card(request: HttpRequest) -> SafeString:
+    """How the judge's calls went in the last 24 hours, the newest failure, and how well it agrees with people."""
+    day = since(24)
+    health, judge = call_health(role="judge", since=day), model_of("judge")
+    lately = {"role": "judge", "created_at__gte": day.isoformat()}
+    lines: list[object] = [judge_badge(judge)]
+    if health.calls:
+        ok = display.link(display.list_url(LLMCall, **lately, status__exact="ok"), f"{health.ok:,} answered")
+        failed = sum(health.failed.values())
+        statuses = ",".join(sorted(health.failed))
+        wrong = (
+            display.link(display.list_url(LLMCall, **lately, status__in=statuses), f"{failed:,} failed")
+            if failed
+            else "none failed"
+        )
+        mean = f", {health.mean_ms:,.0f} ms on average" if health.mean_ms is not None else ""
+        lines.append(format_html("{}, {}{} in 24 h", ok, wrong, mean))
+    else:
+        lines.append("No calls in the last 24 hours.")
+    if (last := health.last_failure) is not None:
+        shown = display.shortened(last.error, 60) if last.error else ""
+        lines.append(
+            format_html(
+                "Last failure: {} {} {}",
+                display.page_of(last, last.get_status_display()),
+                display.moment(last.created_at),
+                display.visible(shown),
+            )
+        )
+    if request.user.has_perm("evaluation.view_labelset"):
+        adherence = Dimension.ADHERENCE.value
+        agreement = calibration_of(judge, Method.PLUMBLINE.value).get(adherence)
+        people = display.link(display.list_url(LabelSet), "Agreement with people:")
+        lines.append(format_html("{} {}", people, agreement_badge(agreement, adherence)))
+    share = health.ok / health.calls if health.calls else None
+    return card(
+        "Judge",
+        figure=percent(share) if share is None else number_link(display.list_url(LLMCall, **lately), percent(share)),
+        unit="of calls answered" if health.calls else "",
+        lines=lines,
+        tone="plain" if share is None else "good" if share >= 0.99 else "warning" if share >= 0.9 else "bad",
+    )
+
+
+def runs_list(request: HttpRequest) -> SafeString:
+    """The newest evaluations, and the newest that failed or paused."""
+    url = display.list_url(EvaluationRun)
+    rows = EvaluationRun.objects.select_related("agent", "channel").defer(
+        "figures", "proposition_digests", "additional_context"
+    )
+    wrong = rows.filter(status__in=WENT_WRONG, created_at__gte=since(24 * FAILURE_DAYS)).order_by("-created_at")[:RUNS]
+    return listing(
+        "Evaluations",
+        heads=("Evaluation", "Of whom", "Status, overall score"),
+        rows=[_run(run) for run in rows.order_by("-pk")[:RUNS]],
+        wrong=[_run(run) for run in wrong],
+        more=((url, "All evaluations"), (f"{url}?status__in={','.join(WENT_WRONG)}", "All that failed or paused")),
+        empty="Nothing was measured yet. This measures every agent:",
+        command="manage.py capture_baseline --agents all",
+    )
+
+
+def _run(run: EvaluationRun) -> tuple[object, ...]:
+    name = display.lines(display.page_of(run, f"evaluation {run.pk}"), display.moment(run.created_at))
+    of = (
+        display.agent_chip(run.agent)
+        if run.agent is not None
+        else display.page_of(run.channel)
+        if run.channel
+        else display.EMPTY
+    )
+    state = display.status_badge(run)
+    if run.error:
+        return (name, of, format_html("{} {}", state, display.folded(run.error, 90)))
+    return (name, of, display.lines(format_html("{} {}", state, meter(run.overall_score)), judge_badge(run.judge)))
+
+
+def no_baseline(request: HttpRequest) -> SafeString | None:
+    """Active agents that nothing can be compared with, among the newest."""
+    has = Baseline.objects.filter(agent=OuterRef("pk"))
+    newest = Agent.objects.filter(is_active=True).order_by("-pk").values("pk")[:LOOKED_AT]
+    without = list(
+        Agent.objects.filter(~Exists(has), pk__in=newest).order_by("display_name").only("display_name")[: NAMED + 1]
+    )
+    if not without:
+        return None
+    names = format_html_join(", ", "{}", ((display.isolated(agent.display_name),) for agent in without[:NAMED]))
+    who = format_html("{} and others", names) if len(without) > NAMED else names
+    text = format_html(
+        "Without one nobody can say who drifted. Missing: {}. In the list: choose agents, then “Capture baseline”.", who
+    )
+    return step(
+        "Agents have no baseline",
+        text,
+        command="manage.py capture_baseline --agents all",
+        url=display.list_url(Agent, is_active__exact=1),
+        label="Choose agents",
+    )
+
+
+def no_schedule(request: HttpRequest) -> SafeString | None:
+    """Baselines there are, but nobody looks again."""
+    if EvaluationSchedule.objects.exists() or not Baseline.objects.exists():
+        return None
+    may = request.user.has_perm("evaluation.add_evaluationschedule")
+    return step(
+        "Nothing is measured again by itself",
+        "A schedule measures every night and raises an alert when a score falls and stays low.",
+        command="manage.py schedule add nightly --every 1d --at 03:00",
+        url=reverse("admin:evaluation_evaluationschedule_add") if may else "",
+        label="Add a schedule",
+    )
+
+
+def alerts_wait(request: HttpRequest) -> SafeString | None:
+    number = a_few(DriftAlert.objects.filter(acknowledged_at__isnull=True))
+    url = display.list_url(DriftAlert, acknowledged_at__isempty=1)
+    return waiting(number, "drift alert to acknowledge", "drift alerts to acknowledge", url)
+
+
+def drafts_wait(request: HttpRequest) -> SafeString | None:
+    try:
+        number = sum(entry.state == "waiting" for entry in all_entries())
+    except PropositionError:
+        return None  # the set-up says so
+    return waiting(
+        number, "drafted claim to decide on", "drafted claims to decide on", display.list_url(PropositionDraft)
+    )
+
+
+def files_unusable(request: HttpRequest) -> SafeString | None:
+    """Proposition files with mistakes: nothing can be measured until they are mended."""
+    try:
+        load_all()
+    except PropositionError as error:
+        text = display.visible("; ".join(str(problem) for problem in error.problems[:NAMED]))
+        return step("Proposition files cannot be used", text, command="manage.py check_propositions")
+    return None
+
+
+add_home(
+    HomePart(place="setup", order=45, permission="evaluation.view_propositiondraft", render=files_unusable),
+    HomePart(place="setup", order=50, permission="evaluation.view_baseline", render=no_baseline),
+    HomePart(place="setup", order=60, permission="evaluation.view_evaluationschedule", render=no_schedule),
+    HomePart(place="waiting", order=10, permission="evaluation.change_driftalert", render=alerts_wait),
+    HomePart(place="waiting", order=40, permission="evaluation.change_propositiondraft", render=drafts_wait),
+    HomePart(place="cards", order=20, permission="evaluation.view_driftalert", render=drifting_card),
+    HomePart(place="cards", order=60, permission="agents.view_llmcall", render=judge_card),
+    HomePart(place="charts", order=10, permission="evaluation.view_evaluationrun", render=drift_chart),
+    HomePart(place="lists", order=20, permission="evaluation.view_evaluationrun", render=runs_list),
+)

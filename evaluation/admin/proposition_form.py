@@ -1,0 +1,178 @@
+"""The form of one proposition: each field as a person types it, and the entry of a file that comes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from django import forms
+
+from agents.adminsite import GrowingTextarea, NumberInput, Select, TextInput
+from evaluation.preconditions import PRECONDITIONS
+
+MAIN = ("claim", "id", "weight", "inverted", "hard")
+RULE_NUMBERS = ("max_sentences", "min_sentences", "max_words", "min_words", "max_characters")
+RULE_PATTERNS = ("matches", "not_matches")
+RULE_LISTS = ("contains_any", "contains_all", "contains_none")
+RULE_SWITCHES = ("lowercase", "no_emoji")
+RULE = (*RULE_NUMBERS, *RULE_PATTERNS, *RULE_LISTS, *RULE_SWITCHES)
+CUES = ("supports", "contradicts")
+CONTEXT = ("precondition", "trait", "trait_stopped", "include_personas", "first_n", "last_n")
+ADVICE = ("recommendations_for_improvement", "source")
+_YES_NO = [("", "as its file says"), ("yes", "yes"), ("no", "no")]
+_MOST_EVENTS = 10_000
+_HELP = {
+    "claim": "what the judge scores from 0 (not at all) to 9 (fully). {{agent_name}} stands for the agent's name",
+    "id": "small letters, digits and hyphens; scores are stored under it, so it cannot be changed later. Empty: made from the claim",
+    "weight": "its share in the mean of the dimension: above 0, at most 5",
+    "inverted": "what the agent must not do: the score is flipped (9 − raw) before it is averaged",
+    "hard": "each flaw the judge finds takes 20 % off the score; not together with anti-pattern",
+    "max_sentences": "sentences, at most",
+    "min_sentences": "sentences, at least",
+    "max_words": "words, at most",
+    "min_words": "words, at least",
+    "max_characters": "characters, at most",
+    "matches": "a regular expression that must be found, letter case ignored",
+    "not_matches": "a regular expression that must not be found",
+    "contains_any": "one phrase or /regex/ a line, of which at least one must occur",
+    "contains_all": "one phrase or /regex/ a line, all of which must occur",
+    "contains_none": "one phrase or /regex/ a line, none of which may occur",
+    "lowercase": "no capital letters",
+    "no_emoji": "no emoji",
+    "supports": "one phrase or /regex/ a line: found in a message, the claim holds (8 of 9)",
+    "contradicts": "one phrase or /regex/ a line: found in a message, it does not hold (1 of 9)",
+    "precondition": "where it is false for a message, the claim says nothing about it",
+    "trait": "name of the agent's trait this is about: it stands in the place of the automatic claim of that trait",
+    "trait_stopped": "it is about the trait at strength 0, which the agent is not to show",
+    "include_personas": "whether the judge is shown the persona",
+    "first_n": f"events of the conversation shown from its start, 0 to {_MOST_EVENTS:,}; empty: as its file says, else 10 (of a draft: 5)",
+    "last_n": f"events shown from its end, 0 to {_MOST_EVENTS:,}; empty: as its file says, else 100 (of a draft: 10)",
+    "recommendations_for_improvement": "advice to the agent when the score is low; empty: the judge is asked for some",
+    "source": "the words of the persona it comes from: shown to people, never to the judge",
+}
+_LABELS = {
+    "inverted": "anti-pattern",
+    "hard": "strict",
+    "recommendations_for_improvement": "advice when it is low",
+    "source": "from the persona",
+    "trait_stopped": "the trait is to be stopped",
+    "include_personas": "show the persona",
+    "first_n": "first events",
+    "last_n": "last events",
+    "lowercase": "in lower case only",
+    "no_emoji": "no emoji",
+    "supports": "words for it",
+    "contradicts": "words against it",
+    "id": "id",
+}
+
+
+class PropositionForm(forms.Form):
+    """A proposition as somebody types it. What the loader says of it is added with `blame`.
+
+    Args:
+        written: The entry that is edited, as it stands in its file; empty for a new one.
+        traits: Names of the agent's traits.
+    """
+
+    prefix = "prop"  # a script that asks the form whether it `matches`, or for its `id`, would get a field of that name
+
+    def __init__(
+        self, data: Mapping[str, Any] | None = None, *, written: Mapping[str, Any], traits: Iterable[str] = ()
+    ) -> None:
+        super().__init__(data, initial=_typed(written), label_suffix="")
+        self.written = dict(written)
+        for name in (*MAIN, *RULE, *CUES, *CONTEXT, *ADVICE):
+            self.fields[name] = _field(name, list(traits))
+        self.fields["claim"].required = True
+        if written:
+            self.fields["id"].disabled = True
+
+    def blame(self, errors: Mapping[str, str]) -> None:
+        """Say what the loader found wrong beside the fields it is about."""
+        for name, text in errors.items():
+            self.add_error(
+                name if name in self.fields else None, text if name in self.fields or not name else f"{name}: {text}"
+            )
+
+    def entry(self, *, active: bool) -> dict[str, Any]:
+        """All that would stand in the file. What says the same as before stays as it was written."""
+        before, now = _parts(_typed(self.written)), _parts(self.cleaned_data)
+        entry = dict(self.written)
+        for name in (*MAIN, "rule", "cues", *CONTEXT, *ADVICE):
+            if now[name] is None and before[name] is not None:
+                entry.pop(name, None)
+            elif now[name] != before[name]:
+                entry[name] = now[name]
+        if not self.written:
+            return {"id": entry.pop("id", ""), "active": active, **entry}
+        if active:
+            entry = {name: value for name, value in entry.items() if name not in ("rejected", "retired")}
+        if not active or "active" in entry:
+            entry["active"] = active
+        return entry
+
+
+def _field(name: str, traits: list[str]) -> forms.Field:
+    common: dict[str, Any] = {
+        "required": False,
+        "label": _LABELS.get(name, name.replace("_", " ")),
+        "help_text": _HELP[name],
+    }
+    if name in ("inverted", "hard", "trait_stopped", *RULE_SWITCHES):
+        return forms.BooleanField(**common)
+    if name == "weight":
+        return forms.FloatField(
+            widget=NumberInput(attrs={"step": "any", "min": 0, "max": 5, "placeholder": "1"}), **common
+        )
+    if name in (*RULE_NUMBERS, "first_n", "last_n"):
+        return forms.IntegerField(min_value=0, widget=NumberInput(attrs={"step": 1}), **common)
+    if name == "precondition":
+        choices = [("", "always")] + [(known, known.replace("_", " ")) for known in sorted(PRECONDITIONS)]
+        return forms.ChoiceField(choices=choices, widget=Select, **common)
+    if name == "include_personas":
+        return forms.ChoiceField(choices=_YES_NO, widget=Select, **common)
+    if name in ("id", "trait", *RULE_PATTERNS):
+        attrs = {"list": "pl-traits"} if name == "trait" and traits else {}
+        return forms.CharField(widget=TextInput(attrs=attrs), max_length=2000, **common)
+    lines: dict[str, Any] = {"rows": 3, "placeholder": "{{agent_name}} …"} if name == "claim" else {"rows": 2}
+    return forms.CharField(widget=GrowingTextarea(attrs=lines), max_length=20_000, **common)
+
+
+def _typed(written: Mapping[str, Any]) -> dict[str, Any]:
+    """An entry as its fields show it."""
+    flat = {**written, **(written.get("rule") or {}), **(written.get("cues") or {})}
+    typed = {name: flat[name] for name in (*MAIN, *RULE, *CUES, *CONTEXT, *ADVICE) if name in flat}
+    for name in (*RULE_LISTS, *CUES):
+        if isinstance(typed.get(name), list):
+            typed[name] = "\n".join(map(str, typed[name]))
+    if "include_personas" in typed:
+        typed["include_personas"] = "yes" if typed["include_personas"] else "no"
+    for name in ("claim", *ADVICE):
+        if isinstance(typed.get(name), str):
+            typed[name] = typed[name].strip()
+    return typed
+
+
+def _parts(typed: Mapping[str, Any]) -> dict[str, Any]:
+    """What is typed as the fields of an entry; None for what need not be said."""
+    values = {name: _value(name, typed.get(name)) for name in (*MAIN, *RULE, *CUES, *CONTEXT, *ADVICE)}
+    rule = {name: values.pop(name) for name in RULE}
+    cues = {name: values.pop(name) for name in CUES}
+    for name, found in (("rule", rule), ("cues", cues)):
+        values[name] = {key: value for key, value in found.items() if value is not None} or None
+    return values
+
+
+def _value(name: str, value: Any) -> Any:
+    """A field's value as it stands in a file; None for what need not be said."""
+    if name in (*RULE_LISTS, *CUES):
+        lines = [line.strip() for line in str(value or "").splitlines()]
+        return list(dict.fromkeys(filter(None, lines))) or None
+    if name == "include_personas":
+        return {"yes": True, "no": False}.get(str(value))
+    if value is None or value is False or value == "" or (name == "weight" and value == 1):
+        return None
+    if name == "weight":
+        return float(value)
+    return value.replace("\r\n", "\n").strip() or None if isinstance(value, str) else value

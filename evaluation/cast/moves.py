@@ -1,0 +1,147 @@
+"""What moved between the two measurements of each agent, from sums that the database makes: as many queries for many as for one."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from django.db.models import Count, F, IntegerField, Q, Sum
+
+from evaluation.cast.values import DimensionMove, Judged, Move, Part, Sides
+from evaluation.comparison.chance import ALPHA, holm
+from evaluation.models import EvaluationRun, EvaluationScore
+from evaluation.statistics.bootstrap import RESOLUTION
+from evaluation.statistics.comparison import MARGIN
+
+Parts = Mapping[int, Mapping[tuple[str, str], Part]]  # by evaluation, then by dimension and proposition
+Compared = tuple[list[Move], list[str]]
+PLAYED = "played"
+
+
+def moves_of(found: Mapping[int, Sides], judged: Judged) -> dict[int, Compared]:
+    """By agent: its moves, the largest fall first, and the propositions that are another one now, as ``dimension/id``."""
+    runs = {pk for sides in found.values() for pk in _runs(sides)}
+    parts, digests = _parts(runs), _digests(runs)
+    compared = {agent: _compared(sides, parts, digests) for agent, sides in found.items()}
+    return _sure(compared, tested=PLAYED not in judged.procedure.split("+"))
+
+
+def dimension_moves(moves: Iterable[Move]) -> list[DimensionMove]:
+    """The dimensions over what was scored on both sides; what is judged once over a window is left out where messages were judged."""
+    by_dimension: dict[str, list[Move]] = defaultdict(list)
+    for move in moves:
+        by_dimension[move.dimension].append(move)
+    found = []
+    for dimension, rows in sorted(by_dimension.items()):
+        by_message = [move for move in rows if move.now.n or move.then.n] or rows
+        then, now = (_mean([getattr(move, side) for move in by_message]) for side in ("then", "now"))
+        found.append(DimensionMove(dimension=dimension, then=then, now=now))
+    return found
+
+
+def is_sure(move: Move) -> bool:
+    """Whether more than chance stands behind it, and it is more than nothing."""
+    return abs(move.delta) >= MARGIN and move.p is not None and move.p <= ALPHA
+
+
+def _runs(sides: Sides) -> list[int]:
+    return [*sides.then.values(), sides.now.pk] if sides.then and sides.now is not None else []
+
+
+def _parts(runs: Iterable[int]) -> Parts:
+    once = Q(status="scored", repeat=1, message__isnull=False, score__isnull=False)
+    scored = Q(status="scored", score__isnull=False)
+    squares = F("score") * F("score")
+    rows: Iterable[tuple[Any, ...]] = (
+        EvaluationScore.objects.filter(evaluation_run__in=set(runs), count__isnull=True)
+        .order_by()
+        .values_list("evaluation_run", "dimension", "proposition_id", "weight", "inverted")
+        .annotate(
+            points=Sum("score", filter=scored),
+            scored=Count("pk", filter=scored),
+            unscored=Count("pk", filter=Q(status="unscored")),
+            n=Count("pk", filter=once),
+            total=Sum("score", filter=once),
+            squares=Sum(squares, filter=once, output_field=IntegerField()),
+        )
+    )
+    found: dict[int, dict[tuple[str, str], Part]] = defaultdict(dict)
+    for run, dimension, proposition, weight, inverted, points, judged, missing, n, total, squared in rows:
+        found[run][dimension, proposition] = Part(
+            mean=round(points / judged, 4) if judged else None,
+            scored=judged,
+            unscored=missing,
+            weight=weight,
+            inverted=inverted,
+            n=n,
+            total=float(total or 0),
+            squares=float(squared or 0),
+        )
+    return found
+
+
+def _digests(runs: Iterable[int]) -> dict[int, Mapping[str, Mapping[str, str]]]:
+    rows = EvaluationRun.objects.filter(pk__in=set(runs)).order_by()
+    return dict(rows.values_list("pk", "proposition_digests"))
+
+
+def _compared(sides: Sides, parts: Parts, digests: Mapping[int, Mapping[str, Mapping[str, str]]]) -> Compared:
+    moves: list[Move] = []
+    changed: list[str] = []
+    if sides.now is None:
+        return moves, changed
+    run = sides.now.pk
+    for (dimension, proposition), now in parts.get(run, {}).items():
+        before = sides.then.get(dimension)
+        then = None if before is None else parts.get(before, {}).get((dimension, proposition))
+        if before is None or then is None:
+            continue
+        old, new = (digests.get(pk, {}).get(dimension, {}).get(proposition) for pk in (before, run))
+        if None not in (old, new) and old != new:
+            changed.append(f"{dimension}/{proposition}")
+        elif then.mean is not None and now.mean is not None:
+            moves.append(Move(dimension=dimension, proposition=proposition, then=then, now=now, then_run=before))
+    return sorted(moves, key=lambda move: (move.delta, move.dimension, move.proposition)), sorted(changed)
+
+
+def _sure(compared: Mapping[int, Compared], *, tested: bool) -> dict[int, Compared]:
+    """The same with the chance of each difference, corrected for everything that is looked at together (Holm)."""
+    chances = {
+        (agent, number): p
+        for agent, (moves, _) in compared.items()
+        for number, move in enumerate(moves)
+        if tested and (p := welch_p(move.then, move.now)) is not None
+    }
+    corrected = dict(zip(chances, holm(list(chances.values())), strict=True))
+    return {
+        agent: ([replace(move, p=corrected.get((agent, number))) for number, move in enumerate(moves)], changed)
+        for agent, (moves, changed) in compared.items()
+    }
+
+
+def welch_p(then: Part, now: Part) -> float | None:
+    """Two-sided p of no difference between the means of two samples of messages (Welch); None for fewer than two messages on a side.
+
+    As in `evaluation.comparison.chance`, no variance is taken to be smaller than the rounding of scores to whole numbers gives.
+    """
+    from scipy.special import stdtr
+
+    if min(then.n, now.n) < 2:
+        return None
+    variances = []
+    for side in (then, now):
+        spread = max(0.0, side.squares - side.total**2 / side.n) / (side.n - 1)
+        variances.append((max(spread, RESOLUTION**2 / 12) / side.n, side.n - 1))
+    total = sum(variance for variance, _ in variances)
+    freedom = total**2 / sum(variance**2 / free for variance, free in variances)
+    delta = now.total / now.n - then.total / then.n
+    return float(2 * stdtr(freedom, -abs(delta) / math.sqrt(total)))
+
+
+def _mean(parts: Iterable[Part]) -> float:
+    rows = [(part.weight * part.scored, part.mean or 0.0) for part in parts]
+    weights = sum(weight for weight, _ in rows)
+    return round(sum(weight * mean for weight, mean in rows) / weights, 4) if weights else 0.0

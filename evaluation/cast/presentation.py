@@ -1,0 +1,46 @@
+"""The cast for a terminal: who went flat, and in what, the flattest first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich import box
+from rich.markup import escape
+from rich.table import Table
+
+from agents.terminal import console_on
+from evaluation.cast.cards import Cast
+from evaluation.cast.sentences import sentence_of
+from evaluation.cast.values import Card, DimensionMove
+from evaluation.presentation import judge_label
+from evaluation.wording import decimal
+
+COLOURS = {"fell": "red", "maybe": "yellow", "rose": "green"}
+
+
+def cast_table(found: Cast, out: Any) -> None:
+    """One row per agent: its dimensions then and now, and the sentence of its card."""
+    cards = found.cards
+    judged = next((card.judged for card in cards if card.judged is not None), None)
+    title = f"Then and now by {judge_label(judged.judge)}" if judged else "Then and now"
+    dimensions = sorted({move.dimension for card in cards for move in card.dimensions})
+    table = Table(title=escape(title), box=box.SIMPLE_HEAD, title_justify="left", padding=(0, 1))
+    table.add_column("Agent", no_wrap=True)
+    for dimension in dimensions:
+        table.add_column(dimension.capitalize().replace("_", " "), justify="right", no_wrap=True)
+    table.add_column("What changed")
+    for card in cards:
+        by_name = {move.dimension: move for move in card.dimensions}
+        scores = [_scores(by_name.get(dimension)) for dimension in dimensions]
+        table.add_row(escape(card.agent.slug), *scores, _sentence(card))
+    console_on(out).print(table)
+
+
+def _scores(move: DimensionMove | None) -> str:
+    return "–" if move is None else f"{decimal(move.then)} → {decimal(move.now)}"
+
+
+def _sentence(card: Card) -> str:
+    colour = COLOURS.get(card.state, "")
+    text = escape(sentence_of(card))
+    return f"[{colour}]{text}[/{colour}]" if colour else text

@@ -1,0 +1,141 @@
+"""Every setting that Plumbline reads from the environment, with the value in effect: what the console's page "Settings" shows.
+
+Names, units and meanings stand in ``effective.yaml``. Of a secret only whether it is set leaves this module; of a URL everything
+but its password and query.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from django.conf import settings
+
+from project.environment import LOCAL_DIR, env
+
+_URL = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?:(?P<who>.*)@)?(?P<rest>.*)", re.IGNORECASE | re.DOTALL)
+HIDDEN = "•••"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effective:
+    """One setting as it is now.
+
+    Attributes:
+        value: What is in effect, as text; of a secret only "set" or "not set".
+        unit: What the value counts in, or which values there are; empty where it has none.
+        origin: "set" (in the environment or ``.env``), "set by file" (``NAME_FILE``), or "default".
+    """
+
+    name: str
+    value: str
+    unit: str
+    what: str
+    origin: str
+
+
+def groups() -> list[tuple[str, list[Effective]]]:
+    """All settings, by subject, in the order of ``effective.yaml``."""
+    return [(title, [_effective(name, **said) for name, said in rows.items()]) for title, rows in known().items()]
+
+
+def known() -> dict[str, dict[str, dict[str, Any]]]:
+    """What ``effective.yaml`` says: subject, name, then unit, what, secret and url."""
+    return yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))  # type: ignore[no-any-return]
+
+
+def _effective(name: str, *, what: str, unit: str = "", secret: bool = False, url: bool = False) -> Effective:
+    found = _ELSEWHERE[name]() if name in _ELSEWHERE else getattr(settings, name)
+    value = _text(found)
+    if secret:
+        value = "set" if found else "not set"
+    elif url and found:
+        value = without_password(str(found))
+    return Effective(name=name, value=value, unit=unit, what=what, origin=_origin(name))
+
+
+def _origin(name: str) -> str:
+    if f"{name}_FILE" in env.ENVIRON:
+        return "set by file"
+    return "set" if env.ENVIRON.get(name, "").strip() else "default"
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value))
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def without_password(url: str) -> str:
+    """`url` with its password, and what its query says, replaced by dots.
+
+    Everything up to the last @ counts as the user's, so that a password with / # ? or @ in it is not shown in part.
+    """
+    found = _URL.fullmatch(url)
+    if found is None:
+        return HIDDEN
+    who, rest = found["who"], found["rest"]
+    name, colon, _ = (who or "").partition(":")
+    if who and not (colon and name):
+        name, colon = "", ""  # a token in place of a user
+    shown = "" if who is None else f"{name}{colon}{HIDDEN}@"
+    host, question, _ = rest.partition("?")
+    return f"{found['scheme']}://{shown}{host}{question}{HIDDEN if question else ''}"
+
+
+def _database() -> str:
+    return env.str("DATABASE_URL", default="") or f"sqlite:///{LOCAL_DIR / 'plumbline.sqlite3'}"
+
+
+def _shared_cache() -> str:
+    location = str(settings.CACHES["throttles"].get("LOCATION", ""))
+    return location if "://" in location else ""
+
+
+def _of_gunicorn(name: str) -> Callable[[], object]:
+    def read() -> object:
+        from project import gunicorn  # not needed by what serves nothing
+
+        return getattr(gunicorn, name)
+
+    return read
+
+
+def _of_celery() -> object:
+    from project import celery_settings
+
+    return celery_settings.beat_schedule["sweep"]["schedule"]
+
+
+def _of_telemetry(name: str) -> Callable[[], object]:
+    def read() -> object:
+        from project import telemetry
+
+        return getattr(telemetry, name)
+
+    return read
+
+
+# What no setting of the same name holds.
+_ELSEWHERE: dict[str, Callable[[], object]] = {
+    "DATABASE_URL": _database,
+    "CONN_MAX_AGE": lambda: settings.DATABASES["default"].get("CONN_MAX_AGE", 0),
+    "TRUST_PROXY_HEADERS": lambda: settings.SECURE_PROXY_SSL_HEADER is not None,
+    "CACHE_URL": _shared_cache,
+    "IMPORT_MOST_MB": lambda: settings.IMPORT_MOST_BYTES / 1024**2,
+    "WORKER_SWEEP": _of_celery,
+    "WEB_BIND": _of_gunicorn("bind"),
+    "WEB_PROCESSES": _of_gunicorn("workers"),
+    "WEB_THREADS": _of_gunicorn("threads"),
+    "WEB_TIMEOUT": _of_gunicorn("timeout"),
+    "WEB_GRACE": _of_gunicorn("graceful_timeout"),
+    "LOG_LEVEL": _of_telemetry("LOG_LEVEL"),
+    "SENTRY_ENVIRONMENT": _of_telemetry("SENTRY_ENVIRONMENT"),
+    "SENTRY_TRACES_SAMPLE_RATE": _of_telemetry("SENTRY_TRACES_SAMPLE_RATE"),
+}

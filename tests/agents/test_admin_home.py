@@ -1,0 +1,215 @@
+"""The console's first page: what the ground floor has on it, who sees what, and where its numbers lead."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from html import unescape
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Group, User
+from django.test import Client
+from django.urls import reverse
+from django.utils import timezone
+from pytest_django import Settings
+
+from agents.models import Agent, Run, WorkerHeartbeat
+from tests.console import HOSTILE, list_of, page_of, plain, queries, read, signed_in, staff, superuser
+from tests.factories import make_agent, make_channel
+
+pytestmark = pytest.mark.django_db
+
+HOME = "/admin/"
+
+
+def home(user: User | None = None, query: str = "") -> str:
+    return read(signed_in(user or superuser()), HOME + query)
+
+
+def card(html: str, title: str) -> str:
+    """The text of a card."""
+    found = [plain(one) for one in re.findall(r'<section class="pl-card.*?</section>', html, flags=re.S)]
+    (text,) = [one for one in found if one.startswith(title)]
+    return text.removeprefix(title).strip()
+
+
+def steps(html: str) -> list[str]:
+    """The titles of what is still to be set up."""
+    return [plain(title) for title in re.findall(r'<li class="pl-step">.*?<h3>(.*?)</h3>', html, flags=re.S)]
+
+
+def own_links(html: str) -> list[str]:
+    """The addresses of the page's own links, without those of the frame around it."""
+    own = html[html.index('<div class="pl-home">') :]
+    return sorted(
+        {unescape(url) for url in re.findall(r'<a [^>]*href="(/admin/[^"#]*)', own[: own.rindex("</section>")])}
+    )
+
+
+def worker(*, silent_for: int = 0, **fields: Any) -> WorkerHeartbeat:
+    seen = timezone.now() - timedelta(seconds=silent_for)
+    defaults = {"name": f"host:{silent_for}:x", "host": "host", "pid": 1, "kind": "work", "started_at": seen}
+    return WorkerHeartbeat.objects.create(**{**defaults, "seen_at": seen, **fields})
+
+
+def turn(agent: Agent, status: str = "completed", **fields: Any) -> Run:
+    run: Run = Run.objects.create(agent=agent, status=status, **fields)
+    return run
+
+
+def test_an_empty_console_says_how_to_begin() -> None:
+    html = home()
+
+    assert "There are no agents" in steps(html)
+    assert "manage.py seed" in html
+    assert f'href="{reverse("admin:agents_agent_add")}"' in html
+    assert card(html, "Agents") == "0 active"
+    assert "No agent has taken a turn yet" in plain(html)
+
+
+def test_the_agents_card_counts_active_and_inactive_ones() -> None:
+    make_agent("ada")
+    make_agent("bob", is_active=False)
+    html = home()
+
+    assert card(html, "Agents") == "1 active A 1 inactive"
+    assert f'href="{list_of(Agent)}?is_active__exact=0"' in html
+    assert "There are no agents" not in steps(html)
+
+
+def test_a_missing_worker_is_said_until_one_is_heard_of() -> None:
+    worker(silent_for=3600)
+    worker(name="gone", stopped_at=timezone.now())
+    client = signed_in(superuser())
+    assert "No worker is alive" in steps(read(client, HOME))
+
+    worker()
+    html = read(client, HOME)
+    assert "No worker is alive" not in steps(html)
+    assert card(html, "Workers") == "1 alive Nothing waits."
+
+
+def test_what_waits_is_counted_up_to_a_hundred() -> None:
+    agents = [make_agent("ada"), make_agent("bob")]
+    Run.objects.bulk_create(Run(agent=agents[n % 2]) for n in range(102))
+
+    assert card(home(), "Workers") == "0 alive more than 100 runs wait"
+
+
+def test_a_judge_without_a_key_is_said_with_what_to_set(settings: Settings) -> None:
+    settings.JUDGE_MODEL, settings.ANTHROPIC_API_KEY, settings.JUDGE_BASE_URL = "claude-haiku-5-5", "", ""
+    client = signed_in(superuser())
+    html = read(client, HOME)
+    assert "The judge cannot be called" in steps(html)
+    assert "set ANTHROPIC_API_KEY" in plain(html)
+
+    settings.ANTHROPIC_API_KEY = "sk-secret"
+    html = read(client, HOME)
+    assert {"The judge cannot be called", "No model judges"}.isdisjoint(steps(html))
+    assert "sk-secret" not in html
+
+    settings.JUDGE_MODEL = "offline:lexical-1"
+    assert "No model judges" in steps(read(client, HOME))
+
+
+def test_a_broker_that_is_away_is_said(settings: Settings) -> None:
+    client = signed_in(superuser())
+    assert "The broker is down" not in steps(read(client, HOME))
+
+    settings.CELERY_BROKER_URL = "redis://127.0.0.1:1/0"
+    html = read(client, HOME)
+    assert "The broker is down" in steps(html)
+    assert "not reached: ConnectionError" in plain(html)
+
+
+def test_newest_turns_and_what_went_wrong_lately_stand_apart() -> None:
+    ada = make_agent("ada")
+    old = turn(ada, "failed", error="long ago")
+    Run.objects.filter(pk=old.pk).update(created_at=timezone.now() - timedelta(days=8))
+    wrong = turn(ada, "errored", error=f"crashed {HOSTILE}")
+    done = [turn(ada, channel=make_channel(), stop_reason="end_turn")] + [turn(ada) for _ in range(6)]
+    html = home()
+    turns = html[html.index("<h2>Turns</h2>") : html.index("<h2>Evaluations</h2>")]
+    newest, lately = turns.split("Went wrong in the last 7 days")
+
+    assert page_of(done[-1]) in newest
+    assert page_of(wrong) not in newest
+    assert page_of(wrong) in lately
+    assert page_of(old) not in turns
+    assert "Last 24 hours: 7 completed, 1 errored" in plain(newest)
+    assert HOSTILE not in html
+    assert f"crashed {HOSTILE}" in plain(unescape(lately)) or "crashed &lt;script&gt;" in lately
+
+
+def test_every_number_leads_to_a_list_that_opens() -> None:
+    ada = make_agent("ada")
+    turn(ada, channel=make_channel())
+    turn(ada, "failed", error="no answer")
+    turn(ada, "pending")
+    client = signed_in(superuser())
+    links = own_links(read(client, HOME))
+
+    assert len(links) > 12
+    for url in links:
+        response = client.get(url)
+        assert response.status_code == 200, url  # a filter that the list does not know answers with a redirect
+    assert list_of(Run, "?status__in=failed,errored") in links
+
+
+def test_the_lists_behind_numbers_have_as_many_rows() -> None:
+    ada = make_agent("ada")
+    for status in ("completed", "completed", "failed", "errored", "cancelled"):
+        turn(ada, status)
+    client = signed_in(superuser())
+    url = next(url for url in own_links(read(client, HOME)) if "status__exact=completed" in url)
+
+    assert len(re.findall(r"run \d+</span>", read(client, url))) == 2
+    assert len(re.findall(r"run \d+</span>", read(client, list_of(Run, "?status__in=failed,errored")))) == 2
+
+
+@pytest.mark.parametrize("group", ["Viewer", "Operator", "Editor"])
+def test_every_group_sees_the_page_and_only_editors_are_offered_to_add_agents(group: str) -> None:
+    user = User.objects.create_user("member", is_staff=True)
+    user.groups.add(Group.objects.get(name=group))
+    html = home(user)
+
+    assert card(html, "Agents").startswith("0 active")
+    assert (reverse("admin:agents_agent_add") in html) == (group == "Editor")
+
+
+def test_parts_need_their_permissions() -> None:
+    make_agent("ada")
+    html = home(staff("agents.view_agent"))
+
+    assert card(html, "Agents") == "1 active A"
+    assert "<h2>Turns</h2>" not in html
+    assert "Workers" not in plain(html[html.index('class="pl-home"') :])
+    assert "No worker is alive" not in html
+
+
+def test_who_may_see_no_part_is_told_and_gets_the_lists_there_are() -> None:
+    assert "You may not view anything here yet" in home(staff(username="nobody"))
+
+    html = home(staff("auth.view_user", username="clerk"))
+    assert f'href="{list_of(User)}"' in html[html.index('<section class="pl-menu">') :]
+    assert "You may not view anything" not in home(staff("agents.view_agent", username="reader"))
+
+
+def test_the_number_of_queries_does_not_grow_with_the_rows() -> None:
+    client: Client = signed_in(superuser())
+    worker()
+
+    def add(number: int) -> None:
+        for _ in range(number):
+            agent = make_agent(f"agent-{Agent.objects.count()}")
+            turn(agent, channel=make_channel(f"room-{agent.pk}"))
+            turn(agent, "failed", error="no answer")
+            turn(agent, "pending")
+
+    add(2)
+    few = queries(client, HOME)
+    add(12)
+    many = queries(client, HOME)
+
+    assert len(many) == len(few), "\n".join(many)

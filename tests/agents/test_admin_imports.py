@@ -1,0 +1,293 @@
+"""The pages of an import: who may see and do what, what they show, and that texts of strangers stay texts."""
+
+from __future__ import annotations
+
+import pytest
+from django.contrib.auth.models import Group, User
+from django.test import Client
+from pytest_django import Settings
+
+from agents.imports.choices import Choices
+from agents.imports.control import agree, check_again
+from agents.imports.work import LEASE
+from agents.models import Agent, Import, Message, owner_name
+from tests.agents.imports.handing_in import ADD, PERSONA, file, filled_in, handed_in, lines, somebody, upload, work
+from tests.console import HOSTILE, list_of, page_of, plain, queries, read, signed_in, staff, superuser, viewer
+from tests.factories import make_agent, make_channel
+
+pytestmark = pytest.mark.django_db
+
+TALK = lines(("Ada", "No."), ("Pat", "Is the ferry late?"))
+
+
+@pytest.fixture
+def olga() -> User:
+    return somebody()
+
+
+@pytest.fixture
+def console(olga: User) -> Client:
+    return signed_in(olga)
+
+
+def choose(client: Client, job: Import, **given: str) -> str:
+    """Press a button of the form with the choices as they stand, but for those given."""
+    url = page_of(job).replace("change", "choose")
+    answer = client.post(url, {**filled_in(read(client, page_of(job)), url), **given}, follow=True)
+    assert answer.status_code == 200
+    job.refresh_from_db()
+    return answer.content.decode()
+
+
+def test_a_transcript_goes_all_the_way(console: Client) -> None:
+    make_agent()
+    job = upload(console, file(TALK))
+    html = plain(read(console, page_of(job)))
+    assert "2 new messages by 2 speakers into 1 channel" in html
+    assert "Read as JSON Lines" in html
+    assert "Is the ferry late?" in html
+
+    waits = plain(choose(console, job, **{"import": "1"}))
+    assert "none has been heard of lately: manage.py work" in waits
+    assert work()
+
+    done = read(console, page_of(job))
+    assert "2 messages stored" in plain(done)
+    assert page_of(Agent.objects.get()) in done
+    assert "/transcript/" in done
+    assert "Import 2 messages" not in done
+
+
+def test_choices_are_checked_before_they_are_imported(console: Client) -> None:
+    job = upload(console, file(TALK))
+    told = plain(choose(console, job, channel="quay", tags="build=41", **{"import": "1"}))
+
+    assert "checked with them first" in told
+    assert (job.waits_for_decision, job.choices["channel"], job.choices["tags"]) == (True, "quay", {"build": "41"})
+    choose(console, job, **{"import": "1"})
+    assert work()
+    assert Message.objects.filter(channel__slug="quay", tags__build="41").count() == 2
+
+
+def test_a_speaker_becomes_a_new_agent_with_the_persona_that_was_typed(console: Client) -> None:
+    job = upload(console, file(TALK))
+    choose(console, job, **{"s0-who": "new", "s0-slug": "ada", "s0-persona": "You are Ada,\r\na clerk."})
+    assert "new agent ada" in plain(read(console, page_of(job)))
+    choose(console, job, **{"import": "1"})
+    assert job.step == "import", "nothing was changed, so it is imported"
+    assert work()
+
+    assert Agent.objects.get().system_prompt == "You are Ada,\na clerk."
+    assert Message.objects.get(agent__slug="ada").text == "No."
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"s0-who": "agent", "s0-agent": "nobody"}, "there is no agent &#x27;nobody&#x27;; allowed:"),
+        ({"s0-who": "new", "s0-slug": "ben"}, "there is an agent &#x27;ben&#x27; already"),
+        ({"s0-who": "new", "s0-slug": "a b"}, "is no id; allowed: letters, digits"),
+        ({"s0-who": "new", "s0-slug": "new", "s0-persona": " "}, "an agent needs a persona"),
+        ({"s0-who": "somebody"}, "Select a valid choice"),
+        ({"tags": "build"}, "write tags as key=value"),
+        ({"time_zone": "Mars/Base"}, "unknown time zone &#x27;Mars/Base&#x27;"),
+        ({"format": "word"}, "Select a valid choice"),
+    ],
+)
+def test_a_choice_that_cannot_be_carried_out_is_named_and_nothing_changes(
+    console: Client, given: dict[str, str], says: str
+) -> None:
+    make_agent("ben")
+    job = upload(console, file(TALK))
+    before = job.choices
+
+    assert says in choose(console, job, **given)
+    assert (job.choices, job.waits_for_decision) == (before, True)
+
+
+def test_a_bad_line_is_shown_with_its_neighbours(console: Client) -> None:
+    job = upload(console, file(TALK + '{"speaker": "Pat", "text"\n'))
+    html = read(console, page_of(job))
+
+    assert "talk.jsonl, line 3: not valid JSON" in plain(html)
+    assert '<li class="pl-excerpt-bad"><span class="pl-number">3</span>' in html
+    assert 'name="import"' not in html
+
+
+def test_csv_columns_are_chosen_among_those_of_the_file(console: Client) -> None:
+    job = upload(console, file("Wer,Was\nPat,Hello\n", "t.csv"))
+    assert '<option value="Wer">' in read(console, page_of(job))
+
+    choose(console, job, column_speaker="Wer", column_text="Was")
+
+    assert job.waits_for_decision
+    assert job.choices["columns"] == {"speaker": "Wer", "text": "Was"}
+
+
+def test_personas_are_shown_with_what_they_would_change(console: Client) -> None:
+    job = upload(console, file(PERSONA, "guide.yaml"), file("# The Ghost\nYou are a ghost.", "ghost.md"))
+    html = read(console, page_of(job))
+    assert "2 personas in 2 files" in html
+    assert "Import 2 personas" in html
+
+    console.post(page_of(job).replace("change", "choose"), {"import": "1"})
+    assert work()
+    assert page_of(Agent.objects.get(slug="guide")) in read(console, page_of(job))
+
+
+def test_texts_of_strangers_stay_texts(console: Client) -> None:
+    text = lines((HOSTILE, HOSTILE), ("a\u202eb", "\u202egnp.exe"), channel=HOSTILE)
+    job = upload(console, file(text, f"{HOSTILE}.jsonl"))
+    for page in (page_of(job), list_of(Import)):
+        assert HOSTILE not in read(console, page)
+        assert "\u202e" not in read(console, page)
+    choose(console, job, **{"import": "1"})
+    assert work()
+    assert HOSTILE not in read(console, page_of(job))
+    broken = upload(console, file(f'{{"text": "{HOSTILE}"', f"{HOSTILE}.jsonl"))
+    assert HOSTILE not in read(console, page_of(broken))
+
+
+def test_no_file_and_an_empty_file_are_refused(console: Client) -> None:
+    for files in ([], [file("", "empty.jsonl")]):
+        assert "Choose at least one file" in console.post(ADD, {"files": files}).content.decode()
+    assert not Import.objects.exists()
+
+
+def test_files_that_are_too_large_are_not_kept(console: Client, settings: Settings) -> None:
+    settings.IMPORT_MOST_BYTES = 100_000
+    answer = console.post(ADD, {"files": [file(b"x" * 90_000, "a.md"), file(b"x" * 90_000, "b.md")]})
+
+    assert "larger than 97.7 kB together and were not kept" in answer.content.decode()
+    assert not Import.objects.exists()
+
+
+def test_a_form_without_its_token_does_nothing(olga: User) -> None:
+    client = Client(enforce_csrf_checks=True, SERVER_PROTOCOL="HTTP/1.1", headers={"host": "localhost"})
+    client.force_login(olga)
+    job = handed_in(file(TALK), user=olga)
+
+    for url in (ADD, *(page_of(job).replace("change", name) for name in ("choose", "cancel", "again", "discard"))):
+        assert client.post(url, secure=True).status_code == 403
+    assert job.waits_for_decision
+
+
+@pytest.mark.parametrize("act", ["choose", "cancel", "again", "discard"])
+def test_only_who_handed_it_in_decides_and_only_by_post(console: Client, olga: User, act: str) -> None:
+    job = handed_in(file(TALK), user=olga)
+    url = page_of(job).replace("change", act)
+
+    assert console.get(url).status_code == 405
+    for other in (staff(username="nobody"), viewer(), somebody(username="other")):
+        assert signed_in(other).post(url).status_code in (403, 404)
+    job.refresh_from_db()
+    assert job.waits_for_decision
+
+
+def test_what_others_handed_in_can_be_seen_but_not_decided(olga: User) -> None:
+    job = handed_in(file(TALK), user=olga)
+    html = read(signed_in(viewer()), page_of(job))
+    assert "Is the ferry late?" in html
+    assert "<form" not in html.split('class="pl-config"')[1]
+    no_reader = signed_in(staff("agents.view_import", username="clerk"))
+    assert "Is the ferry late?" not in read(no_reader, page_of(job))
+    alone = signed_in(staff("agents.add_message", username="alone"))
+    assert alone.get(page_of(job)).status_code == 404
+    assert f"#{job.pk}" not in read(alone, list_of(Import))
+
+
+def test_a_superuser_can_stop_what_somebody_else_began(olga: User) -> None:
+    job = handed_in(file(TALK), user=olga)
+    agree(job)
+    root = signed_in(superuser())
+    assert "Cancel" in read(root, page_of(job))
+    assert "is cancelled" in root.post(page_of(job).replace("change", "cancel"), follow=True).content.decode()
+    job.refresh_from_db()
+    assert job.status == "cancelled"
+    assert root.post(page_of(job).replace("change", "again")).status_code == 403
+
+
+@pytest.mark.parametrize(("group", "may"), [("Viewer", False), ("Operator", True), ("Editor", True)])
+def test_the_groups(group: str, may: bool) -> None:
+    user = staff(username=group)
+    user.groups.add(*Group.objects.filter(name=group))
+    client = signed_in(user)
+
+    assert client.get(list_of(Import)).status_code == 200
+    assert client.get(ADD).status_code == (200 if may else 403)
+    if may:
+        make_channel("talk")
+        job = upload(client, file(lines(("Pat", "Hello."))))
+        assert 'name="import"' in read(client, page_of(job))
+
+
+def test_an_operator_is_told_what_goes_beyond_their_permissions() -> None:
+    user = staff("agents.add_message", "agents.view_import", username="op")
+    job = upload(signed_in(user), file(TALK))
+    html = read(signed_in(user), page_of(job))
+
+    assert "Not with your permissions: there is no channel" in plain(html)
+    assert 'name="import"' not in html
+
+
+def test_progress_says_when_something_happened_and_when_it_is_over(console: Client, olga: User) -> None:
+    job = handed_in(file(TALK), user=olga)
+    agree(job)
+    assert job.claim(owner=owner_name(), lease=LEASE)
+    Import.objects.update(doing="Importing", done=1000, total=4000)
+    url = page_of(job).replace("change", "progress")
+    html = read(console, page_of(job))
+    assert "1,000 of 4,000 messages" in plain(html)
+    assert f'data-live="{url}"' in html
+
+    first = console.get(url).json()
+    again = console.get(url, {"last_event_id": first["last_event_id"]}).json()
+    Import.objects.update(status="completed")
+    over = console.get(url, {"last_event_id": first["last_event_id"]}).json()
+
+    assert [(told["done"], len(told["events"])) for told in (first, again, over)] == [(False, 1), (False, 0), (True, 1)]
+
+
+def test_discarding_says_what_it_does_and_the_page_says_how_to_go_on(console: Client) -> None:
+    job = upload(console, file(TALK))
+    assert "That cannot be undone" in read(console, page_of(job))
+    html = console.post(page_of(job).replace("change", "discard"), follow=True).content.decode()
+
+    assert "its files are gone" in html
+    assert "Hand them in again" in html
+    assert console.get(page_of(job)).status_code == 200
+
+
+def test_what_is_not_there_is_not_there(console: Client) -> None:
+    for url in (
+        "/admin/agents/import/99/change/",
+        "/admin/agents/import/99/progress/",
+        "/admin/agents/import/x/change/",
+    ):
+        assert console.get(url).status_code in (403, 404)
+
+
+def test_list_and_page_cost_the_same_however_much_there_is(console: Client, olga: User) -> None:
+    job = handed_in(file(TALK), user=olga)
+    few, few_page = queries(console, list_of(Import)), queries(console, page_of(job))
+    for n in range(5):
+        agents = [make_agent(f"a{n}-{m}") for m in range(4)]
+        other = handed_in(file(lines(*((a.slug, f"{n}") for a in agents), (f"s{n}", "x")), f"{n}.jsonl"), user=olga)
+
+    assert len(queries(console, list_of(Import))) == len(few)
+    assert len(queries(console, page_of(other))) == len(few_page)
+
+
+def test_an_empty_list_says_what_to_do(console: Client) -> None:
+    html = read(console, list_of(Import))
+    assert "Transcripts and personas that are handed in here" in plain(html)
+    assert ADD in html
+
+
+def test_the_choice_of_personas_for_a_transcript_is_possible_and_back(console: Client) -> None:
+    job = upload(console, file("You are a ghost.\n", "ghost.txt"))
+    assert job.kind == "personas"
+    check_again(job, Choices(format="chat"))
+    assert job.status == "failed"
+    choose(console, job, format="personas")
+    assert (job.kind, job.waits_for_decision) == ("personas", True)

@@ -1,0 +1,90 @@
+"""Lists over many rows: what is counted, what is searched once, and what is never done to all of them."""
+
+from __future__ import annotations
+
+import pytest
+from django.contrib.auth.models import Group, User
+from django.test import Client
+
+from agents import console_lists
+from agents.admin import log_filters
+from agents.console_lists import BoundedPaginator
+from agents.models import Agent
+from tests.console import list_of, plain, queries, read, signed_in, superuser
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def root() -> Client:
+    return signed_in(superuser())
+
+
+def make_agents(n: int) -> None:
+    Agent.objects.bulk_create(Agent(slug=f"agent-{i:03}", display_name=f"Agent {i:03}") for i in range(n))
+
+
+def test_no_more_rows_are_counted_than_anybody_turns_pages(root: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(console_lists, "MOST_COUNTED", 100)
+    make_agents(100)
+    assert "100 agents" in plain(read(root, list_of(Agent)))
+
+    Agent.objects.create(slug="one-more", display_name="One more")
+
+    assert "the first 100 agents of more: search or filter to find others" in plain(read(root, list_of(Agent)))
+
+
+def test_pages_of_a_search_are_in_order_and_complete(root: Client) -> None:
+    make_agents(120)
+
+    found = [read(root, list_of(Agent, f"?q=agent&p={page}")) for page in (1, 2, 3)]
+
+    for number in range(120):
+        assert [f"Agent {number:03}" in page for page in found].count(True) == 1
+        assert f"Agent {number:03}" in found[number // 50]
+
+
+def test_a_search_without_a_match_reads_the_table_once(root: Client) -> None:
+    make_agents(3)
+
+    assert len([sql for sql in queries(root, list_of(Agent, "?q=nobody")) if 'FROM "agents"' in sql]) == 1
+
+
+def test_few_matches_are_not_looked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    make_agents(20)
+    pages = BoundedPaginator(Agent.objects.filter(display_name__contains="1").order_by("slug"), 5)
+
+    assert [agent.slug for agent in pages.page(1)] == ["agent-001", "agent-010", "agent-011", "agent-012", "agent-013"]
+    monkeypatch.setattr(console_lists, "FEW", 2)
+    again = BoundedPaginator(Agent.objects.filter(display_name__contains="1").order_by("slug"), 5)
+    assert list(again.page(1)) == list(pages.page(1))
+    assert again.count == pages.count == 11
+
+
+def test_an_action_on_all_of_too_many_does_nothing_and_says_so(root: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(console_lists, "MOST_COUNTED", 2)
+    make_agents(3)
+    chosen = {"action": "capture_baseline", "select_across": "1", "_selected_action": [Agent.objects.earliest("pk").pk]}
+
+    answer = root.post(list_of(Agent), chosen, follow=True)
+
+    assert "Nothing was done: that would be more than" in plain(answer.content.decode())
+    assert not Agent.objects.filter(evaluation_runs__isnull=False).exists()
+
+
+def test_users_are_found_by_the_name_of_a_group_where_there_are_too_many_to_choose_from(
+    root: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_filters, "MOST_RELATED", 3)
+    group = Group.objects.create(name="Night shift")
+    Group.objects.bulk_create(Group(name=f"group {n}") for n in range(5))
+    User.objects.create_user("grace").groups.add(group)
+    User.objects.create_user("heidi")
+
+    html = read(root, list_of(User, "?group_name=Night+shift"))
+
+    assert "grace" in html
+    assert "heidi" not in html
+    assert 'value="Night shift"' in html  # shown in its field, where it is taken out again
+    assert "grace" not in read(root, list_of(User, "?group_name=nobody"))
+    assert "group 4" not in html

@@ -1,0 +1,164 @@
+"""Every list of the console with 100,000 rows, on PostgreSQL: milliseconds in the server, CPU and statements per page.
+
+``DATABASE_URL=postgres://… make bench ARGS="--only lists"``. Makes a database of its own on that server and drops it; BENCH_DATABASE
+names one that an earlier trial filled, to be measured again and left. BENCH_LISTS names some of the lists. On a machine that does
+other work, too, the CPU of this process says what a page takes by itself, beside what PostgreSQL takes.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from tests.bench.scale import throwaway_database
+
+ROWS, AGENTS = 100_000, 100
+REPEATS = 5
+FLOOR = 300  # milliseconds
+PAGES = ("", "?p=3")  # besides the searches and filters below
+DAYS = 60  # over which the rows of the logs are spread
+SPREAD = (
+    *("llm_calls", "correction_logs", "intervention_logs", "runs", "evaluation_runs", "behavior_requests"),
+    *("drift_alerts", "evaluation_line_ups", "label_sets", "observed_messages"),
+)
+FILTERED = {
+    "auth.user": ("?q=user777", "?group_name=Viewer"),
+    "agents.agent": ("?q=agent%207", "?q=nobody"),
+    "agents.channel": ("?q=room-777",),
+    "agents.message": ("?agent__id__exact={agent}", "?q=people", "?tag=build%3D42"),
+    "agents.llmcall": ("?agent__id__exact={agent}", "?status__exact=timeout"),
+    "agents.run": ("?agent__id__exact={agent}", "?status__exact=errored", "?gate=corrected"),
+    "evaluation.evaluationrun": ("?agent__id__exact={agent}", "?dimension=fluency"),
+    "evaluation.evaluationscore": ("?run={run}", "?agent_slug=agent-7"),
+    "evaluation.baseline": ("?agent_slug=agent-7",),
+    "evaluation.driftalert": ("?agent_slug=agent-7",),
+    "correction.agentevaluationconfig": ("?q=agent-777",),
+    "correction.correctionlog": ("?agent__id__exact={agent}", "?outcome=corrected", "?failed=any", "?mark=none"),
+    "correction.behaviorrequest": ("?status__exact=rejected", "?agent_slug=agent-7"),
+    "correction.interventionlog": ("?agent__id__exact={agent}",),
+}
+OTHERS = {  # pages that list or sum up without being the list of a table
+    "home": "index",
+    "cast": "evaluation_cast",
+    "propositions": "evaluation_propositiondraft_changelist",
+}
+
+
+def measure_lists() -> None:
+    """Fill a database, measure, print."""
+    from rich.console import Console
+    from rich.table import Table
+
+    console, kept = Console(width=150), os.environ.get("BENCH_DATABASE", "")
+    with throwaway_database(os.environ.get("DATABASE_URL", ""), kept) as url:
+        os.environ.update(
+            DATABASE_URL=url,
+            DJANGO_SETTINGS_MODULE="project.settings",
+            PROPOSITION_DIRS="",
+            SECURE_SSL_REDIRECT="false",
+            ALLOWED_HOSTS="testserver",
+        )
+        import django
+
+        django.setup()
+        from django.core.management import call_command
+        from django.db import connection, connections
+
+        if not kept:
+            call_command("migrate", verbosity=0)
+            _fill(console.print)
+            with connection.cursor() as cursor:
+                cursor.execute("vacuum analyze")
+        table = Table(
+            "Page",
+            "Milliseconds in the server",
+            "CPU of it",
+            "Statements",
+            "Floor",
+            title=f"{ROWS:,} rows each",
+            title_justify="left",
+        )
+        for row in _pages():
+            table.add_row(*row)
+            console.print(*row[:3], sep=": ")
+        connections.close_all()
+    console.print(table)
+    console.print(
+        f"Median of {REPEATS} after a warm-up, least and most in brackets; {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}."
+    )
+
+
+def _fill(say: Callable[[str], None]) -> None:
+    from tests.listed_rows import MAKERS, people
+
+    cast = people(AGENTS)
+    for label, make in MAKERS.items():
+        begun = time.perf_counter()
+        make(cast, 0, ROWS)
+        say(f"{label}: {ROWS:,} rows in {time.perf_counter() - begun:.0f} s")
+    spread(say)
+
+
+def spread(say: Callable[[str], None]) -> None:
+    """Let the rows of the logs be of the last `DAYS` days instead of now, and sum up, as workers do."""
+    from django.db import connection
+
+    from agents.models import owner_name
+    from agents.rollup import LEDGER
+    from agents.rollups import roll_up
+    from correction.rollup import GATE
+
+    begun = time.perf_counter()
+    with connection.cursor() as cursor:
+        for table in SPREAD:
+            newest = f"(select max(id) from {table})"  # noqa: S608 (the names are ours)
+            apart = f"(interval '{DAYS} days' / greatest(1, (select count(*) from {table})))"  # noqa: S608
+            cursor.execute(f"update {table} set created_at = now() - ({newest} - id) * {apart}")  # noqa: S608
+    hours = sum(roll_up(rolled, owner=owner_name(), seconds=None) for rolled in (LEDGER, GATE))
+    say(f"logs spread over {DAYS} days, {hours:,} hours summed up in {time.perf_counter() - begun:.0f} s")
+
+
+def _pages() -> Iterator[tuple[str, ...]]:
+    from django.apps import apps
+    from django.urls import reverse
+
+    from agents.models import Agent, WorkerHeartbeat
+    from evaluation.models import EvaluationRun
+    from tests.console import signed_in, superuser
+    from tests.listed_rows import MAKERS
+
+    heard = datetime.now(UTC) + timedelta(hours=1)  # a worker lives as long as this lasts
+    WorkerHeartbeat.objects.filter(pk=WorkerHeartbeat.objects.latest("pk").pk).update(seen_at=heard, stopped_at=None)
+    client = signed_in(superuser(f"root{time.time_ns()}"))
+    ids = {"agent": Agent.objects.earliest("pk").pk, "run": EvaluationRun.objects.latest("pk").pk}
+    some = os.environ.get("BENCH_LISTS", "")
+    for label in some.split(",") if some else (*MAKERS, *OTHERS):
+        if label in OTHERS:
+            yield _measured(client, reverse(f"admin:{OTHERS[label]}"))
+            continue
+        model = apps.get_model(label)
+        url = reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist")
+        for query in (*PAGES, *FILTERED.get(label, ())):
+            yield _measured(client, url + query.format(**ids))
+
+
+def _measured(client: Any, url: str) -> tuple[str, ...]:
+    from django.db import connection
+    from django.test.utils import CaptureQueriesContext
+
+    with CaptureQueriesContext(connection) as captured:
+        answer = client.get(url)
+    assert answer.status_code == 200, f"{url} answered {answer.status_code}"
+    taken, worked = [], []
+    for _ in range(REPEATS):
+        begun, cpu = time.perf_counter(), time.process_time()
+        client.get(url)
+        taken.append((time.perf_counter() - begun) * 1000)
+        worked.append((time.process_time() - cpu) * 1000)
+    median = statistics.median(taken)
+    told = f"{median:.0f} ({min(taken):.0f} to {max(taken):.0f}){'' if median <= FLOOR else ' TOO SLOW'}"
+    return url, told, f"{statistics.median(worked):.0f}", str(len(captured)), f"<= {FLOOR} ms"

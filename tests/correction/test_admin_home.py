@@ -1,0 +1,207 @@
+"""What correcting has on the console's first page: the gate, corrections, spending, and what waits for a person."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.utils import timezone
+
+from agents.models import Agent, LLMCall
+from correction.configure import configure
+from correction.models import AgentEvaluationConfig, BehaviorRequest, CorrectionLog, InterventionLog
+from tests.agents.test_admin_home import HOME, card, home, own_links, steps
+from tests.console import HOSTILE, list_of, plain, queries, read, signed_in, staff, superuser, viewer
+from tests.correction.judged_drafts import make_log
+from tests.correction.ledger import call
+from tests.evaluation.test_admin_home import drift, fell
+from tests.factories import make_agent, make_channel
+
+pytestmark = pytest.mark.django_db
+
+
+def logged(
+    agent: Agent, outcome: str, *, hours_ago: float = 1, score: float | None = 7, **fields: Any
+) -> CorrectionLog:
+    sums = {"score_sum": score} if score is not None else {}
+    log = make_log(agent, {"adherence": score}, outcome=outcome, **{**sums, **fields})
+    CorrectionLog.objects.filter(pk=log.pk).update(created_at=timezone.now() - timedelta(hours=hours_ago))
+    return log
+
+
+def corrected(agent: Agent, outcome: str, **fields: Any) -> None:
+    """A draft that was sent back, and the attempt that ended the session."""
+    first = logged(agent, "corrected", score=2, **fields)
+    logged(agent, outcome, session=first.session, attempt=2, **fields)
+
+
+def test_the_pass_rate_is_that_of_first_drafts_that_were_judged() -> None:
+    ada = make_agent()
+    for _ in range(3):
+        logged(ada, "passed")
+    corrected(ada, "passed_after_retry")
+    logged(ada, "timeout_passed", score=None)
+    logged(ada, "passed", hours_ago=40)
+    html = home()
+    text = card(html, "Gate pass rate")
+
+    assert text.startswith("75 % in 24 h 3 of 4 (75 %) first drafts passed.")
+    assert "1 passed without a full judgement." in text
+    assert "7 days: 80 % of 5" in text
+
+
+def test_without_drafts_there_is_no_rate() -> None:
+    assert card(home(), "Gate pass rate") == "– No draft came to the gate. 7 days: nothing judged"
+
+
+def test_what_was_only_observed_stands_apart() -> None:
+    ada = make_agent()
+    logged(ada, "observed", source="observe")
+    logged(ada, "observed", source="observe", score=2)
+
+    assert "Observed: 1 of 2 (50 %) would have passed." in card(home(), "Gate pass rate")
+
+
+def test_corrections_tell_what_became_of_messages_that_were_sent_back() -> None:
+    ada = make_agent()
+    corrected(ada, "passed_after_retry")
+    corrected(ada, "forced_through")
+    corrected(ada, "forced_through", hours_ago=50)
+    corrected(ada, "abandoned")
+    InterventionLog.objects.create(name="variety", agent=ada, fired=True)
+    InterventionLog.objects.create(name="variety", agent=ada, fired=False)
+    html = home()
+
+    assert card(html, "Corrections") == (
+        "2 messages in 24 h 1 passed after a retry, 1 forced through. 1 given up by the agent. 1 nudge given. "
+        "7 days: 3 corrected, 2 of them forced through."
+    )
+    client = signed_in(superuser("second"))
+    urls = [url for url in own_links(html) if "outcome__exact=forced_through" in url]
+    assert sorted(read(client, url).count('class="field-outcome_mark') for url in urls) == [1, 2], "a day and a week"
+
+
+def test_what_was_played_is_in_no_figure() -> None:
+    ada = make_agent()
+    room = make_channel()
+    room.synthetic = True
+    room.save()
+    logged(ada, "forced_through", channel=room)
+
+    assert card(home(), "Corrections").startswith("0 messages in 24 h")
+
+
+def test_spending_stands_against_the_budgets() -> None:
+    ada, bob = make_agent("ada"), make_agent("bob")
+    configure(agent=ada, changes={"budget_enabled": True, "daily_budget_usd": "0.5"})
+    call(ada, cost="0.60")
+    call(bob, cost="0.15", purpose="turn")
+    call(bob, cost=None)
+    html = home()
+    text = card(html, "Spend today")
+
+    assert text.startswith(
+        "$0.7500 UTC $0.6000 of it on checking and measuring. $0.6000 of $0.5000 in 1 budget. 1 used up"
+    )
+    assert "1 unpriced call, in no amount." in text
+    assert f"{list_of(LLMCall)}?cost_usd__isnull=True&" in html.replace("&amp;", "&")
+    assert "at most $0.75" in text
+    assert '<section class="pl-card pl-edge-bad">' in html
+
+
+def test_without_a_budget_the_card_says_so_and_leads_to_where_one_is_set() -> None:
+    html = home()
+
+    assert card(html, "Spend today") == "$0.00 UTC $0.00 of it on checking and measuring. No daily budget is set."
+    assert f'href="{list_of(AgentEvaluationConfig)}"' in html
+
+
+def test_a_gate_that_never_watched_is_said_until_it_did_or_its_alarms_are_marked() -> None:
+    ada = make_agent()
+    client = signed_in(superuser())
+    html = read(client, HOME)
+    assert "The gate was never observed" in steps(html)
+    assert "manage.py configure defaults gate_adherence_enabled=on gate_mode=observe" in html
+
+    log = logged(ada, "forced_through", score=2)
+    assert "nobody looked first at how often it is wrong" in plain(read(client, HOME))
+
+    log.dimension_results.update(mark="right")
+    assert "The gate was never observed" not in steps(read(client, HOME))
+
+    log.dimension_results.update(mark="")
+    logged(ada, "observed", source="observe")
+    assert "The gate was never observed" not in steps(read(client, HOME))
+
+
+def test_what_waits_for_a_person_is_shown_to_who_may_decide() -> None:
+    ada = make_agent()
+    BehaviorRequest.objects.create(agent=ada, status="pending_review")
+    logged(ada, "forced_through", score=2)
+    logged(ada, "forced_through", score=2).dimension_results.update(mark="right")
+
+    assert "1 behaviour request to decide on" in plain(home())
+    assert "1 alarm of the gate to mark" in plain(home(superuser("second")))
+    assert "Waits for you" not in plain(home(viewer()))
+    assert "1 alarm of the gate" in plain(home(staff("correction.change_gatedimensionresult")))
+
+
+def test_changes_of_corrections_are_marked_in_the_chart() -> None:
+    ada = make_agent()
+    fell(ada)
+    anna = User.objects.create_user("anna")
+    configure(agent=ada, changes={"gate_mode": "observe"}, user=anna)
+    configure(agent=ada, changes={"gate_mode": "enforce", "gate_adherence_threshold": "6"}, user=anna, reason=HOSTILE)
+    configure(agent=make_agent("bob"), changes={"gate_mode": "off"}, user=anna)
+    configure(agent=None, changes={"max_correction_attempts": 1}, user=anna)
+    html = drift(home())
+    text = plain(html)
+
+    assert "Ada: gate mode observe → enforce, adherence threshold inherit → 6 by anna" in text
+    assert "Defaults: max correction attempts inherit → 1 by anna" in text
+    assert "Bob" not in text
+    assert f"/admin/correction/agentevaluationconfig/target/{ada.pk}/history/" in html
+    assert "/admin/correction/agentevaluationconfig/target/defaults/history/" in html
+    assert "pl-marker-config" not in drift(home(staff("evaluation.view_evaluationrun", "agents.view_run")))
+
+
+def test_every_link_of_the_correcting_parts_opens() -> None:
+    ada = make_agent()
+    corrected(ada, "forced_through")
+    logged(ada, "timeout_passed", score=None)
+    logged(ada, "observed", source="observe")
+    configure(agent=ada, changes={"budget_enabled": True, "daily_budget_usd": "0.5"})
+    call(ada, cost="0.60")
+    client = signed_in(superuser())
+
+    for url in own_links(read(client, HOME)):
+        assert client.get(url).status_code == 200, url
+
+
+def test_the_number_of_queries_does_not_grow_with_what_the_gate_did() -> None:
+    client = signed_in(superuser())
+
+    def add(number: int) -> None:
+        for _ in range(number):
+            agent = make_agent(f"agent-{Agent.objects.count()}")
+            corrected(agent, "forced_through")
+            logged(agent, "observed", source="observe")
+            configure(agent=agent, changes={"budget_enabled": True, "daily_budget_usd": "0.5"})
+            call(agent, cost="0.60")
+            fell(agent)
+
+    add(2)
+    few = queries(client, HOME)
+    add(10)
+    many = queries(client, HOME)
+
+    assert len(many) == len(few), "\n".join(many)
+
+
+def test_the_day_of_spending_begins_at_midnight_utc() -> None:
+    midnight = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    call(make_agent(), cost="3", at=midnight - timedelta(seconds=1))
+
+    assert card(home(), "Spend today").startswith("$0.00 UTC")

@@ -1,0 +1,19 @@
+"""What axe-core finds wrong with a page for people who use a keyboard, a screen reader or strong contrast."""
+
+from __future__ import annotations
+
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page
+
+GRAVE = ("serious", "critical")
+
+
+def grave_faults(page: Page) -> list[str]:
+    """One line per element: the rule, how grave, the element, and what to do. Empty = nothing serious."""
+    found = Axe().run(page, options={"preload": False}).response["violations"]  # no rule needs it, and it may time out
+    return [
+        f"{rule['id']} ({rule['impact']}): {node['target']} {node['html'][:160]} | {node['failureSummary'][:200]}"
+        for rule in found
+        if rule["impact"] in GRAVE
+        for node in rule["nodes"]
+    ]

@@ -1,0 +1,33 @@
+"""The main pages of the console, over the data of ``manage.py demo``: for the screenshots and for what must hold of each."""
+
+from __future__ import annotations
+
+from django.urls import reverse
+
+from agents.models import Agent, Channel, LLMCall, Run
+from correction.models import CorrectionLog
+from evaluation.models import EvaluationRun
+from tests.console import list_of, page_of
+
+
+def main_pages() -> dict[str, str]:
+    """Path by name; the names are those of the files under docs/screenshots."""
+    michael = Agent.objects.get(slug="michael")
+    scenes = Channel.objects.get(slug="demo-1")
+    flat = EvaluationRun.objects.filter(agent=michael, is_baseline=False).latest("pk")
+    forced = CorrectionLog.objects.filter(agent=michael, outcome="forced_through").latest("pk")
+    return {
+        "home": reverse("admin:index"),
+        "cast": reverse("admin:evaluation_cast"),
+        "agent": page_of(michael),
+        "propositions": reverse("admin:evaluation_propositiondraft_change", args=["michael"]),
+        "thresholds": reverse("admin:correction_agentevaluationconfig_thresholds", args=[michael.pk]),
+        "channel": reverse("admin:agents_channel_transcript", args=[scenes.pk]),
+        "evaluation-run": page_of(flat),
+        "gate-session": page_of(forced),
+        "turn": page_of(Run.objects.filter(agent=michael).latest("pk")),
+        "correction-matrix": reverse("admin:correction_agentevaluationconfig_changelist"),
+        "behaviour-requests": reverse("admin:correction_behaviorrequest_changelist"),
+        "import": reverse("admin:agents_import_changelist"),
+        "ledger": list_of(LLMCall),
+    }

@@ -1,0 +1,99 @@
+"""A conversation is read in the browser: a corrected message is opened, compared and marked; a log is narrowed and taken along."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from django.contrib.auth.models import User
+from playwright.sync_api import expect
+from pytest_django.live_server_helper import LiveServer
+
+from agents.models import Message
+from correction.models import CorrectionLog, GateDimensionResult
+from tests.console import list_of, page_of
+from tests.correction.judged_drafts import corrected
+from tests.e2e.conftest import Visitor
+from tests.factories import make_agent, say
+
+pytestmark = [pytest.mark.e2e, pytest.mark.django_db(transaction=True)]
+
+WINDOWS = [(1440, "light"), (1440, "dark"), (390, "light"), (390, "dark")]
+HOSTILE = "<img src=x onerror=alert(1)>"
+PATIENCE = 15_000  # milliseconds: the page asks every five seconds
+
+
+@pytest.fixture
+def message(live_server: LiveServer) -> Message:
+    """What Ada said in the end, after a draft that was sent back."""
+    return corrected(make_agent(), text=f"Hooray, it is done! {HOSTILE}", said="It is done.", feedback="Drier, please.")
+
+
+def fits(visitor: Visitor) -> bool:
+    """Whether the page can be read without scrolling sideways."""
+    return bool(visitor.page.evaluate("document.documentElement.scrollWidth <= innerWidth"))
+
+
+@pytest.mark.parametrize(("width", "scheme"), WINDOWS)
+def test_a_corrected_message_is_compared_with_its_draft_and_marked(
+    visit: Callable[..., Visitor], message: Message, operator: User, width: int, scheme: str
+) -> None:
+    visitor = visit(width=width, scheme=scheme)
+    page = visitor.page
+    visitor.enter(operator)
+    visitor.open(page_of(message.channel, "transcript"))
+    note = page.locator(f"#gate-{message.position}")
+    expect(note.get_by_text("Attempt 1")).to_be_hidden()
+    note.locator("summary").first.focus()
+    page.keyboard.press("Enter")
+
+    expect(note.get_by_text("Attempt 1")).to_be_visible()
+    expect(note.locator(".pl-diff del").first).to_contain_text("Hooray")
+    expect(note).to_contain_text(HOSTILE)
+    assert fits(visitor)
+    note.get_by_role("button", name="False alarm").first.click()
+    expect(note).to_have_attribute("open", "")
+    expect(note).to_contain_text("Marked false alarm")
+    assert GateDimensionResult.objects.get(mark="false_alarm").log.attempt == 1
+    note.get_by_role("button", name="Undo").click()
+    expect(note.get_by_role("button", name="Right").first).to_be_visible()
+    assert not GateDimensionResult.objects.exclude(mark="").exists()
+
+
+def test_what_is_opened_stays_open_while_the_conversation_goes_on(
+    visit: Callable[..., Visitor], message: Message, operator: User
+) -> None:
+    visitor = visit()
+    visitor.enter(operator)
+    visitor.open(page_of(message.channel, "transcript"))
+    note = visitor.page.locator(f"#gate-{message.position}")
+    note.locator("summary").first.click()
+    say(message.channel, "Visitor", "One more thing.")
+
+    expect(visitor.page.get_by_text("One more thing.")).to_be_visible(timeout=PATIENCE)
+    expect(note.get_by_text("Attempt 1")).to_be_visible()
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+def test_the_log_is_narrowed_and_what_is_left_is_taken_along(
+    visit: Callable[..., Visitor], message: Message, operator: User, width: int
+) -> None:
+    visitor = visit(width=width)
+    page = visitor.page
+    visitor.enter(operator)
+    visitor.open(list_of(CorrectionLog, "?outcome__exact=corrected&failed=adherence"))
+    expect(page.locator("#result_list .field-outcome_mark")).to_have_count(1)
+    assert fits(visitor)
+    with page.expect_download() as started:
+        page.get_by_role("link", name="CSV").click()
+    text = Path(started.value.path()).read_text()
+    assert started.value.suggested_filename.endswith(".csv")
+    assert text.count("corrected") == 1
+    assert "Hooray, it is done!" in text
+
+    page.get_by_role("link", name="Remove filter outcome").click()
+    expect(page.locator("#result_list .field-outcome_mark")).to_have_count(2)
+    page.locator("#result_list a", has_text="attempt 1").click()
+    expect(page.locator(".pl-waterfall")).to_contain_text("Attempt 2")
+    assert fits(visitor)

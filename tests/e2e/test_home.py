@@ -1,0 +1,103 @@
+"""An operator opens the console in the morning: the first page in real Chromium, on a desk screen and on a phone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+from django.contrib.auth.models import User
+from django.utils import timezone
+from playwright.sync_api import expect
+from pytest_django.live_server_helper import LiveServer
+
+from agents.models import Agent
+from correction.configure import configure
+from evaluation.models import DriftAlert
+from tests.correction.judged_drafts import make_log
+from tests.correction.ledger import call
+from tests.e2e.conftest import Visitor
+from tests.e2e.test_console import HOSTILE, WINDOWS, fits
+from tests.evaluation.judged import LLM, make_baseline
+from tests.evaluation.test_score_history import scheduled
+from tests.factories import make_agent
+
+pytestmark = [pytest.mark.e2e, pytest.mark.django_db(transaction=True)]
+
+CONTRASTS = """
+() => {
+    const canvas = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
+    const rgb = color => {
+        canvas.fillStyle = color; canvas.fillRect(0, 0, 1, 1);
+        return canvas.getImageData(0, 0, 1, 1).data;
+    };
+    const light = ([r, g, b]) => [r, g, b].map(v => v / 255)
+        .map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+        .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+    const under = light(rgb(getComputedStyle(document.getElementById("main")).backgroundColor));
+    const found = [...document.querySelectorAll(".pl-plot [class^=pl-series] polyline, .pl-plot .pl-marker, .pl-spark polyline")];
+    return found.map(line => {
+        const over = light(rgb(getComputedStyle(line).stroke));
+        return (Math.max(over, under) + 0.05) / (Math.min(over, under) + 0.05);
+    });
+}
+"""
+
+
+@pytest.fixture
+def morning(live_server: LiveServer) -> Agent:
+    """Nine agents of whom one fell overnight, with what was changed before, what the gate did, and what it cost."""
+    for number in range(9):
+        agent = make_agent(f"agent-{number}", display_name=f"Agent {number}" if number else f"Ada {HOSTILE}")
+        first = scheduled(agent, 7.5, days_ago=12)
+        make_baseline(agent, first, score=7.5)
+        scheduled(agent, 7.2, days_ago=6)
+        newest = scheduled(agent, 7.0 if number else 3.0, days_ago=1)
+        make_log(agent, {"adherence": 7.0}, outcome="passed", score_sum=7)
+        if not number:
+            ada, fell = agent, newest
+    configure(agent=ada, changes={"budget_enabled": True, "daily_budget_usd": "0.5"}, reason="trial")
+    call(ada, cost="0.20")
+    make_log(ada, {"adherence": 2.0}, outcome="forced_through", attempt=3)
+    names = {"dimension": "adherence", "judge": LLM, "procedure": "plumbline"}
+    since = timezone.now() - timedelta(days=5)
+    DriftAlert.objects.create(agent=ada, evaluation_run=fell, since=since, before=7.5, after=3.0, **names)
+    return ada
+
+
+@pytest.mark.parametrize(("width", "scheme"), WINDOWS)
+def test_an_operator_sees_who_fell_and_what_the_night_cost(
+    visit: Callable[..., Visitor], morning: Agent, operator: User, width: int, scheme: str
+) -> None:
+    visitor = visit(width=width, scheme=scheme)
+    page = visitor.page
+    visitor.sign_in(operator)
+
+    expect(page.locator(".pl-card", has_text="Drifting now")).to_contain_text("adherence 7.5 → 3.0")
+    expect(page.locator(".pl-card", has_text="Spend today")).to_contain_text("$0.2000 of $0.5000 in 1 budget")
+    expect(page.locator(".pl-setup")).to_contain_text("manage.py work")
+    expect(page.locator(".pl-legend li")).to_have_count(8)
+    expect(page.locator(".pl-legend li").first).to_contain_text("3.0 baseline 7.5")
+    assert fits(visitor)
+    contrasts = page.evaluate(CONTRASTS)
+    assert len(contrasts) >= 10
+    assert [round(ratio, 2) for ratio in contrasts if ratio < 4.5] == []
+    drawn = page.locator(".pl-plot svg").bounding_box()
+    assert drawn is not None
+    assert drawn["height"] > 150, "it keeps its height on a phone"
+
+    page.locator(".pl-twin summary").click()
+    table = page.locator(".pl-twin table")
+    expect(table).to_contain_text("3.0 ± 0.2")
+    assert fits(visitor)
+    if (width, scheme) != (1440, "light"):
+        return
+    page.locator(".pl-choose summary").click()
+    page.get_by_role("checkbox", name="Agent 3").check()
+    page.get_by_label("Range").select_option("7 days")
+    page.get_by_role("button", name="Show").click()
+    expect(page.locator(".pl-twin table th", has_text="Agent 3")).to_be_attached()
+    assert "agent=agent-3" in page.url
+    assert "days=7" in page.url
+    page.locator(".pl-waiting", has_text="1 drift alert").click()
+    expect(page.locator("#result_list")).to_contain_text("7.5 → 3.0")

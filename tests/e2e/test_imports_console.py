@@ -1,0 +1,106 @@
+"""A transcript is imported in the browser: handed in, its speakers told apart, agreed to, watched until it is done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from django.contrib.auth.models import User
+from playwright.sync_api import Browser, Page, expect
+from pytest_django import Settings
+from pytest_django.live_server_helper import LiveServer
+
+from agents.models import Import, Message
+from tests.agents.imports.handing_in import lines, work
+from tests.e2e.conftest import PASSWORD, Visitor
+from tests.factories import make_agent
+
+pytestmark = [pytest.mark.e2e, pytest.mark.django_db(transaction=True)]
+
+WINDOWS = [(1440, "light"), (390, "dark")]
+HOSTILE = "<img src=x onerror=alert(1)>"
+
+
+@pytest.fixture
+def talk(tmp_path: Path) -> Path:
+    path = tmp_path / "talk.jsonl"
+    path.write_text(lines(("Ada", "No."), ("Guide", "Twenty minutes. Fog."), (HOSTILE, f"Is it late? {HOSTILE}")))
+    return path
+
+
+def fits(visitor: Visitor) -> bool:
+    return bool(visitor.page.evaluate("document.documentElement.scrollWidth <= innerWidth"))
+
+
+def hand_in(page: Page, *paths: Path) -> None:
+    page.get_by_label("Files").set_input_files(paths)
+    page.get_by_role("button", name="Check the files").click()
+
+
+@pytest.mark.parametrize(("width", "scheme"), WINDOWS)
+def test_a_transcript_is_imported(
+    visit: Callable[..., Visitor], operator: User, talk: Path, width: int, scheme: str
+) -> None:
+    make_agent()
+    visitor = visit(width=width, scheme=scheme)
+    page = visitor.page
+    visitor.enter(operator)
+    visitor.open("/admin/agents/import/add/")
+    assert fits(visitor)
+    hand_in(page, talk)
+    expect(page.get_by_text("3 new messages by 3 speakers into 1 channel")).to_be_visible()
+    assert fits(visitor)
+
+    persona = page.get_by_label("Guide: persona")
+    expect(persona).to_be_hidden()
+    page.get_by_label("Guide: who it is").select_option(label="a new agent …")
+    persona.fill("You are the harbour guide. Dry and exact.")
+    assert fits(visitor)
+    page.get_by_role("button", name="Check with these choices").click()
+    expect(page.get_by_text("now: new agent guide")).to_be_visible()
+    page.get_by_role("button", name="Import 3 messages").click()
+    expect(page.get_by_text("waits for a worker", exact=True)).to_be_visible()
+    assert fits(visitor)
+
+    assert work()
+    expect(page.get_by_text("imported", exact=True)).to_be_visible()  # nobody reloads: the page hears of it
+    expect(page.get_by_role("link", name="Guide").first).to_be_visible()
+    assert fits(visitor)
+    authors = list(Message.objects.order_by("position").values_list("agent__slug", "outsider"))
+    assert authors == [("ada", ""), ("guide", ""), (None, HOSTILE)]
+
+    visitor.open("/admin/agents/import/")
+    expect(page.get_by_text("3 messages stored")).to_be_visible()
+    assert fits(visitor)
+
+
+def test_files_that_are_too_large_are_not_even_sent(
+    visit: Callable[..., Visitor], operator: User, talk: Path, settings: Settings
+) -> None:
+    settings.IMPORT_MOST_BYTES = 20
+    visitor = visit()
+    visitor.enter(operator)
+    visitor.open("/admin/agents/import/add/")
+    hand_in(visitor.page, talk)
+
+    expect(visitor.page.get_by_role("alert")).to_have_text("These files are larger than 20 bytes together.")
+    assert not Import.objects.exists()
+
+
+def test_it_goes_without_scripts(chromium: Browser, live_server: LiveServer, operator: User, talk: Path) -> None:
+    context = chromium.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(live_server.url + "/admin/login/?next=/admin/agents/import/add/")
+    page.get_by_label("Username").fill(operator.get_username())
+    page.locator("[name=password]").fill(PASSWORD)
+    page.get_by_role("button", name="Log in").click()
+    hand_in(page, talk)
+    page.get_by_role("button", name="Import 3 messages").click()
+    expect(page.get_by_text("waits for a worker", exact=True)).to_be_attached()
+    assert work()
+    page.reload()
+    expect(page.get_by_text("What came of it")).to_be_attached()
+    context.close()
+
+    assert Message.objects.count() == 3

@@ -1,0 +1,205 @@
+"""The proposition editor: written, changed, saved and exported in the console; by whom, and by whom not."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.test import Client
+
+from evaluation.admin.drafts import drafts_url
+from evaluation.models import PropositionDraft
+from evaluation.proposition_files import load_file
+from tests.console import Browser, list_of, plain, queries, read, signed_in, staff, superuser, viewer
+from tests.evaluation.conftest import PropositionFolder
+from tests.evaluation.drafting.editing import EDITOR, TRIAL, ada, asked, change, filled_in, url_of
+from tests.evaluation.drafting.proposing import make_ada
+from tests.factories import talk
+
+pytestmark = pytest.mark.django_db
+
+
+# -- writing and changing
+def test_a_new_proposition_gets_an_id_of_its_claim_and_is_judged(root: Client, team: PropositionFolder) -> None:
+    html = change(root, url_of("new"), claim="{{agent_name}} stays dry", weight="1.5", supports="to be fair\n\n/dry+/")
+
+    path = team.path / "adherence" / "ada.yaml"
+    assert "ada-stays-dry is saved to" in plain(html)
+    assert "it is judged from the next evaluation on" in plain(html)
+    [found] = load_file(path).propositions
+    assert (found.id, found.claim, found.weight) == ("ada-stays-dry", "{{agent_name}} stays dry", 1.5)
+    assert found.cues is not None
+    assert found.cues.supports == ["to be fair", "/dry+/"]
+    assert LogEntry.objects.get().get_change_message() == "saved: {{agent_name}} stays dry"
+
+
+def test_a_draft_is_saved_as_one_and_accepted_with_its_change(root: Client, team: PropositionFolder) -> None:
+    change(root, url_of("new"), "_draft", claim="{{agent_name}} stays dry", id="dry")
+    assert asked() == {}
+    change(root, url_of("edit", name="dry"), "_draft", claim="{{agent_name}} is dry")
+    assert asked() == {}
+    change(root, url_of("edit", name="dry"), claim="{{agent_name}} is bone dry")
+    assert asked() == {"dry": "{{agent_name}} is bone dry"}
+
+
+def test_saving_what_was_not_changed_leaves_the_file_byte_for_byte(root: Client, team: PropositionFolder) -> None:
+    text = """\
+        # ours
+        propositions:
+          - id: dry   # keep
+            claim: >
+              {{agent_name}} is dry,
+              "always"
+            weight: 1.0
+            cues: {supports: ["to be 'fair'", '/a & b/'], contradicts: []}
+            include_personas: true
+            trait: concise
+          - {id: kind, claim: k}
+        """
+    path = team.write("adherence/ada.yaml", text)
+    before = path.read_text()
+    html = change(root, url_of("edit", name="dry"))
+
+    assert "dry is saved" in plain(html)
+    assert path.read_text() == before
+
+
+def test_a_rule_is_typed_and_taken_away_again(root: Client, team: PropositionFolder) -> None:
+    change(root, url_of("new"), claim="{{agent_name}} is brief", id="brief", max_words="5", no_emoji="on")
+    path = team.path / "adherence" / "ada.yaml"
+    rule = load_file(path).propositions[0].rule
+    assert rule is not None
+    assert rule.checks() == {"max_words": 5, "no_emoji": True}
+    sent = filled_in(read(root, url_of("edit", name="brief"))) | {"prop-max_words": "", "_save": ""}
+    del sent["prop-no_emoji"]
+    root.post(url_of("edit", name="brief"), sent)
+
+    assert load_file(path).propositions[0].rule is None
+
+
+@pytest.mark.parametrize(
+    ("typed", "message"),
+    [
+        ({"claim": ""}, "This field is required"),
+        ({"claim": "{{nobody}} is dry"}, "unknown variable {{nobody}}; allowed"),
+        ({"weight": "9"}, "less than or equal to 5"),
+        ({"id": "Not kebab"}, "match pattern"),
+        ({"max_words": "5", "supports": "dry"}, "rule stands alone"),
+        ({"matches": "("}, "regular expression"),
+        ({"inverted": "on", "hard": "on"}, "exclude each other"),
+        ({"dimension": "fluency", "precondition": "is_reply"}, "a precondition looks at one message"),
+        ({"supports": "/(a+)+b/"}, "may take for ever"),
+    ],
+)
+def test_what_the_loader_refuses_is_said_and_nothing_is_saved(
+    root: Client, team: PropositionFolder, typed: dict[str, str], message: str
+) -> None:
+    html = change(root, url_of("new"), **{"claim": "{{agent_name}} is dry", **typed})
+
+    assert message in plain(html)
+    assert 'role="alert"' in html
+    assert not list(team.path.rglob("*.yaml"))
+    assert not LogEntry.objects.exists()
+
+
+def test_two_people_at_once_do_not_undo_each_other(root: Client, team: PropositionFolder) -> None:
+    path = team.claims("adherence/ada.yaml", "dry")
+    url = url_of("edit", name="dry")
+    seen = filled_in(read(root, url))
+    path.write_text(path.read_text().replace("claim dry", "claim bone dry"))
+    answer = root.post(url, {**seen, "prop-claim": "mine", "_save": ""})
+
+    assert "It was changed or taken out since the page was opened." in plain(answer.content.decode())
+    assert ">mine</textarea>" in answer.content.decode().replace("\n", ""), "what was typed is not lost"
+    assert "bone dry" in path.read_text()
+
+
+def test_one_of_ours_is_changed_in_the_teams_folder(
+    root: Client, team: PropositionFolder, propositions: PropositionFolder
+) -> None:
+    ours = propositions.claims("adherence/ada.yaml", "dry")
+    before = ours.read_text()
+    assert "in the place of the one in" in plain(read(root, url_of("edit", name="dry")))
+    change(root, url_of("edit", name="dry"), claim="{{agent_name}} is bone dry")
+
+    assert asked() == {"dry": "{{agent_name}} is bone dry"}
+    assert ours.read_text() == before
+    assert "in place of adherence/ada.yaml:3" in plain(read(root, drafts_url("ada")))
+
+
+def test_without_a_folder_of_ones_own_it_can_only_be_exported(root: Client, propositions: PropositionFolder) -> None:
+    make_ada()
+    html = read(root, url_of("new"))
+
+    assert "No folder for propositions of your own is set" in plain(html)
+    assert 'name="_save"' not in html
+    answer = root.post(url_of("new"), {"prop-claim": "{{agent_name}} is dry", "prop-id": "dry", "_export": ""})
+    assert answer["Content-Disposition"] == 'attachment; filename="dry.yaml"'
+    path = propositions.write("adherence/dry.yaml", answer.content.decode())
+    assert [(p.id, p.active) for p in load_file(path).propositions] == [("dry", True)]
+    assert load_file(path).agent_id == "ada"
+
+
+# -- who may
+def test_who_may_only_view_reads_and_exports(team: PropositionFolder) -> None:
+    team.claims("adherence/ada.yaml", "dry")
+    looking = signed_in(viewer())
+    html = read(looking, drafts_url("ada"))
+
+    assert "claim dry" in html
+    assert 'name="retire"' not in html
+    assert url_of("new") not in html
+    for url in (url_of("new"), url_of("edit", name="dry")):
+        assert looking.get(url).status_code == 403
+        assert looking.post(url, {"prop-claim": "x", "_save": ""}).status_code == 403
+    assert "it takes the right to ask for evaluations" in plain(read(looking, url_of("try", name="dry")))
+    assert looking.post(url_of("try", name="dry")).status_code == 403
+    assert looking.get(url_of("export")).status_code == 200
+    assert looking.post(drafts_url("ada"), {"retire": "x"}).status_code == 403
+
+
+def test_an_editor_who_may_not_ask_for_evaluations_saves_but_does_not_try(team: PropositionFolder) -> None:
+    team.claims("adherence/ada.yaml", "dry")
+    editor = signed_in(staff(*EDITOR))
+    assert 'name="_try"' not in read(editor, url_of("edit", name="dry"))
+    assert editor.post(url_of("new"), {"prop-claim": "{{agent_name}} is x", "_try": ""}).status_code == 403
+    assert "is saved" in change(editor, url_of("edit", name="dry"), claim="{{agent_name}} is bone dry")
+
+
+def test_who_may_ask_for_evaluations_may_try_but_not_save(team: PropositionFolder) -> None:
+    team.claims("adherence/ada.yaml", "dry")
+    operator = signed_in(staff(EDITOR[0], TRIAL))
+
+    assert operator.post(url_of("try", name="dry")).status_code == 200
+    assert operator.get(url_of("edit", name="dry")).status_code == 403
+
+
+def test_strangers_see_nothing_and_forms_from_elsewhere_are_refused(team: PropositionFolder) -> None:
+    team.claims("adherence/ada.yaml", "dry")
+    stranger, elsewhere = signed_in(staff("evaluation.view_evaluationrun")), Browser(enforce_csrf_checks=True)
+    elsewhere.force_login(superuser())
+    urls = [url_of("new"), url_of("edit", name="dry"), url_of("try", name="dry"), url_of("export")]
+
+    assert [stranger.get(url).status_code for url in urls] == [403] * 4
+    assert [elsewhere.post(url, {"prop-claim": "x", "_save": ""}).status_code for url in urls[:3]] == [403] * 3
+
+
+@pytest.mark.parametrize("key", ["", "1/../../../etc/passwd:root", "1/adherence/ada.yaml:gone"])
+def test_an_address_of_nothing_is_not_found(root: Client, team: PropositionFolder, key: str) -> None:
+    team.claims("adherence/ada.yaml", "dry")
+    for view in ("edit", "try"):
+        assert root.get(f"{url_of(view)}?at={quote(key)}").status_code == 404
+    assert root.get(url_of("new", "nobody")).status_code == 404
+
+
+def test_the_number_of_queries_does_not_grow(root: Client, team: PropositionFolder) -> None:
+    talk(ada(), ["One."])
+    team.claims("adherence/ada.yaml", "p0")
+    pages = [drafts_url("ada"), url_of("edit", name="p0"), url_of("try", name="p0"), list_of(PropositionDraft)]
+    few = [len(queries(root, page)) for page in pages]
+    team.claims("adherence/ada.yaml", *(f"p{n}" for n in range(30)))
+    for n in range(8):
+        make_ada(f"ada{n}", display_name=f"Ada {n}")
+
+    assert [len(queries(root, page)) for page in pages] == few

@@ -1,0 +1,151 @@
+"""*Evaluate now* and *Capture baseline*: what it takes, a click, and the evaluation's own page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from django.contrib.auth.models import Group, User
+from django.test import Client
+from django.urls import reverse
+from pytest_django import Settings
+
+from agents.models import Agent, LLMCall
+from evaluation.models import EvaluationRun
+from tests.console import HOSTILE, page_of, plain, read, signed_in, viewer
+from tests.evaluation.judged import LLM, OFFLINE, make_baseline, make_run
+from tests.factories import make_agent, talk
+
+pytestmark = pytest.mark.django_db
+
+PROPOSITIONS = """dimension: adherence
+propositions:
+  - id: voice
+    claim: '{{agent_name}} is dry'
+  - id: short
+    claim: '{{agent_name}} is short'
+    rule: {max_words: 5}
+"""
+
+
+@pytest.fixture(autouse=True)
+def _two_propositions(settings: Settings, tmp_path: Path) -> None:
+    (tmp_path / "adherence").mkdir()
+    (tmp_path / "adherence" / "_default.yaml").write_text(PROPOSITIONS)
+    settings.PROPOSITIONS_DIR = tmp_path
+    settings.TRAIT_PROPOSITIONS = False
+    settings.JUDGE_MODEL = OFFLINE
+
+
+@pytest.fixture
+def ada() -> Agent:
+    agent = make_agent()
+    talk(agent, [f"Noted {number}." for number in range(12)])
+    return agent
+
+
+def ask(agent: Agent, what: str = "evaluate") -> str:
+    return reverse(f"admin:evaluation_agent_{what}", args=[agent.pk])
+
+
+def test_calls_tokens_and_dollars_stand_before_the_button(root: Client, ada: Agent, settings: Settings) -> None:
+    settings.JUDGE_MODEL, settings.ANTHROPIC_API_KEY = LLM, "key"
+    text = plain(read(root, ask(ada)))
+
+    assert "Judgements 24 12 without a call" in text
+    assert "Calls of the judge 12" in text
+    assert "Cost, estimated $0.0" in text
+    assert not EvaluationRun.objects.exists()
+    assert not LLMCall.objects.exists()
+
+
+def test_a_model_without_a_price_is_unpriced_and_not_free(root: Client, ada: Agent, settings: Settings) -> None:
+    settings.JUDGE_MODEL, settings.ANTHROPIC_API_KEY = "nobody-knows-1", "key"
+
+    assert "Cost, estimated unpriced" in plain(read(root, ask(ada)))
+
+
+def test_a_judge_on_this_machine_is_free(root: Client, ada: Agent) -> None:
+    text = plain(read(root, ask(ada)))
+
+    assert "heuristic lexical-1" in text
+    assert "Calls of the judge none it answers on this machine Cost, estimated free" in text
+
+
+def test_a_click_queues_what_was_estimated_and_leads_to_its_progress(root: Client, ada: Agent) -> None:
+    answer = root.post(ask(ada), {"dimensions": ["adherence"], "samples": "7"})
+    run = EvaluationRun.objects.get()
+
+    assert answer["Location"] == page_of(run)
+    assert (run.agent, run.status, run.dimensions, run.samples, run.is_baseline) == (
+        ada,
+        "pending",
+        ["adherence"],
+        7,
+        False,
+    )
+    page = read(root, answer["Location"])
+    assert "data-live" in page
+    assert f"Evaluation {run.pk} is queued" in page
+    assert f"Under way already: evaluation {run.pk} ." in plain(read(root, ask(ada)))
+
+
+def test_a_baseline_is_asked_for_in_the_same_way(root: Client, ada: Agent) -> None:
+    assert "takes the place of the old one" in read(root, ask(ada, "capture"))
+    root.post(ask(ada, "capture"), {"dimensions": ["adherence"], "samples": "20"})
+
+    assert EvaluationRun.objects.get().is_baseline
+
+
+def test_who_said_too_little_is_played_first_and_the_page_says_so(root: Client) -> None:
+    bob = make_agent("bob")
+    assert "said fewer than 10 things" in read(root, ask(bob, "capture"))
+    root.post(ask(bob, "capture"), {"dimensions": ["adherence"], "samples": "20"})
+
+    assert EvaluationRun.objects.get().played
+
+
+def test_the_dimensions_of_its_baselines_are_chosen_first(root: Client, ada: Agent) -> None:
+    make_baseline(ada, make_run(ada, judge=OFFLINE))
+    form = root.get(ask(ada)).context["form"]
+
+    assert form["dimensions"].value() == ["adherence"]
+
+
+@pytest.mark.parametrize("asked", [{"samples": "0"}, {"samples": "501"}, {"samples": "x"}, {"dimensions": ["taste"]}])
+def test_what_makes_no_sense_is_refused_with_what_is_allowed(
+    root: Client, ada: Agent, asked: dict[str, object]
+) -> None:
+    page = root.post(ask(ada), {"dimensions": ["adherence"], "samples": "5", **asked}).content.decode()
+
+    assert 'role="alert"' in page
+    assert not EvaluationRun.objects.exists()
+
+
+def test_a_proposition_file_that_cannot_be_used_is_named(root: Client, ada: Agent, tmp_path: Path) -> None:
+    (tmp_path / "adherence" / "_default.yaml").write_text("dimension: adherence\npropositions: 7\n")
+
+    assert "_default.yaml" in read(root, ask(ada))
+
+
+@pytest.mark.parametrize(("group", "status"), [("Viewer", 403), ("Operator", 200), ("Editor", 200)])
+def test_operators_may_ask_and_viewers_may_not(ada: Agent, group: str, status: int) -> None:
+    user = User.objects.create_user(group, is_staff=True)
+    user.groups.add(Group.objects.get(name=group))
+    client = signed_in(user)
+
+    assert client.get(ask(ada)).status_code == status
+    assert (ask(ada) in read(client, page_of(ada))) is (status == 200)
+    client.post(ask(ada), {"dimensions": ["adherence"], "samples": "5"})
+    assert EvaluationRun.objects.exists() is (status == 200)
+
+
+def test_looking_changes_nothing_and_an_agent_that_is_not_there_is_not_found(root: Client) -> None:
+    assert root.get(reverse("admin:evaluation_agent_evaluate", args=[4711])).status_code == 404
+    assert signed_in(viewer()).post(reverse("admin:evaluation_agent_capture", args=[4711])).status_code == 403
+
+
+def test_names_stay_texts(root: Client) -> None:
+    bob = make_agent("bob", display_name=HOSTILE)
+
+    assert HOSTILE not in read(root, ask(bob))

@@ -1,0 +1,275 @@
+"""What measuring has on the console's first page: drift, the judge, the newest evaluations, and what is missing."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.urls import reverse
+from django.utils import timezone
+from pytest_django import Settings
+
+from agents.models import Agent, LLMCall, PersonaVersion
+from agents.persona import save_persona
+from evaluation.admin.home_chart import MOST_LINES
+from evaluation.models import DriftAlert, EvaluationRun, EvaluationSchedule, JudgeCalibration
+from tests.agents.test_admin_home import HOME, card, home, own_links, steps
+from tests.console import HOSTILE, list_of, page_of, plain, queries, read, signed_in, staff, superuser, viewer
+from tests.evaluation.conftest import PropositionFolder
+from tests.evaluation.judged import LLM, OFFLINE, make_baseline, make_run
+from tests.evaluation.test_score_history import scheduled
+from tests.factories import make_agent
+
+pytestmark = pytest.mark.django_db
+
+
+def alert(agent: Agent, **fields: Any) -> DriftAlert:
+    run = make_run(agent)
+    defaults = {"dimension": "adherence", "judge": LLM, "procedure": "plumbline", "before": 8.1, "after": 3.2}
+    return DriftAlert.objects.create(agent=agent, evaluation_run=run, **{**defaults, "since": timezone.now(), **fields})
+
+
+def judged(status: str = "ok", *, hours_ago: float = 1, role: str = "judge", **fields: Any) -> LLMCall:
+    call = LLMCall.objects.create(
+        role=role, purpose="gate", provider="anthropic", model=LLM, status=status, latency_ms=800, **fields
+    )
+    LLMCall.objects.filter(pk=call.pk).update(created_at=timezone.now() - timedelta(hours=hours_ago))
+    return call
+
+
+def fell(agent: Agent, *, before: float = 8.0, now: float = 3.0) -> EvaluationRun:
+    """Two evaluations of a schedule and a baseline above the second."""
+    make_baseline(agent, scheduled(agent, before, days_ago=9), score=before)
+    return scheduled(agent, now, days_ago=1)
+
+
+def drift(html: str) -> str:
+    """The part with the chart."""
+    return html[html.index('id="drift"') : html.index("<h2>Turns</h2>")]
+
+
+def legend(html: str) -> list[str]:
+    found = drift(html)
+    if '<ul class="pl-legend">' not in found:
+        return []
+    return [plain(entry) for entry in found.split('<ul class="pl-legend">')[1].split("</ul>")[0].split("</li>")[:-1]]
+
+
+# -- cards
+def test_agents_with_an_alert_that_nobody_saw_are_drifting() -> None:
+    ada, bob = make_agent("ada"), make_agent("bob")
+    first, second = alert(ada), alert(ada, dimension="fluency", before=7.0, after=5.5)
+    alert(bob, acknowledged_at=timezone.now())
+    html = home()
+
+    assert card(html, "Drifting now").startswith("1 agent A Ada fluency 7.0 → 5.5")
+    assert page_of(second) in html
+    assert page_of(first) not in html[: html.index('id="drift"')], "the newest fall of an agent stands for it"
+    assert list_of(DriftAlert, "?acknowledged_at__isempty=1") in html
+    assert "2 drift alerts to acknowledge" in plain(html)
+
+
+def test_where_nothing_watches_drift_is_not_known_rather_than_none() -> None:
+    assert card(home(), "Drifting now").startswith("– Not watched: no schedule is active.")
+
+    EvaluationSchedule.objects.create(name="nightly", next_at=timezone.now())
+    html = read(signed_in(viewer()), HOME)
+    assert card(html, "Drifting now").startswith("0 agents No score of a schedule fell and stayed low.")
+    assert "drift alerts to acknowledge" not in plain(html), "a viewer cannot acknowledge them"
+
+
+def test_the_judge_card_tells_what_became_of_a_days_calls(settings: Settings) -> None:
+    settings.JUDGE_MODEL, settings.ANTHROPIC_API_KEY = LLM, "sk-x"
+    for _ in range(8):
+        judged()
+    judged("timeout", error=f"no answer within 5 s {HOSTILE}")
+    judged("malformed", hours_ago=3)
+    judged("timeout", hours_ago=30)
+    judged("rejected", role="actor")
+    html = home()
+    text = card(html, "Judge")
+
+    assert text.startswith(f"80 % of calls answered {LLM} 8 answered , 2 failed , 800 ms on average in 24 h")
+    assert "Last failure: timeout" in text
+    assert "not calibrated" in text
+    assert HOSTILE not in html
+    failed = [url for url in own_links(html) if "status__in=malformed%2Ctimeout" in url]
+    client = signed_in(superuser("second"))
+    assert len(re.findall(r'<td class="field-what', read(client, failed[0]))) == 2
+
+
+def test_a_judge_that_was_not_asked_has_no_rate(settings: Settings) -> None:
+    settings.JUDGE_MODEL = OFFLINE
+    judged(hours_ago=30)
+
+    assert card(home(), "Judge").startswith("– heuristic lexical-1 No calls in the last 24 hours.")
+
+
+def test_the_judges_agreement_with_people_stands_on_its_card(settings: Settings) -> None:
+    settings.JUDGE_MODEL = LLM
+    figures = {"kappa": 0.71, "kappa_low": 0.6, "kappa_high": 0.8, "labels": 60, "items": 60, "annotators": 2}
+    JudgeCalibration.objects.create(judge=LLM, procedure="plumbline", dimension="adherence", **figures)
+
+    assert "κ 0.71 [0.60, 0.80], 60 labels" in card(home(), "Judge")
+
+
+# -- set-up
+def test_agents_without_a_baseline_are_named_until_they_have_one() -> None:
+    ada, _ = make_agent("ada"), make_agent("old", is_active=False)
+    client = signed_in(superuser())
+    html = read(client, HOME)
+    assert "Agents have no baseline" in steps(html)
+    assert "Missing: Ada ." in plain(html)
+    assert "manage.py capture_baseline --agents all" in html
+
+    make_baseline(ada, make_run(ada))
+    found = steps(read(client, HOME))
+    assert "Agents have no baseline" not in found
+    assert "Nothing is measured again by itself" in found
+
+    EvaluationSchedule.objects.create(name="nightly", next_at=timezone.now())
+    assert "Nothing is measured again by itself" not in steps(read(client, HOME))
+
+
+def test_only_who_may_add_a_schedule_is_sent_to_its_form() -> None:
+    ada = make_agent()
+    make_baseline(ada, make_run(ada))
+    url = reverse("admin:evaluation_evaluationschedule_add")
+
+    assert url not in home(viewer())
+    assert url in home()
+
+
+def test_broken_proposition_files_and_waiting_drafts_are_said(propositions: PropositionFolder) -> None:
+    client = signed_in(superuser())
+    make_agent()
+    propositions.write("adherence/ada.agent.yaml", "propositions: [{id: dry}]")
+    html = read(client, HOME)
+
+    assert "Proposition files cannot be used" in steps(html)
+    assert "manage.py check_propositions" in html
+
+
+# -- the chart
+def test_the_chart_has_a_line_per_agent_who_fell_furthest_first() -> None:
+    for number in range(MOST_LINES + 2):
+        fell(make_agent(f"agent-{number}", display_name=f"Agent {number}"), now=8.0 - number / 2)
+    html = home()
+
+    assert len(legend(html)) == MOST_LINES
+    assert legend(html)[0] == f"Agent {MOST_LINES + 1} 3.5 baseline 8.0"
+    assert f"The {MOST_LINES} of {MOST_LINES + 2} agents that lie furthest below their baselines" in plain(html)
+
+
+def test_agents_dimension_range_and_judge_are_chosen_in_the_url() -> None:
+    ada, bob = make_agent("ada"), make_agent("bob")
+    fell(ada)
+    fell(bob)
+    scheduled(ada, 2.0, days_ago=2, judge=OFFLINE)
+    client = signed_in(superuser())
+
+    assert len(legend(read(client, HOME))) == 2
+    assert legend(read(client, f"{HOME}?agent=bob")) == ["Bob 3.0 baseline 8.0"]
+    assert legend(read(client, f"{HOME}?judge={OFFLINE}+plumbline")) == ["Ada 2.0"]
+    assert "heuristic" in drift(read(client, f"{HOME}?judge={OFFLINE}+plumbline"))
+    assert "Fluency was not measured in the last 30 days by this judge." in plain(
+        read(client, f"{HOME}?dimension=fluency")
+    )
+    assert drift(read(client, HOME)).count('class="pl-dot"') == 4
+    assert drift(read(client, f"{HOME}?days=7")).count('class="pl-dot"') == 2
+    assert len(legend(read(client, f"{HOME}?agent=nobody&dimension=%00&days=-1&judge={HOSTILE}"))) == 2
+
+
+def test_each_number_of_the_chart_stands_in_its_table_with_a_link_to_the_evaluation() -> None:
+    run = fell(make_agent())
+    html = drift(home())
+
+    table = html[html.index("<table") : html.index("</table>")]
+    assert plain(table).endswith("3.0 ± 0.2") or "3.0 ± 0.2" in plain(table)
+    assert f'href="{page_of(run)}"' in table
+    assert "baseline" in plain(table)
+
+
+def test_persona_edits_and_alerts_are_marked_with_links() -> None:
+    ada = make_agent("ada")
+    fell(ada)
+    ada.system_prompt = "You are Ada, who jokes."
+    save_persona(agent=ada, traits=[], note=f"jokes {HOSTILE}")
+    raised = alert(ada)
+    html = drift(home())
+
+    assert PersonaVersion.objects.filter(agent=ada).count() == 2
+    assert "pl-marker-persona" in html
+    assert "Ada: persona version 2, jokes" in plain(html)
+    versions = f"{reverse('admin:agents_agent_versions', args=[ada.pk])}?before=3"
+    assert f'href="{versions}"' in html
+    assert "jokes" in plain(read(signed_in(superuser("second")), versions))
+    assert f'href="{page_of(raised)}"' in html
+    assert "Ada: adherence fell from 8.1 to 3.2" in plain(html)
+    assert HOSTILE not in html
+
+
+def test_without_a_measurement_the_chart_says_how_to_get_one() -> None:
+    text = plain(drift(home()))
+
+    assert "Nothing was measured in the last 30 days." in text
+    assert "manage.py capture_baseline --agents all measures now" in text
+
+
+# -- lists, rights, cost
+def test_newest_evaluations_and_those_that_went_wrong_are_listed() -> None:
+    ada = make_agent()
+    done = make_run(ada, overall_score=6.5)
+    paused = make_run(ada, status="paused_budget", error="the daily budget is used up")
+    html = home()
+    newest, wrong = html[html.index("<h2>Evaluations</h2>") :].split("Went wrong in the last 7 days")
+
+    assert page_of(done) in newest
+    assert page_of(done) not in wrong
+    assert page_of(paused) in wrong
+    assert "the daily budget is used up" in wrong
+
+
+def test_each_part_needs_its_own_permission() -> None:
+    fell(make_agent())
+    html = home(staff("evaluation.view_driftalert"))
+
+    assert card(html, "Drifting now").startswith("0 agents")
+    assert 'id="drift"' not in html
+    assert "<h2>Evaluations</h2>" not in html
+    assert "Agents have no baseline" not in html
+
+
+def test_every_link_of_the_measuring_parts_opens(settings: Settings) -> None:
+    settings.JUDGE_MODEL = LLM
+    ada = make_agent()
+    fell(ada)
+    alert(ada)
+    judged("timeout")
+    judged()
+    client = signed_in(superuser())
+
+    for url in own_links(read(client, HOME)):
+        assert client.get(url).status_code == 200, url
+
+
+def test_the_number_of_queries_does_not_grow_with_what_was_measured(settings: Settings) -> None:
+    settings.JUDGE_MODEL = LLM
+    client = signed_in(superuser())
+
+    def add(number: int) -> None:
+        for _ in range(number):
+            agent = make_agent(f"agent-{Agent.objects.count()}")
+            fell(agent)
+            alert(agent)
+            judged("timeout", agent=agent)
+            make_run(agent, status="failed", error="x")
+
+    add(2)
+    few = queries(client, HOME)
+    add(12)
+    many = queries(client, HOME)
+
+    assert len(many) == len(few), "\n".join(many)

@@ -1,0 +1,110 @@
+"""Beside a message: how it was judged in its newest evaluation; and what people look for in lists of scores."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from django.test import Client
+
+from agents.models import Message
+from evaluation.models import EvaluationRun, EvaluationScore
+from tests.console import HOSTILE, list_of, page_of, plain, queries, read, signed_in, staff
+from tests.evaluation.judged import OFFLINE, cells, make_run, make_score
+from tests.factories import make_agent, make_channel, say
+
+pytestmark = pytest.mark.django_db
+
+
+def judged_message(scores: dict[str, int | None], *, runs: int = 1) -> Message:
+    agent = make_agent()
+    message = say(make_channel(), agent, "Noted.")
+    for _ in range(runs):
+        run = make_run(agent)
+        for proposition, score in scores.items():
+            make_score(run, score, message=message, proposition_id=proposition, reason="" if score else "too late")
+    return message
+
+
+def note(html: str) -> str:
+    found = re.search(r'<details class="pl-gate" id="scores-.*?\n</details>', html, flags=re.S)
+    assert found is not None
+    return plain(found.group())
+
+
+def test_the_lowest_scores_of_the_newest_evaluation_come_first(root: Client) -> None:
+    message = judged_message({"dry": 8, "careful": 2, "late": None}, runs=2)
+    text = note(read(root, page_of(message.channel, "transcript")))
+
+    assert text.startswith("lowest 2 of 9 2 scored")
+    assert text.index("careful adherence 2") < text.index("dry adherence 8") < text.index("late adherence unscored")
+    assert "too late" in text
+    newest = EvaluationRun.objects.latest("pk").pk
+    assert f"In evaluation {newest} , the newest. 6 scores of this message in all." in text
+
+
+def test_unscored_is_said_and_is_no_zero(root: Client) -> None:
+    message = judged_message({"late": None})
+
+    assert note(read(root, page_of(message.channel, "transcript"))).startswith("not scored 0 scored")
+
+
+def test_very_many_scores_are_cut_and_the_rest_is_a_link(root: Client) -> None:
+    message = judged_message({f"claim-{n}": n % 10 for n in range(30)})
+    text = note(read(root, page_of(message.channel, "transcript")))
+
+    assert "25 more in evaluation" in text
+    assert "claim-10 adherence 0" in text
+    assert "claim-9 " not in text
+
+
+def test_the_number_of_queries_depends_neither_on_messages_nor_on_scores(root: Client) -> None:
+    message = judged_message({"dry": 2})
+    few = queries(root, page_of(message.channel, "transcript"))
+    agent = message.agent
+    assert agent is not None
+    for number in range(20):
+        later = say(message.channel, agent, HOSTILE)
+        run = make_run(agent, judge=OFFLINE)
+        for proposition in ("dry", "careful"):
+            make_score(run, number % 10, message=later, proposition_id=proposition, reasoning=HOSTILE)
+    html = read(root, page_of(message.channel, "transcript"))
+
+    assert len(queries(root, page_of(message.channel, "transcript"))) == len(few)
+    assert "<script>alert" not in html
+    assert "heuristic" in html
+
+
+def test_scores_need_their_permission() -> None:
+    message = judged_message({"dry": 2})
+    half = signed_in(staff("agents.view_channel", "agents.view_message"))
+
+    assert "scored" not in plain(read(half, page_of(message.channel, "transcript")))
+
+
+def test_scores_are_found_by_their_height_and_the_tags_of_messages(root: Client) -> None:
+    message = judged_message({"low": 3, "middle": 4, "high": 9, "late": None})
+    Message.objects.filter(pk=message.pk).update(tags={"build": "41"})
+    make_score(make_run(make_agent("bob")), 3, proposition_id="untagged")
+
+    def found(query: str) -> set[str]:
+        return {cell.split()[0] for cell in cells(read(root, list_of(EvaluationScore, query)), "claimed")}
+
+    assert found("?height=low") == {"low", "untagged"}
+    assert found("?height=middle&tag=build%3D41") == {"middle"}
+    assert found("?height=high") == {"high"}
+    assert found("?tag=build%3D41") == {"low", "middle", "high", "late"}
+
+
+def test_evaluations_are_found_by_dimension_error_and_tags(root: Client) -> None:
+    agent = make_agent()
+    make_run(agent, dimensions=["adherence", "fluency"], where={"build": "41"})
+    make_run(agent, dimensions=["ideas_quantity"], status="failed", error="no message")
+
+    def found(query: str) -> int:
+        return len(cells(read(root, list_of(EvaluationRun, query)), "state"))
+
+    assert [found(f"?dimension={value}") for value in ("adherence", "fluency", "ideas_quantity", "convergence")] == [
+        *(1, 1, 1, 0)
+    ]
+    assert (found("?error=yes"), found("?error=no"), found("?tag=build%3D41"), found("?tag=build%3D4")) == (1, 1, 1, 0)

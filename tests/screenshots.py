@@ -1,0 +1,105 @@
+"""``make screenshots``: pictures of the main pages under docs/screenshots, made from the data of ``manage.py demo``.
+
+Everything happens in a throw-away database, behind the console's own server with a worker beside it. Needs Chromium
+(CHROMIUM = its path).
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from urllib.error import URLError
+from urllib.request import urlopen
+
+PICTURES = Path(__file__).resolve().parent.parent / "docs" / "screenshots"
+PASSWORD = "correct horse"  # of a database that lives for a minute
+ON_A_PHONE = ("home", "channel")
+TALLEST = 2000  # pixels; what lies below is cut off
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ.update(
+            DATABASE_URL=f"sqlite:///{folder}/demo.sqlite3",
+            DJANGO_SETTINGS_MODULE="project.settings",
+            PROPOSITION_DIRS="",
+            ANTHROPIC_API_KEY="",
+            DEBUG="1",
+        )
+        _manage("demo")
+        import django
+
+        django.setup()
+        from django.contrib.auth.models import User
+
+        from tests.e2e.main_pages import main_pages
+
+        User.objects.create_superuser("admin", password=PASSWORD)
+        pages = main_pages()
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        server = subprocess.Popen(
+            [sys.executable, "manage.py", "serve", "--port", str(port)], stdout=subprocess.DEVNULL
+        )
+        try:
+            home = f"http://127.0.0.1:{port}"
+            _wait_for(f"{home}/healthz")
+            _photograph(home, pages)
+        finally:
+            server.terminate()
+            server.wait(timeout=30)
+
+
+def _manage(*arguments: str) -> None:
+    subprocess.run([sys.executable, "manage.py", *arguments], check=True, stdout=subprocess.DEVNULL)
+
+
+def _wait_for(url: str) -> None:
+    for _ in range(120):
+        try:
+            urlopen(url, timeout=2).close()
+            return
+        except (URLError, OSError):
+            time.sleep(0.5)
+    raise SystemExit(f"{url} does not answer")
+
+
+def _photograph(home: str, pages: dict[str, str]) -> None:
+    from playwright.sync_api import Browser, sync_playwright
+
+    def session(browser: Browser, width: int, scheme: str, names: dict[str, str], suffix: str) -> None:
+        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)  # type: ignore[arg-type]  # "light" or "dark"
+        page = context.new_page()
+        page.goto(f"{home}/admin/")
+        page.get_by_label("Username").fill("admin")
+        page.locator("[name=password]").fill(PASSWORD)
+        page.get_by_role("button", name="Log in").click()
+        page.wait_for_url("**/admin/")
+        for name, path in names.items():
+            page.goto(home + path)
+            page.wait_for_load_state("networkidle")
+            tall = int(page.evaluate("document.documentElement.scrollHeight"))
+            page.set_viewport_size({"width": width, "height": min(tall, TALLEST)})
+            page.screenshot(path=PICTURES / f"{name}{suffix}.png")
+            page.set_viewport_size({"width": width, "height": 900})
+            sys.stdout.write(f"docs/screenshots/{name}{suffix}.png\n")
+        context.close()
+
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=os.environ.get("CHROMIUM", "/usr/bin/chromium"), args=["--no-sandbox", "--disable-gpu"]
+        )
+        session(browser, 1440, "light", pages, "")
+        session(browser, 390, "dark", {name: pages[name] for name in ON_A_PHONE}, "-phone-dark")
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,192 @@
+"""What destroys, costs or cannot simply be taken back asks first, and says what it does; what acts on many rows says on how many."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.contrib import admin
+from django.contrib.auth.models import Group, User
+from django.db import connection
+from django.db.models import Model
+from django.http import HttpRequest
+from django.test import RequestFactory
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+
+from agents.deletion import consequences
+from agents.handbook.texts import deletion_note
+from agents.models import Agent, ModelPrice, Run
+from correction.models import Intervention
+from evaluation.models import EvaluationSchedule
+from tests.console import list_of, page_of, plain, read, signed_in, staff, superuser
+from tests.factories import make_agent, make_channel, say
+from tests.listed_rows import MAKERS, people
+
+pytestmark = pytest.mark.django_db
+
+# Every bulk action of the console, and whether it asks first: what costs money or decides something does, what is undone by the
+# action beside it does not. A page of their own with a form: switch_mechanism and copy_corrections.
+ACTIONS = {
+    "agents.Agent": {
+        "capture_baseline": True,
+        "capture_real_baseline": True,
+        "switch_mechanism": True,
+        "copy_corrections": True,
+    },
+    "evaluation.DriftAlert": {"acknowledge": False},
+    "evaluation.EvaluationSchedule": {"fire": True, "pause": False, "resume": False},
+    "correction.BehaviorRequest": {"apply_chosen": True, "reject_chosen": True, "retry_chosen": False},
+}
+DELETABLE = {
+    *("auth.User", "auth.Group", "authtoken.TokenProxy", "agents.Agent", "agents.Channel", "agents.ModelPrice"),
+    *("evaluation.LabelSet", "evaluation.EvaluationSchedule"),
+    *("correction.AgentEvaluationConfig", "correction.Intervention"),
+}
+
+
+@pytest.fixture
+def asked() -> HttpRequest:
+    request = RequestFactory().get("/")
+    request.user = superuser()
+    return request
+
+
+def test_every_bulk_action_is_known_and_nothing_is_deleted_in_bulk(asked: HttpRequest) -> None:
+    found = {
+        model._meta.label: set(model_admin.get_actions(asked))
+        for model, model_admin in admin.site._registry.items()
+        if model_admin.get_actions(asked)
+    }
+
+    assert found == {label: set(actions) for label, actions in ACTIONS.items()}
+
+
+def test_every_model_that_can_be_deleted_is_known_and_says_what_deleting_means(asked: HttpRequest) -> None:
+    found = {
+        m._meta.label for m, model_admin in admin.site._registry.items() if model_admin.has_delete_permission(asked)
+    }
+
+    assert found == DELETABLE
+    assert all(deletion_note(m) for m in admin.site._registry if m._meta.label in DELETABLE)
+
+
+@pytest.mark.parametrize(
+    ("label", "action"), [(label, action) for label, names in ACTIONS.items() for action, asks in names.items() if asks]
+)
+def test_what_asks_changes_nothing_before_somebody_agrees_and_names_the_rows(label: str, action: str) -> None:
+    root = signed_in(superuser())
+    model = next(m for m in admin.site._registry if m._meta.label == label)
+    MAKERS[label.lower()](people(), 0, 2)
+    rows = list(model._default_manager.all()[:2])
+    url = list_of(model)
+    with CaptureQueriesContext(connection) as captured:
+        answer = root.post(url, {"action": action, "_selected_action": [row.pk for row in rows]})
+    html = answer.content.decode()
+
+    assert answer.status_code == 200
+    written = [q["sql"] for q in captured.captured_queries if q["sql"].startswith(("INSERT", "UPDATE", "DELETE"))]
+    assert not [sql for sql in written if "django_session" not in sql]
+    assert f'name="action" value="{action}"' in html
+    assert all(f'name="_selected_action" value="{row.pk}"' in html for row in rows)
+
+
+def test_what_was_chosen_across_pages_stays_chosen() -> None:
+    root = signed_in(superuser())
+    for number in range(25):
+        make_agent(f"agent-{number:02}")
+    first = Agent.objects.first()
+    assert first is not None
+    data = {"action": "capture_baseline", "_selected_action": [first.pk], "select_across": "1"}
+    html = root.post(list_of(Agent), data).content.decode()
+
+    assert 'name="select_across" value="1"' in html
+    assert "Capture baseline: 25 agents" in plain(html)
+    assert "and 5 more" in plain(html)
+
+
+def test_pausing_says_how_many_were_paused_and_how_many_were_so_already() -> None:
+    root = signed_in(superuser())
+    MAKERS["evaluation.evaluationschedule"](people(), 0, 3)
+    EvaluationSchedule.objects.update(is_active=True)
+    one = EvaluationSchedule.objects.order_by("pk")[0]
+    EvaluationSchedule.objects.filter(pk=one.pk).update(is_active=False)
+    data = {"action": "pause", "_selected_action": list(EvaluationSchedule.objects.values_list("pk", flat=True))}
+    told = plain(root.post(list_of(EvaluationSchedule), data, follow=True).content.decode())
+
+    assert "2 schedules paused." in told
+    assert "1 skipped: paused already." in told
+
+
+@pytest.mark.parametrize("label", sorted(DELETABLE))
+def test_the_delete_page_says_what_it_does_and_deletes_only_when_told(label: str) -> None:
+    root = signed_in(superuser())
+    model = next(m for m in admin.site._registry if m._meta.label == label)
+    row = deletable(model)
+    html = read(root, page_of(row, "delete"))
+
+    assert plain(deletion_note(model)) in plain(html)
+    assert "It cannot be undone." in html
+    there = model._default_manager.count()
+    root.post(page_of(row, "delete"), {"post": "yes"})
+    assert model._default_manager.count() == there - 1
+
+
+def deletable(model: type[Model]) -> Model:
+    """A row of its own that nothing holds."""
+    if model is Agent:
+        return make_agent("unheard")
+    if model is User:
+        return User.objects.create_user("leaving")
+    if model is Group:
+        return Group.objects.create(name="Labellers")
+    if model._meta.label == "agents.Channel":
+        return make_channel("silent")
+    MAKERS[model._meta.label_lower](people(), 0, 1)
+    return next(row for row in model._default_manager.all() if not getattr(row, "is_defaults", False))
+
+
+def test_what_goes_with_it_is_counted_and_never_loaded() -> None:
+    ada = make_agent("ada")
+    Run.objects.bulk_create(Run(agent=ada) for _ in range(3))
+    root = signed_in(superuser())
+    url = page_of(ada, "delete")
+    few = statements(root, url)
+    Run.objects.bulk_create(Run(agent=ada) for _ in range(300))
+    many = statements(root, url)
+
+    assert len(many) == len(few)
+    assert not [sql for sql in many if '"runs"."trace"' in sql]
+    told = plain(read(root, url))
+    assert "303 runs" in told
+    assert "It cannot be deleted here: run would go with it" in told
+
+
+def statements(client: Any, url: str) -> list[str]:
+    read(client, url)
+    with CaptureQueriesContext(connection) as captured:
+        read(client, url)
+    return [query["sql"] for query in captured.captured_queries]
+
+
+def test_what_stays_and_what_forbids_is_told_apart() -> None:
+    user = User.objects.create_user("bob")
+    channel = make_channel()
+    say(channel, make_agent("ada"), "Noted.")
+    assert not consequences([user]).protecting
+
+    channel.messages.update(agent=None, user=user)
+    root = signed_in(superuser())
+    assert "It cannot be deleted while these name it: 1 message." in plain(read(root, page_of(user, "delete")))
+    root.post(page_of(user, "delete"), {"post": "yes"})
+    assert User.objects.filter(pk=user.pk).exists()
+
+
+def test_whoever_may_not_delete_sees_no_page_that_asks() -> None:
+    MAKERS["agents.modelprice"](people(), 0, 1)
+    price = ModelPrice.objects.order_by("pk")[0]
+    reader = signed_in(staff("agents.view_modelprice"))
+
+    assert reader.get(page_of(price, "delete")).status_code == 403
+    assert reverse("admin:agents_modelprice_delete", args=[price.pk]) not in read(reader, page_of(price))
+    assert not Intervention.objects.exists()
