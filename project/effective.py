@@ -18,6 +18,7 @@ from django.conf import settings
 from project.environment import LOCAL_DIR, env
 
 _URL = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?:(?P<who>.*)@)?(?P<rest>.*)", re.IGNORECASE | re.DOTALL)
+_LONG_PART = re.compile(r"/[^/]{12,}")
 HIDDEN = "•••"
 
 
@@ -75,17 +76,23 @@ def _text(value: object) -> str:
 def without_password(url: str) -> str:
     """`url` with its password, and what its query says, replaced by dots.
 
-    Everything up to the last @ counts as the user's, so that a password with / # ? or @ in it is not shown in part.
+    Everything up to the last @ counts as the user's, so that a password with / # ? or @ in it is not shown in part; where a
+    question mark comes before it, the query may hold the password, and nothing but the scheme is shown. Long parts of the path of
+    a server are hidden too: they can be a token.
     """
     found = _URL.fullmatch(url)
     if found is None:
         return HIDDEN
     who, rest = found["who"], found["rest"]
+    if who and "?" in who:
+        return f"{found['scheme']}://{HIDDEN}"
     name, colon, _ = (who or "").partition(":")
     if who and not (colon and name):
         name, colon = "", ""  # a token in place of a user
     shown = "" if who is None else f"{name}{colon}{HIDDEN}@"
     host, question, _ = rest.partition("?")
+    if found["scheme"].lower() in ("http", "https"):
+        host = _LONG_PART.sub(f"/{HIDDEN}", host)
     return f"{found['scheme']}://{shown}{host}{question}{HIDDEN if question else ''}"
 
 

@@ -8,6 +8,7 @@ from django.conf import settings
 from django.core.files.uploadhandler import FileUploadHandler, StopUpload
 from django.http import HttpRequest
 
+MOST_OF_STRANGERS = 5  # files of a form by somebody who is not signed in, or by a token: that is found out later
 _MARK = "plumbline.files_too_large"
 
 
@@ -16,7 +17,15 @@ class LimitedUploads(FileUploadHandler):
 
     def __init__(self, request: HttpRequest | None = None) -> None:
         super().__init__(request)
-        self._bytes = 0
+        self._bytes, self._files = 0, 0
+
+    def new_file(self, *args: Any, **kwargs: Any) -> None:
+        """A stranger's form is read before anybody asks who sent it: few files of it are kept, for each holds a file open."""
+        super().new_file(*args, **kwargs)
+        self._files += 1
+        user = getattr(self.request, "user", None)
+        if self._files > MOST_OF_STRANGERS and not (user is not None and user.is_authenticated):
+            raise StopUpload(connection_reset=False)
 
     def receive_data_chunk(self, raw_data: bytes, start: int) -> bytes:
         self._bytes += len(raw_data)

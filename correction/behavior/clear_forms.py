@@ -1,6 +1,6 @@
 """Forms of a sentence that leave little doubt: the patterns beside the linear model, over kinds of words, so for many languages.
 
-They were written looking at the training sentences, of which they fit 173 requests and 2 others.
+They were written looking at the training sentences. A form stays while clearly more than nine of ten messages that fit it are requests.
 """
 
 from __future__ import annotations
@@ -21,19 +21,15 @@ FORMS: dict[str, re.Pattern[str]] = {
         "asks to stop": _OPENING + _ASKING[4:] + r"(?:stop|less)(?: _| this| your| with){0,2} (?:talk|conduct|Q)\b",
         "forbids": _ASKING + r"(?:not|never) (?:write|talk)(?: _| this| your){0,2} (?:conduct|with|me|Q)\b",
         "asks to be": _ASKING + r"be(?: bit| more| less| too| always)* (?:comparative|quality)(?: [.]| with| please|$)",
-        "asks to use": r"^\^ (?:(?:please|maybe|,) )*(?:asking|wish) (?:please )?(?:write|be)(?: bit| more| less| _)? "
-        r"(?:conduct|quality|comparative|more|less)(?! ,| conduct| _ quality)\b(?!.* not\b)",
+        "asks to use": r"^\^ (?:(?:please|maybe|,) )*(?:asking|wish) (?:please )?write(?: bit| more| less)? "
+        r"conduct(?! ,| conduct| _ quality)\b(?!.* not\b)",
         "from now on": r"^\^ lasting (?:, )?(?:(?:please|always|never|often) )*(?:write|talk|be|stop|less|more|not)\b(?! _ Q)",
-        "says how": _COMMANDING
-        + r"(?:write|talk)(?: _| with| me| bit){0,2} (?:more|less|comparative|quality|likea|language)"
-        r"(?: conduct| quality| with| please| often| _)?(?: [.?]|$)",
         "wants more or less": _COMMANDING
         + r"(?:more|less|not|comparative|stop|bit less|bit more|bit comparative) conduct"
         + _END,
         "finds too much": r"^\^ (?:_ )?your conduct (?:_ |keeps |this )*too (?:quality|comparative|more|_)" + _END,
         "says what one does too much": r"^\^ (?:_ , )?(?:keeps|you)(?: talk| write| are| _)? too (?:quality|more|conduct|_ conduct)"
         + _END,
-        "asks in a language": _COMMANDING + r"(?:change|talk|write|be)(?: _| this| to| with){0,2} language" + _END,
     }.items()
 }
 _LIKE_SOMEBODY = re.compile(r"^\^ (?:(?:please|maybe|lasting|,) )*asking (?:talk|write) likea(?: _| person)?" + _END)

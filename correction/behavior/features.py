@@ -1,21 +1,35 @@
-"""What the detector sees of a message: hashed n-grams of characters, words and kinds of words, and whether it asks, quotes, shows code."""
+"""What the detector sees of a message: hashed n-grams of characters, words, kinds and groups of words, and its form."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from zlib import crc32
 
 from correction.behavior.lexicon import folded, lexicon, tokens
 from correction.behavior.masking import CODE, QUOTE, masked
+from correction.behavior.word_groups import Groups, word_groups
 
 # Groups of features: how many buckets each is hashed into.
-GROUPS: dict[str, int] = {"characters": 1 << 17, "words": 1 << 16, "kinds": 1 << 15}
+GROUPS: dict[str, int] = {
+    "characters": 1 << 17,
+    "words": 1 << 17,
+    "kinds": 1 << 16,
+    "widest": 1 << 16,
+    "wider": 1 << 16,
+    "alike": 1 << 16,
+    "mixed": 1 << 18,
+}
 CHARACTERS = (2, 5)  # shortest and longest n-gram
 KINDS = (1, 4)
+# Of the groups of words that are used alike (`word_groups`), from the widest on: the longest n-gram, and how far apart two may stand.
+ALIKE: dict[str, tuple[int, int]] = {"widest": (4, 6), "wider": (3, 6), "alike": (2, 4)}
+MIXED = (5, 6)  # the same of common words and, for the others, of their wider groups
+MOST_WORDS = 120  # of a part, whose groups are looked at
 LONGEST_PART = 320  # characters judged together; a longer message is judged in parts
 START, OTHER, EMOJI, NUMBER = "^", "_", "E", "#"
 _SPACES = re.compile(r"[^\S\n]+")
+SENTENCE_ENDS = frozenset(".!?\n")
 _ENDS = frozenset(".!…。！।\n;")
 _ASKS = frozenset("?？؟")
 _SENTENCE = re.compile(r"[^.!?…。！？؟।\n]*[.!?…。！？؟।\n]*\s*")
@@ -47,12 +61,17 @@ def parts(text: str, longest: int = LONGEST_PART) -> list[str]:
 
 def features(part: str) -> Features:
     """The buckets of a part of a message, per group."""
-    words = tokens(part)
-    return {
-        "characters": _hashed(_character_grams(part), GROUPS["characters"]),
-        "words": _hashed(_word_grams(words), GROUPS["words"]),
-        "kinds": _hashed([*_kind_grams(kinds_of(words)), *_form(part, words)], GROUPS["kinds"]),
+    words, known = tokens(part), word_groups()
+    groups = [known.of(word) for word in words[:MOST_WORDS]]
+    grams: dict[str, Iterable[str]] = {
+        "characters": _character_grams(part),
+        "words": _word_grams(words),
+        "kinds": [*_kind_grams(kinds_of(words)), *_form(part, words)],
+        "mixed": _alike_grams(list(_mixed(words, groups, known.common)), 2, *MIXED),
     }
+    for place, (name, reach) in enumerate(ALIKE.items()):
+        grams[name] = _alike_grams([START, *(found[place] for found in groups)], 1, *reach)
+    return {name: _hashed(grams[name], buckets) for name, buckets in GROUPS.items()}
 
 
 def kinds_of(words: list[str]) -> list[str]:
@@ -110,6 +129,21 @@ def _kind_grams(kinds: list[str]) -> Iterator[str]:
     yield from (f"{a}..{b}" for i, a in enumerate(known) for b in known[i + 1 : i + 9])
 
 
+def _mixed(words: list[str], groups: Sequence[Groups], common: frozenset[str]) -> Iterator[str]:
+    yield START
+    for word, found in zip(words, groups, strict=False):
+        yield word if word in common else f"g{found[1]}"
+        if word in SENTENCE_ENDS:
+            yield START
+
+
+def _alike_grams(signs: Sequence[str], shortest: int, longest: int, furthest: int) -> Iterator[str]:
+    for n in range(shortest, longest + 1):
+        yield from (" ".join(signs[i : i + n]) for i in range(len(signs) - n + 1))
+    for apart in range(2, furthest + 1):  # pairs in order
+        yield from (f"{a}~{b}" for a, b in zip(signs, signs[apart:], strict=False))
+
+
 def _form(part: str, words: list[str]) -> Iterator[str]:
     """Facts about the form that no n-gram holds."""
     spoken = [word for word in words if word[0].isalpha()]
@@ -123,6 +157,6 @@ def _form(part: str, words: list[str]) -> Iterator[str]:
         yield f"shows, words {min(3, len(spoken) // 3)}"
 
 
-def _hashed(grams: Iterator[str] | set[str] | list[str], buckets: int) -> set[int]:
+def _hashed(grams: Iterable[str], buckets: int) -> set[int]:
     mask = buckets - 1
     return {crc32(gram.encode("utf-8", "surrogatepass")) & mask for gram in grams}

@@ -103,9 +103,9 @@ def read_stop_words() -> dict[str, dict[str, list[str]]]:
 
 
 def lexicon_digest() -> str:
-    """SHA-256 (hex) of the files the lexicon is read from: weights hold for the lexicon they were learnt with."""
+    """SHA-256 (hex) of the files that tell of words: weights hold for the words they were learnt with."""
     found = hashlib.sha256()
-    for name in ("lexicon.yaml", "stop_words.yaml"):
+    for name in ("lexicon.yaml", "stop_words.yaml", "word_groups.txt"):
         path = DATA / name
         found.update(path.read_bytes() if path.exists() else b"")
     return found.hexdigest()

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from correction.behavior.calibrating import calibration, cut_for
 from correction.behavior.features import GROUPS, features, whole
 from correction.behavior.lexicon import DATA, lexicon_digest
 from correction.behavior.linear import packed
@@ -23,14 +24,14 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 TRAINING = tuple(sorted(DATA.glob("training*.jsonl")))
-FOLDS, KIND_FOLDS = 5, 6
+FOLDS = 5
 PENALTY = 0.2
-SCALES = {"characters": 1.0, "words": 1.0, "kinds": 1.5}
-FINE, ROUGH = (300, 1e-8), (60, 1e-6)  # steps at most, and change of the loss, relative, at which it ends
-MOST_FALSE_POSITIVES = 0.03  # of the non-requests, cross-validated at random: where the threshold is set
+SCALES = {"characters": 1.0, "words": 1.0, "kinds": 1.5, "widest": 1.0, "wider": 1.0, "alike": 1.0, "mixed": 1.0}
+FINE, ROUGH = (200, 1e-7), (60, 1e-6)  # steps at most, and change of the loss, relative, at which it ends
+MOST_FALSE_POSITIVES = 0.025  # of the non-requests, cross-validated at random: where the threshold is set
 RIGHT = {"high": 0.97, "medium": 0.9}  # share of right answers, cross-validated, that a level of confidence asks for
-FEWEST = 30  # answers that a share is measured on
 STEPS = 127  # of a quantised weight
+RARITY = 6.0  # the logarithm at which a feature counts once
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,22 +40,19 @@ class Example:
 
     text: str
     request: bool
-    kind: str = ""
-    language: str = ""
+    file: str = ""
 
 
 def read_examples(paths: Sequence[Path] = TRAINING) -> list[Example]:
-    """The training sentences, each text once, in an order that does not depend on the files' order."""
+    """The training sentences, each text once (of the first file by name), in an order that does not depend on the files' order."""
     found: dict[str, Example] = {}
-    for path in paths:
+    for path in sorted(paths):
         if not path.exists():
             continue
         for line in path.read_text(encoding="utf-8").splitlines():
             if line.strip():
                 row = json.loads(line)
-                found.setdefault(
-                    row["text"], Example(row["text"], row["request"], row.get("kind", ""), row.get("language", ""))
-                )
+                found.setdefault(row["text"], Example(row["text"], row["request"], path.name))
     return sorted(found.values(), key=lambda example: _place(example.text))
 
 
@@ -81,7 +79,7 @@ def matrix(pieces: Sequence[str]) -> csr_matrix:
         values.append(1.0)
         starts.append(len(columns))
     shape = (len(pieces), sum(GROUPS.values()) + 1)
-    return csr_matrix((np.array(values), np.array(columns), np.array(starts)), shape=shape)
+    return csr_matrix((np.array(values, np.float32), np.array(columns, np.int32), np.array(starts)), shape=shape)
 
 
 def fitted(x: csr_matrix, targets: Floats, *, rough: bool = False) -> Floats:
@@ -103,10 +101,10 @@ def fitted(x: csr_matrix, targets: Floats, *, rough: bool = False) -> Floats:
     x = x[:, used]
     turned = x.T.tocsr()
 
-    def loss(w: Floats) -> tuple[float, Floats]:
-        f = x @ w
+    def loss(w: Floats) -> tuple[float, Floats]:  # in single precision as x is: a mixed product would copy x
+        f = (x @ w.astype(np.float32)).astype(np.float64)
         value = float(np.sum(np.logaddexp(0.0, f) - targets * f) + 0.5 * PENALTY * w @ w)
-        return value, turned @ (expit(f) - targets) + PENALTY * w
+        return value, turned @ (expit(f) - targets).astype(np.float32) + PENALTY * w
 
     steps, tolerance = ROUGH if rough else FINE
     options = {"maxiter": steps, "maxfun": 2 * steps, "maxcor": 10, "ftol": tolerance, "gtol": 0.0}
@@ -114,21 +112,37 @@ def fitted(x: csr_matrix, targets: Floats, *, rough: bool = False) -> Floats:
     return weights
 
 
-def places_by_kind(examples: Sequence[Example]) -> list[int]:
-    """Folds that keep sentences of one kind together, so that each is judged by a model that has never seen its kind.
+def places_by_file(examples: Sequence[Example]) -> list[int]:
+    """Folds that keep the sentences of a file together, the largest files first into the emptiest fold.
 
-    People ask in ways nobody thought of, so this says more about what will come than folds drawn at random do. All sentences of a kind
-    have one label, so the kinds of each label are spread evenly over the folds: else a fold's model would have learnt from too few of
-    just the label it is to find. Sentences of no kind are a fold of their own.
+    Each file has its own writer and theme, and people ask in ways nobody thought of: so this says more about what will come than folds
+    drawn at random do.
     """
-    sizes = Counter((example.request, example.kind) for example in examples if example.kind)
-    filled: Counter[tuple[bool, int]] = Counter()
-    places: dict[tuple[bool, str], int] = {}
-    for (request, kind), size in sorted(sizes.items(), key=lambda item: (-item[1], item[0])):
-        place = min(range(KIND_FOLDS), key=lambda fold: filled[request, fold])
-        places[request, kind] = place
-        filled[request, place] += size
-    return [places.get((example.request, example.kind), KIND_FOLDS) for example in examples]
+    filled: Counter[int] = Counter()
+    places: dict[str, int] = {}
+    sizes = Counter(example.file for example in examples)
+    for file, size in sorted(sizes.items(), key=lambda item: (-item[1], item[0])):
+        places[file] = min(range(FOLDS), key=lambda fold: filled[fold])
+        filled[places[file]] += size
+    return [places[example.file] for example in examples]
+
+
+def rarities(x: csr_matrix) -> Floats:
+    """How much each feature counts, by the logarithm of how rare it is (Spärck Jones 1972); the last, of the bias, once."""
+    import numpy as np
+
+    in_examples = np.bincount(x.indices, minlength=x.shape[1])
+    found: Floats = np.log(x.shape[0] / (1.0 + in_examples)).clip(0.0) / RARITY
+    found[-1] = 1.0
+    return found
+
+
+def weighted(x: csr_matrix, rarity: Floats) -> csr_matrix:
+    """The rows with each feature as much as it counts."""
+    import numpy as np
+    from scipy.sparse import diags
+
+    return (x @ diags(rarity.astype(np.float32))).tocsr()
 
 
 def cross_validated(x: csr_matrix, targets: Floats, places: Sequence[int] | None = None) -> Floats:
@@ -141,32 +155,6 @@ def cross_validated(x: csr_matrix, targets: Floats, places: Sequence[int] | None
         held, kept = np.flatnonzero(folds == fold), np.flatnonzero(folds != fold)
         sums[held] = x[held] @ fitted(x[kept], targets[kept], rough=True)
     return sums
-
-
-def calibration(sums: Floats, targets: Floats) -> tuple[float, float]:
-    """Slope and shift that make probabilities of cross-validated sums (Platt 1999, with his prior)."""
-    import numpy as np
-    from scipy.optimize import minimize
-
-    asked, denied = float(targets.sum()), float(len(targets) - targets.sum())
-    goal = np.where(targets == 1, (asked + 1) / (asked + 2), 1 / (denied + 2))
-
-    def loss(pair: Floats) -> float:
-        f = pair[0] * sums + pair[1]
-        return float(np.sum(np.logaddexp(0.0, f) - goal * f))
-
-    found = minimize(loss, np.array([1.0, 0.0]), method="BFGS").x
-    return round(float(found[0]), 3), round(float(found[1]), 3)
-
-
-def cut_for(scores: Floats, right: Floats, share: float, *, least: float) -> float:
-    """The smallest score from which on at least `share` of the answers are right; 1.01, which no probability reaches, if there is none."""
-    import numpy as np
-
-    order = np.argsort(-scores, kind="stable")
-    shares = np.cumsum(right[order]) / np.arange(1, len(order) + 1)
-    good = [i for i in range(FEWEST - 1, len(order)) if shares[i] >= share and scores[order[i]] >= least]
-    return round(float(scores[order[max(good)]]), 4) if good else 1.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,12 +172,14 @@ def train(examples: Sequence[Example]) -> Trained:
 
     targets = np.array([float(example.request) for example in examples])
     x = matrix([whole(example.text) for example in examples])
+    rarity = rarities(x)
+    x = weighted(x, rarity)
     sums = cross_validated(x, targets)
     slope, shift = calibration(sums, targets)
     probabilities = expit(slope * sums + shift)
     denied = np.sort(probabilities[targets == 0])[::-1]
     threshold = round(float(denied[int(MOST_FALSE_POSITIVES * len(denied))]) + 1e-4, 4)
-    weights = fitted(x, targets)
+    weights = fitted(x, targets) * rarity
     document = {
         "made_by": "manage.py train_behavior_detector",
         "data": digest_of(examples),
@@ -205,14 +195,14 @@ def train(examples: Sequence[Example]) -> Trained:
     return Trained(document, probabilities)
 
 
-def by_kind(examples: Sequence[Example], calibrated: tuple[float, float]) -> Floats:
-    """The probability of each example from a model that has seen no message of its kind; with this slope and shift."""
+def by_file(examples: Sequence[Example], calibrated: tuple[float, float]) -> Floats:
+    """The probability of each example from a model that has seen no message of its file; with this slope and shift."""
     import numpy as np
     from scipy.special import expit
 
     x = matrix([whole(example.text) for example in examples])
     targets = np.array([float(example.request) for example in examples])
-    sums = cross_validated(x, targets, places_by_kind(examples))
+    sums = cross_validated(weighted(x, rarities(x)), targets, places_by_file(examples))
     return np.asarray(expit(calibrated[0] * sums + calibrated[1]))
 
 

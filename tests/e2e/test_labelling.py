@@ -1,4 +1,4 @@
-"""People label in the browser: three judgements with the keyboard alone, on a desk and on a phone, and without scripts."""
+"""People label in the browser: five judgements with the keyboard alone, on a desk and on a phone, and without scripts."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def label_set(live_server: LiveServer) -> LabelSet:
     agent, channel = make_agent(), make_channel()
     for text in ("Who took the stapler?", f"Not me {HOSTILE}", LONG):
         say(channel, "Cy", text)
-    judgements([1, 4, 8], agent=agent)
-    return draw_label_set(name="first", judge=LLM, dimension="adherence", n=3)
+    judgements([1, 4, 8, 2, 6], agent=agent)
+    return draw_label_set(name="first", judge=LLM, dimension="adherence", n=5)
 
 
 def fits(visitor: Visitor) -> bool:
@@ -39,20 +39,20 @@ def fits(visitor: Visitor) -> bool:
 
 
 @pytest.mark.parametrize(("width", "scheme"), WINDOWS)
-def test_three_judgements_are_labelled_with_the_keyboard(
+def test_five_judgements_are_labelled_with_the_keyboard(
     visit: Callable[..., Visitor], label_set: LabelSet, operator: User, width: int, scheme: str
 ) -> None:
     visitor = visit(width=width, scheme=scheme)
     page, order = visitor.page, drawn(label_set)
     visitor.enter(operator)
     visitor.open(page_of(label_set, "label"))
-    expect(page.get_by_text("0 of 3")).to_be_visible()
+    expect(page.get_by_text("0 of 5")).to_be_visible()
     expect(page.locator(".pl-claim")).to_have_text("Ada is dry")
     assert "The judge weighed it" not in page.content()
     assert fits(visitor)
 
     page.keyboard.press("2")
-    expect(page.get_by_text("1 of 3", exact=True)).to_be_visible()
+    expect(page.get_by_text("1 of 5", exact=True)).to_be_visible()
     expect(page.locator(".pl-revealed")).to_contain_text(f"Judge: {order[0].raw_score}")
     page.keyboard.press("s")
     expect(page.locator("input[name=item]").last).to_have_value(str(order[2].pk))
@@ -62,13 +62,17 @@ def test_three_judgements_are_labelled_with_the_keyboard(
     note.press("Tab")
     page.locator(".pl-claim").click()
     page.keyboard.press("9")
-    expect(page.get_by_text("2 of 3", exact=True)).to_be_visible()
+    expect(page.get_by_text("2 of 5", exact=True)).to_be_visible()
+    page.keyboard.press("4")
+    expect(page.get_by_text("3 of 5", exact=True)).to_be_visible()
+    page.keyboard.press("6")
+    expect(page.get_by_text("4 of 5", exact=True)).to_be_visible()
     page.keyboard.press("c")
-    expect(page.get_by_text("All 3 labelled. Thank you.")).to_be_visible()
+    expect(page.get_by_text("All 5 labelled. Thank you.")).to_be_visible()
     assert fits(visitor)
 
     labels = {label.evaluation_score_id: label for label in ScoreLabel.objects.all()}
-    assert [labels[score.pk].value for score in order] == [2, None, 9]
+    assert [labels[score.pk].value for score in order] == [2, None, 9, 4, 6]
     assert labels[order[2].pk].note == "7 words5"
     assert all(label.blind and label.annotator == "operator" for label in labels.values())
 
@@ -81,7 +85,7 @@ def test_the_last_one_is_undone_with_a_key(visit: Callable[..., Visitor], label_
     page.keyboard.press("2")
     expect(page.locator(".pl-revealed")).to_be_visible()
     page.keyboard.press("u")
-    expect(page.get_by_text("0 of 3")).to_be_visible()
+    expect(page.get_by_text("0 of 5")).to_be_visible()
     expect(page.locator("input[name=item]").last).to_have_value(str(first.pk))
     page.keyboard.press("3")
     expect(page.locator(".pl-revealed")).to_contain_text("not blind")
@@ -99,7 +103,7 @@ def test_labels_are_given_without_scripts(
     page.get_by_role("button", name="Log in").click()
     page.goto(live_server.url + page_of(label_set, "label"))
     page.get_by_role("button", name="7: mostly true").click()
-    expect(page.get_by_text("1 of 3", exact=True)).to_be_attached()
+    expect(page.get_by_text("1 of 5", exact=True)).to_be_attached()
     context.close()
 
     assert ScoreLabel.objects.values_list("value", flat=True).get() == 7

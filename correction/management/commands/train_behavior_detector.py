@@ -18,7 +18,7 @@ from correction.behavior.weights_comparison import differences
 
 class Command(BaseCommand):
     help = (
-        "Train the offline detector of behaviour requests on correction/behavior_data/training*.jsonl and write its weights (about two "
+        "Train the offline detector of behaviour requests on correction/behavior_data/training*.jsonl and write its weights (about three "
         "minutes; on a busy machine OPENBLAS_NUM_THREADS=1 helps). Exit code: 0 written (or, with --check, the file is what these "
         "sentences give but for rounding), 1 it is not."
     )

@@ -95,7 +95,7 @@ def test_a_rejection_keeps_its_reason_and_can_be_taken_back_by_applying(ada: Age
 def test_several_are_decided_at_once_and_each_that_was_not_says_why(ada: Agent) -> None:
     client = signed_in(superuser())
     waiting, done = proposed(ada), proposed(ada, "Sing!", status=Status.NO_REQUEST, after={}, confidence="")
-    data = {"action": "apply_chosen", "_selected_action": [waiting.pk, done.pk]}
+    data = {"action": "apply_chosen", "confirmed": "1", "_selected_action": [waiting.pk, done.pk]}
     page = plain(client.post(list_of(BehaviorRequest), data, follow=True).content.decode())
     assert "1 applied." in page
     assert f"Behaviour request {done.pk} was skipped" in page
@@ -105,7 +105,7 @@ def test_several_are_decided_at_once_and_each_that_was_not_says_why(ada: Agent) 
 def test_several_that_were_rejected_or_dropped_are_not_applied_at_once(ada: Agent) -> None:
     client = signed_in(superuser())
     rows = [proposed(ada, f"No {n}", status=status) for n, status in enumerate((Status.REJECTED, Status.DETECTED))]
-    data = {"action": "apply_chosen", "_selected_action": [row.pk for row in rows]}
+    data = {"action": "apply_chosen", "confirmed": "1", "_selected_action": [row.pk for row in rows]}
     page = plain(client.post(list_of(BehaviorRequest), data, follow=True).content.decode())
     assert page.count("was skipped") == 2
     assert "allowed: one that is pending review" in page

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from correction.behavior.features import GROUPS, LONGEST_PART, features, kinds_of, parts, whole
 from correction.behavior.lexicon import Lexicon, tokens
 from correction.behavior.masking import CODE, QUOTE, masked
+from correction.behavior.word_groups import UNKNOWN, WORD_GROUPS, WordGroups, word_groups
 
 COMMAND = "stop using emoji"
 
@@ -61,6 +62,33 @@ def test_the_longest_phrase_counts_and_stems_stand_for_all_endings() -> None:
     assert known.kind_at(["no", "more"], 0) == ("stop", 2)
     assert known.kind_at(["antworten"], 0) == ("conduct", 1)
     assert known.kind_at(["no", "way"], 0) == ("", 1)
+
+
+def test_words_that_are_used_alike_are_of_one_group_whatever_the_language() -> None:
+    known = WordGroups("# a remark\n= the to\n0 3 joke witz\n0 3 sermon\n0 4 letter\n")
+
+    assert known.common == {"the", "to"}
+    assert known.of("witz") == known.of("joke") == ("0", "3", "0")
+    assert known.of("sermon") == ("0", "3", "1")
+    assert known.of("letter")[:2] == ("0", "4")
+
+
+def test_a_word_without_a_group_has_that_of_another_form_of_it() -> None:
+    known = WordGroups("0 3 joke witz\n1 4 lecture\n")
+
+    assert known.of("lecturing") == known.of("lectures") == known.of("lecture")
+    assert known.of("lect") == known.of("lecture")
+    assert known.of("wit") == known.of("elephant") == UNKNOWN
+
+
+def test_the_file_of_word_groups_has_each_word_once_and_each_group_in_one_wider_group() -> None:
+    lines = [line.split() for line in WORD_GROUPS.read_text(encoding="utf-8").splitlines() if line[0] not in "#="]
+    words = [word for line in lines for word in line[2:]]
+    wider = {line[1]: line[0] for line in lines}
+
+    assert len(words) == len(set(words)) > 20_000
+    assert all(wider[line[1]] == line[0] for line in lines)
+    assert word_groups().of("stop") != UNKNOWN
 
 
 @settings(max_examples=150, deadline=None)
