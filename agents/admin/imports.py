@@ -104,9 +104,13 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
             uploads = [file for file in request.FILES.getlist("files") if file.size]
             problem = self._wrong_with(request, uploads)
             if not problem:
-                job = hand_in(uploads=uploads, user=user_of(request))
-                self.log_addition(request, job, f"handed in {len(uploads)} file{'s' * (len(uploads) > 1)}")
-                return HttpResponseRedirect(_page_url(job))
+                try:
+                    job = hand_in(uploads=uploads, user=user_of(request))
+                except NotNow as refused:
+                    problem = f"Nothing was kept: {refused}."
+                else:
+                    self.log_addition(request, job, f"handed in {len(uploads)} file{'s' * (len(uploads) > 1)}")
+                    return HttpResponseRedirect(_page_url(job))
         return self.page(
             request,
             f"{PAGES}hand_in.html",
@@ -140,6 +144,7 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
 
     def _show(self, request: HttpRequest, job: Import, **more: Any) -> HttpResponse:
         context = page_context(job, user=user_of(request), **more)
+        context["may_add"] = self.has_add_permission(request)
         return self.page(request, f"{PAGES}page.html", f"Import {job.pk}", **context)
 
     def choose_view(self, request: HttpRequest, pk: int) -> HttpResponse:
