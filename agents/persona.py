@@ -183,7 +183,9 @@ def _replace_traits(agent: Agent, traits: Sequence[TraitValue], source: str) -> 
         Trait.objects.filter(pk__in=[row.pk for row in existing.values()]).delete()
 
 
-def upsert_agent(*, values: AgentValues, note: str, reset: bool = False, source: str = "import") -> UpsertResult:
+def upsert_agent(
+    *, values: AgentValues, note: str, reset: bool = False, source: str = "import", user: AbstractBaseUser | None = None
+) -> UpsertResult:
     """Create or update one agent from a source (seed or import), never overwriting a person's work.
 
     Running it again with the same values changes nothing. A persona that somebody edited since the source last wrote it (its latest
@@ -194,13 +196,14 @@ def upsert_agent(*, values: AgentValues, note: str, reset: bool = False, source:
         note: Marks the persona versions this source makes; the same for every run of the same source.
         reset: Overwrite edited personas too.
         source: Stored on new traits.
+        user: Who had it imported; recorded with the versions.
     """
     agent = Agent.objects.filter(slug=values.slug).first()
     if agent is None:
         agent = Agent(slug=values.slug)
         _apply(agent, values, source)
         with transaction.atomic():
-            save_persona(agent=agent, traits=values.traits or (), note=note, source=source)
+            save_persona(agent=agent, traits=values.traits or (), note=note, source=source, user=user)
             _save_blocks(agent, values)
         return UpsertResult(agent, Outcome.CREATED)
     traits: Iterable[TraitLike] = agent.traits.all() if values.traits is None else values.traits
@@ -211,7 +214,7 @@ def upsert_agent(*, values: AgentValues, note: str, reset: bool = False, source:
         return UpsertResult(agent, Outcome.KEPT_EDITED)
     changed = _apply(agent, values, source, reset=reset)
     with transaction.atomic():
-        if save_persona(agent=agent, traits=values.traits, note=note, source=source) is not None:
+        if save_persona(agent=agent, traits=values.traits, note=note, source=source, user=user) is not None:
             changed.append("persona")
         changed += _save_blocks(agent, values)
     return UpsertResult(agent, Outcome.UPDATED if changed else Outcome.UNCHANGED, tuple(dict.fromkeys(changed)))

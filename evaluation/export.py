@@ -18,6 +18,7 @@ COLUMNS = (
     *("persona_digest", "proposition_digest", "window", "where", "seed", "tags", "judged_at"),
     *("procedure", "repeat", "first_score", "count", "compared_with", "compared_text", "history", "history_where"),
 )
+TEXTS = frozenset({"text", "compared_text", "flaws", "reason", "reasoning", "justification"})  # what quotes messages
 
 
 def score_rows(scores: QuerySet[EvaluationScore]) -> Iterator[dict[str, Any]]:

@@ -37,6 +37,7 @@ RUNS: Export = export_of(
         **same("prompt", "depth", "status", "stop_reason", "error", "attempt", "overrides", "trace"),
     },
     select=("agent", "channel"),
+    texts=("trace",),
 )
 MESSAGES: Export = export_of(
     {

@@ -219,6 +219,10 @@ class Speakers:
         slug, persona = form.cleaned_data["slug"], form.cleaned_data["persona"].replace("\r\n", "\n").strip()
         if not slug_re.fullmatch(slug):
             form.add_error("slug", f"{slug!r} is no id; allowed: letters, digits, - and _, at most {SLUG_LIMIT}")
+        elif slug.startswith("_"):
+            form.add_error(
+                "slug", f"{slug!r}: an agent's id cannot begin with an underscore: _default stands for every agent"
+            )
         elif slug in there:
             form.add_error("slug", f"there is an agent {slug!r} already; choose it, or another id")
         if not persona:

@@ -18,6 +18,7 @@ from agents.models import Import
 from agents.worker_heartbeat import alive
 
 Status, Step = Import.Status, Import.Step
+UNREAD = "Why is shown to whoever handed it in, and to those who may view messages."
 STEPS = ("Hand in", "Check", "Agree", "Import", "Done")
 
 
@@ -91,7 +92,7 @@ def page_context(
         "kept": kept,
         "personas": personas,
         "outcome": outcome(job),
-        "error": display.visible(job.error),
+        "error": display.visible(job.error if may_read or not job.error else UNREAD),  # it may quote the file
         "urls": {name: url_of(job, name) for name in ("choose", "cancel", "again", "discard")},
         "progress": _progress(job),
         "can_cancel": job.status in Import.OPEN and (mine or user.is_superuser),

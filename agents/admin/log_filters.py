@@ -100,7 +100,7 @@ class RelatedFilter(admin.RelatedFieldListFilter):
         self.related = field.related_model._default_manager  # type: ignore[union-attr]
         super().__init__(field, request, params, model, model_admin, field_path)
         typed: Any = self.used_parameters.pop(self.parameter_name, None) or [""]
-        self.typed = str(typed[-1]).strip()
+        self.typed = str(typed[-1]).replace("\x00", "").strip()  # no text of the database holds one
         self.are_many = len(self.lookup_choices) > MOST_RELATED
         if self.are_many:
             self.template = "admin/typed_filter.html"

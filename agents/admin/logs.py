@@ -34,6 +34,7 @@ Row = dict[str, Any]
 MOST_ROWS = 100_000  # of a file; the newest
 PORTION = 1_000  # rows in memory at a time
 AGENT_TEXTS = ("system_prompt", "sample_lines", "description")  # long, and in no file of a log
+READING = "agents.view_message"
 FORMATS = {"csv": "text/csv", "jsonl": "application/x-ndjson"}
 
 
@@ -44,10 +45,16 @@ class Export:
     Attributes:
         columns: Their names, in order.
         rows: From the chosen rows of the table to rows of the file, in portions.
+        texts: The columns that quote messages: they are left out for who may not view those.
     """
 
     columns: Sequence[str]
     rows: Callable[[QuerySet[Any]], Iterable[Row]]
+    texts: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        if unknown := self.texts.difference(self.columns):
+            raise ValueError(f"texts {', '.join(sorted(unknown))}: allowed: the columns {', '.join(self.columns)}")
 
 
 def export_of(
@@ -55,12 +62,14 @@ def export_of(
     *,
     select: Sequence[str] = (),
     prefetch: Sequence[str | Prefetch[Any]] = (),
+    texts: Iterable[str] = (),
 ) -> Export:
     """An export whose cells are read off the rows, newest first.
 
     Args:
         columns: Name to where the value is: a path such as ``agent.slug`` (null where a part of it is), or a function of the row.
         select, prefetch: What these read, so that the number of queries does not grow with the rows.
+        texts: As for `Export`.
     """
 
     def rows(found: QuerySet[Any]) -> Iterator[Row]:
@@ -69,7 +78,7 @@ def export_of(
         for row in found.iterator(chunk_size=PORTION):
             yield {name: where(row) if callable(where) else _at(row, where) for name, where in columns.items()}
 
-    return Export(columns=tuple(columns), rows=rows)
+    return Export(columns=tuple(columns), rows=rows, texts=frozenset(texts))
 
 
 def same(*names: str) -> dict[str, str]:
@@ -108,6 +117,7 @@ class LogAdmin(ReadOnlyAdmin[M]):
             context["in_effect"] = filters_in_effect(context["cl"])
             context["exports"] = self._exports(context["cl"])
             context["most_rows"] = f"{MOST_ROWS:,}"
+            context["left_out"] = sorted(self._left_out(request))
         return response
 
     def _exports(self, changelist: ChangeList) -> list[dict[str, str]]:
@@ -119,6 +129,11 @@ class LogAdmin(ReadOnlyAdmin[M]):
             {"label": label, "url": reverse(f"admin:{self._url_name}", args=[form]) + query}
             for form, label in (("csv", "CSV"), ("jsonl", "JSON lines"))
         ]
+
+    def _left_out(self, request: HttpRequest) -> frozenset[str]:
+        if self.export is None or request.user.has_perm(READING):
+            return frozenset()
+        return self.export.texts
 
     def export_view(self, request: HttpRequest, form: str) -> HttpResponseBase:
         """The rows that the filters of the URL leave, newest first, at most `MOST_ROWS`, as a file."""
@@ -135,8 +150,11 @@ class LogAdmin(ReadOnlyAdmin[M]):
         except IncorrectLookupParameters:
             return HttpResponse("A filter in the address cannot be read.", status=400, content_type="text/plain")
         newest = chosen.order_by("-pk").values("pk")[:MOST_ROWS]
-        rows = self.export.rows(self.model._default_manager.filter(pk__in=newest))
-        lines = csv_lines(rows, self.export.columns) if form == "csv" else json_lines(rows)
+        left_out = self._left_out(request)
+        columns = [name for name in self.export.columns if name not in left_out]
+        whole = self.export.rows(self.model._default_manager.filter(pk__in=newest))
+        rows = ({name: row[name] for name in columns} for row in whole)
+        lines = csv_lines(rows, columns) if form == "csv" else json_lines(rows)
         name = str(self.opts.verbose_name_plural).replace(" ", "-")
         logger.info("%s exported as %s by user %s", name, form, request.user.pk)
         response = StreamingHttpResponse(_joined(lines), content_type=f"{FORMATS[form]}; charset=utf-8")

@@ -10,6 +10,7 @@ from django import forms
 from agents.admin.opened import as_stored, opened_on, read_opened, text_digest, what_changed
 from agents.adminsite import ColorInput, GrowingTextarea, TextInput
 from agents.models import Agent, Trait
+from agents.personas_io.shape import not_reserved
 
 if TYPE_CHECKING:
     AgentModelForm = forms.ModelForm[Agent]
@@ -62,6 +63,15 @@ class AgentForm(AgentModelForm):
 
     def clean_sample_lines(self) -> list[str]:
         return self.cleaned_data["sample_lines"] or []
+
+    def clean_slug(self) -> str:
+        slug = str(self.cleaned_data["slug"])
+        if self.instance._state.adding or slug != self.initial.get("slug"):
+            try:
+                not_reserved(slug)
+            except ValueError as error:
+                raise forms.ValidationError(str(error)) from None
+        return slug
 
     def clean_system_prompt(self) -> str:
         return as_stored(self.cleaned_data["system_prompt"], self.initial.get("system_prompt", ""))

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections import Counter
 
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from agents.admin import display
 
-MOST_WORDS = 3_000  # of both texts together; the comparison grows with the square
+MOST_WORDS = 8_000  # of both texts together
+MOST_PAIRS = 300_000  # of equal words, one in each text: what the comparison's time grows with
 _WORDS = re.compile(r"\w+\s*|[^\w\s]+\s*|\s+")  # with the space after them: spaces alone would be found everywhere
 
 
 def word_diff(before: str, after: str) -> SafeString | None:
     """`after` with what it took out and put in marked; None when the texts are too long to compare word by word."""
     old, new = _WORDS.findall(before), _WORDS.findall(after)
-    if len(old) + len(new) > 2 * MOST_WORDS:
-        return None
     words = ([piece.rstrip() for piece in old], [piece.rstrip() for piece in new])
+    there = Counter(words[1])
+    if len(old) + len(new) > MOST_WORDS or sum(there[word] for word in words[0]) > MOST_PAIRS:
+        return None
     pieces = difflib.SequenceMatcher(None, words[0], words[1], autojunk=False).get_opcodes()
     return format_html(
         '<div class="pl-block pl-diff" dir="auto">{}</div>',

@@ -21,6 +21,7 @@ from agents.models import Channel, Message
 PAGE_SIZE = 50
 DEEPEST = 4  # levels of indentation; deeper replies stay there
 MOST_COUNTED = 10_000  # messages of a channel; beyond, it has "more than" that
+SCANNED, UNTIMED = 2_000, 50  # messages looked through for the first of a day, and for one with a time
 IN_ONE_GO = timedelta(minutes=5)  # a speaker's messages this close stand under one name
 
 
@@ -105,10 +106,32 @@ def _replies(rows: list[Message]) -> dict[int, tuple[int, int]]:
 
 
 def first_since(channel: Channel, day: date) -> int | None:
-    """Position of the first message of a day or of one after it; None where there is none."""
+    """Position of the first message of a day or of one after it; None where there is none.
+
+    A long channel is halved by position until `SCANNED` are left, as if its times rose, which they do but for imports in disorder: there
+    it may be a later one than the first.
+    """
     midnight = timezone.make_aware(datetime.combine(day, time.min))
-    later = Message.objects.filter(channel=channel, sent_at__gte=midnight).order_by("position")
-    return later.values_list("position", flat=True).first()
+    both = [_halved(channel, midnight, untimed_are_before=either) for either in (True, False)]
+    return min((place for place in both if place is not None), default=None)
+
+
+def _halved(channel: Channel, midnight: datetime, *, untimed_are_before: bool) -> int | None:
+    """Position of the first message since `midnight`; stretches of messages without a time count as before it, or after it."""
+    rows = Message.objects.filter(channel=channel).order_by("position")
+    span = rows.aggregate(first=Min("position"), last=Max("position"))
+    low, high, found = span["first"] or 0, span["last"] or 0, None
+    while high - low > SCANNED:
+        middle = (low + high) // 2
+        some = rows.filter(position__gte=middle).values_list("position", "sent_at")[:UNTIMED]
+        place, sent = next(((place, sent) for place, sent in some if sent is not None), (middle, None))
+        if untimed_are_before if sent is None else sent < midnight:
+            low = place + 1
+        else:
+            high, found = middle, place if sent is not None else found
+    first = rows.filter(position__gte=low, position__lte=high, sent_at__gte=midnight)
+    place = first.values_list("position", flat=True).first()
+    return found if place is None else place
 
 
 def _shortly_before(channel: Channel, at: int) -> int:

@@ -15,6 +15,7 @@ from agents.api.lookups import the_agent
 from agents.llm.endpoints import problem_of, provider_of
 from agents.models import Agent
 from agents.persona import TraitValue, save_persona
+from agents.personas_io.shape import not_reserved
 
 WITHOUT_NOTE = "edited over the API"
 CREATED = "created over the API"
@@ -62,6 +63,12 @@ class NewAgent(AgentChanges):
     slug = Slug(most=64, help_text="its id in commands, files and the API; cannot be changed")
     display_name = Text(most=120)
     system_prompt = Text(most=PROMPT_CHARACTERS, help_text="the persona, as the model reads it")
+
+    def validate_slug(self, slug: str) -> str:
+        try:
+            return not_reserved(slug)
+        except ValueError as error:
+            raise ValidationError(str(error)) from None
 
 
 def create_agent(given: dict[str, Any], user: AbstractBaseUser) -> Agent:

@@ -11,12 +11,19 @@ from typing import Any
 
 from django.contrib.auth.models import User
 
-from agents.imports.choices import READ_AS_PERSONAS, Choices, may_import_personas, may_import_transcripts
+from agents.imports.choices import (
+    READ_AS_PERSONAS,
+    Choices,
+    may_import_personas,
+    may_import_transcripts,
+    missing_for_personas,
+)
 from agents.imports.problems import NotPossible, not_possible
+from agents.imports.uploads import stems_of
 from agents.models import Import
 from agents.persona import Outcome, UpsertResult
 from agents.personas_io.reader import read_personas
-from agents.personas_io.service import import_agents
+from agents.personas_io.service import import_read
 from agents.personas_io.shape import PersonaError
 from agents.transcripts.detect import detect
 from agents.transcripts.importer import AUTO, ImportReport, Progress, import_transcript
@@ -38,7 +45,7 @@ _EITHER = (".json", ".txt")
 _PERSONAS = ", ".join((*PERSONA_ENDINGS, *_EITHER))
 
 
-def kind_of(paths: Sequence[Path], wished: str) -> str:
+def kind_of(paths: Mapping[Path, str], wished: str) -> str:
     """Whether these files are a transcript or personas.
 
     Raises:
@@ -47,26 +54,27 @@ def kind_of(paths: Sequence[Path], wished: str) -> str:
     personas, transcript = Import.Kind.PERSONAS.value, Import.Kind.TRANSCRIPT.value
     if wished != AUTO:
         return personas if wished == READ_AS_PERSONAS else transcript
-    ending = paths[0].suffix.lower()
+    path, name = next(iter(paths.items()))
+    ending = path.suffix.lower()
     if len(paths) > 1 or ending in PERSONA_ENDINGS:
         return personas
     try:
-        detect(Source(paths[0]))
+        detect(Source(path))
     except TranscriptError as error:
-        if ending in _EITHER and _reads_as_persona(paths[0]):
+        if ending in _EITHER and _reads_as_persona(path, name):
             return personas
-        raise not_possible(error, paths[0].parent) from None
+        raise not_possible(error, path.parent) from None
     return transcript
 
 
-def _reads_as_persona(path: Path) -> bool:
+def _reads_as_persona(path: Path, name: str) -> bool:
     try:
-        return bool(read_personas(path))
+        return bool(read_personas(path, stems=stems_of({path: name})))
     except PersonaError:
         return False
 
 
-def check(*, paths: Sequence[Path], choices: Choices, user: User, progress: Progress) -> tuple[str, dict[str, Any]]:
+def check(*, paths: Mapping[Path, str], choices: Choices, user: User, progress: Progress) -> tuple[str, dict[str, Any]]:
     """Read files whole, store nothing, and say what they hold.
 
     Returns:
@@ -81,7 +89,7 @@ def check(*, paths: Sequence[Path], choices: Choices, user: User, progress: Prog
     return kind, check_transcript(paths=paths, choices=choices, user=user, progress=progress)
 
 
-def check_personas(*, paths: Sequence[Path], reset: bool, user: User) -> dict[str, Any]:
+def check_personas(*, paths: Mapping[Path, str], reset: bool, user: User) -> dict[str, Any]:
     """What importing these personas would do."""
     if not may_import_personas(user):
         raise NotPossible(
@@ -89,10 +97,12 @@ def check_personas(*, paths: Sequence[Path], reset: bool, user: User) -> dict[st
         )
     path = personas_at(paths)
     try:
-        values = read_personas(path)
-        results = import_agents(path=path, reset=reset, dry_run=True)
+        values = read_personas(path, stems=stems_of(paths))
     except PersonaError as error:
-        raise not_possible(error, paths[0].parent) from None
+        raise not_possible(error, next(iter(paths)).parent) from None
+    results = import_read(personas=values, reset=reset, dry_run=True)
+    if missing := missing_for_personas(user, values, results):
+        raise NotPossible(f"What these files hold needs permissions that you do not have: {', '.join(missing)}.")
     personas = [
         {
             "slug": value.slug,
@@ -114,21 +124,21 @@ def counted(results: Sequence[UpsertResult]) -> dict[str, Any]:
     return {"personas_total": len(results), "outcomes": dict(outcomes), "imported": changed}
 
 
-def personas_at(paths: Sequence[Path]) -> Path:
+def personas_at(paths: Mapping[Path, str]) -> Path:
     """What the service of `import_agents` is to read.
 
     Raises:
         NotPossible: Some of the files would be left out.
     """
     if len(paths) == 1:
-        return paths[0]
-    for path in paths:
-        if path.suffix.lower() not in (*PERSONA_ENDINGS, *_EITHER) or path.stem.lower() == "readme":
+        return next(iter(paths))
+    for path, name in paths.items():
+        if path.suffix.lower() not in (*PERSONA_ENDINGS, *_EITHER) or Path(name).stem.lower() == "readme":
             raise NotPossible(
-                f"{path.name}: several files at once are read as personas, and this is none; allowed: {_PERSONAS}. "
+                f"{name}: several files at once are read as personas, and this is none; allowed: {_PERSONAS}. "
                 "Hand in one transcript at a time."
             )
-    return paths[0].parent
+    return next(iter(paths)).parent
 
 
 @dataclass(slots=True)
@@ -158,16 +168,17 @@ class _Seen:
         self.unknown[name] = why
 
 
-def check_transcript(*, paths: Sequence[Path], choices: Choices, user: User, progress: Progress) -> dict[str, Any]:
+def check_transcript(*, paths: Mapping[Path, str], choices: Choices, user: User, progress: Progress) -> dict[str, Any]:
     """What importing this transcript would do. Agents that are still to be made count as outsiders."""
     if len(paths) > 1:
         raise NotPossible("Hand in one transcript at a time: each becomes an import of its own.")
     if not may_import_transcripts(user):
         raise NotPossible("Handing in what was said needs the permission agents.add_message.")
-    seen = _Seen()
+    seen, (path, name) = _Seen(), next(iter(paths.items()))
     try:
         report = import_transcript(
-            path=paths[0],
+            path=path,
+            stem=Path(name).stem,
             dry_run=True,
             progress=progress,
             on_checked=seen.message,
@@ -175,8 +186,8 @@ def check_transcript(*, paths: Sequence[Path], choices: Choices, user: User, pro
             **arguments(choices),
         )
     except (TranscriptError, OptionError) as error:
-        raise not_possible(error, paths[0].parent) from None
-    return _found(report, seen, user) | {"header": header_of(paths[0], report.format)}
+        raise not_possible(error, next(iter(paths)).parent) from None
+    return _found(report, seen, user) | {"header": header_of(path, report.format)}
 
 
 def arguments(choices: Choices) -> dict[str, Any]:

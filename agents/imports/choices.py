@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from django.contrib.auth.models import AnonymousUser, User
 
+from agents.persona import AgentValues, Outcome, UpsertResult
 from agents.transcripts.importer import AUTO
 from agents.transcripts.rights import JOINING
 
 CREATING, CHANGING, SAYING = "agents.add_agent", "agents.change_agent", "agents.add_message"
+TRAITS, BLOCKS = "trait", "memoryblock"
 READ_AS_PERSONAS = "personas"
 """A choice beside the formats of transcripts: the files hold personas."""
 
@@ -72,6 +74,20 @@ def may_import_transcripts(user: User | AnonymousUser) -> bool:
 def may_import_personas(user: User | AnonymousUser) -> bool:
     """Whether they may hand in personas, which make agents and change them."""
     return user.has_perm(CREATING) and user.has_perm(CHANGING)
+
+
+def missing_for_personas(
+    user: User | AnonymousUser, personas: Sequence[AgentValues], results: Sequence[UpsertResult]
+) -> list[str]:
+    """The permissions that somebody lacks for what becomes of personas: the same that an agent's page asks for its parts."""
+    needed = set()
+    for values, result in zip(personas, results, strict=True):
+        acts = {Outcome.CREATED: ("add",), Outcome.UPDATED: ("add", "change", "delete")}.get(result.outcome, ())
+        parts = (TRAITS,) * bool(values.traits is not None) + (BLOCKS,) * bool(values.memory_blocks)
+        if result.outcome == Outcome.CREATED and not values.traits:
+            parts = tuple(part for part in parts if part != TRAITS)
+        needed |= {f"agents.{act}_{part}" for act in acts for part in parts}
+    return sorted(name for name in needed if not user.has_perm(name))
 
 
 def may_make_speakers(user: User | AnonymousUser) -> bool:

@@ -4,21 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from django.conf import settings
 from django.contrib.auth.models import User
 from django.core.files import File
 from django.db import transaction
+from django.db.models import Exists, OuterRef, Sum
 from django.utils import timezone
 
 from agents.imports.checking import PERSONA_ENDINGS, without_other_speakers
 from agents.imports.choices import Choices, choices_of
 from agents.imports.uploads import are_kept, drop, store
 from agents.imports.work import LEASE, carry_out
-from agents.models import Import, owner_name
+from agents.models import Import, ImportChunk, ImportFile, owner_name
+from agents.personas_io.reader import YAML
 from agents.work_queues import wake_workers
 
 Status, Step = Import.Status, Import.Step
 AT_ONCE = 1024 * 1024
 """Files of at most so many bytes are checked where they come in, within about a second, not by a worker."""
+
+
+YAML_AT_ONCE = 64 * 1024
+"""The same for YAML, which takes far more time than anything else."""
+MOST_UNFINISHED = 10
+MOST_KEPT = 5
+"""A user's files that wait may be as large as so many of the largest imports together."""
 
 
 class NotNow(Exception):
@@ -32,7 +42,11 @@ def hand_in(*, uploads: Sequence[File[bytes]], user: User, choices: Choices | No
         uploads: At least one.
         user: With whose permissions they are to be imported.
         choices: How they are read, where that is known already.
+
+    Raises:
+        NotNow: So much of theirs waits already that something has to be discarded first.
     """
+    _check_room(user)
     personas = len(uploads) > 1 or str(uploads[0].name).lower().endswith(PERSONA_ENDINGS)
     kind = Import.Kind.PERSONAS if personas else Import.Kind.TRANSCRIPT  # the check settles it
     with transaction.atomic():
@@ -103,9 +117,28 @@ def discard(job: Import) -> None:
         cancel(job)
     if job.is_done:
         raise NotNow(f"{job} is done: its files are gone already")
-    Import.objects.filter(pk=job.pk).update(status=Status.CANCELLED, found={}, finished_at=timezone.now())
+    rows = Import.objects.filter(pk=job.pk, status__in=Import.FINAL).exclude(step=Step.IMPORT, status=Status.COMPLETED)
+    if not rows.update(status=Status.CANCELLED, found={}, finished_at=timezone.now()):
+        job.refresh_from_db()
+        raise NotNow(f"{job} is {job.get_status_display()} by now")
     drop(job)
     job.refresh_from_db()
+
+
+def _check_room(user: User) -> None:
+    waiting = Import.objects.filter(created_by=user).exclude(step=Step.IMPORT, status=Status.COMPLETED)
+    kept = waiting.filter(Exists(ImportChunk.objects.filter(file__of=OuterRef("pk"))))
+    total = ImportFile.objects.filter(of__in=kept).aggregate(total=Sum("size"))["total"] or 0
+    oldest = ", ".join(f"import {pk}" for pk in kept.order_by("pk").values_list("pk", flat=True)[:3])
+    if (count := kept.count()) >= MOST_UNFINISHED:
+        raise NotNow(
+            f"you have {count} imports that are not done, the most there may be: import or discard some first, e.g. {oldest}"
+        )
+    if total > MOST_KEPT * settings.IMPORT_MOST_BYTES:
+        most = MOST_KEPT * settings.IMPORT_MOST_BYTES
+        raise NotNow(
+            f"your imports that are not done keep {total:,} bytes, of at most {most:,}: import or discard some first, e.g. {oldest}"
+        )
 
 
 def _move(job: Import, step: str, *, from_status: Sequence[str], **fields: object) -> None:
@@ -131,7 +164,9 @@ def _move(job: Import, step: str, *, from_status: Sequence[str], **fields: objec
 
 
 def _begin(job: Import) -> None:
-    if sum(file.size for file in job.files.all()) > AT_ONCE:
+    files = list(job.files.all())
+    yaml = sum(file.size for file in files if file.name.lower().endswith(YAML))
+    if sum(file.size for file in files) > AT_ONCE or yaml > YAML_AT_ONCE:
         wake_workers()
         return
     owner = owner_name()

@@ -16,11 +16,14 @@ from agents.imports.choices import (
     may_import_personas,
     may_import_transcripts,
     may_make_speakers,
+    missing_for_personas,
 )
 from agents.imports.problems import NotPossible, not_possible
+from agents.imports.uploads import stems_of
 from agents.models import Agent, Message
 from agents.persona import save_persona
-from agents.personas_io.service import import_agents
+from agents.personas_io.reader import read_personas
+from agents.personas_io.service import import_read
 from agents.personas_io.shape import PersonaError
 from agents.transcripts.importer import Progress, import_transcript
 from agents.transcripts.records import OptionError, TranscriptError
@@ -31,7 +34,7 @@ SOURCE = "import"
 
 def import_conversation(
     *,
-    path: Path,
+    paths: Mapping[Path, str],
     choices: Choices,
     user: User,
     note: str,
@@ -41,7 +44,7 @@ def import_conversation(
     """Import a transcript; the agents that are to be made for its speakers first.
 
     Args:
-        path: The file.
+        paths: The file, with the name it was given.
         choices: As they were checked.
         user: With whose permissions.
         note: Of the first persona version of agents that are made; the same when it is done again.
@@ -56,10 +59,12 @@ def import_conversation(
     """
     if not may_import_transcripts(user) or (choices.made and not may_make_speakers(user)):
         raise NotPossible(f"{user} may not import this any more: a permission was taken away.")
+    path, given = next(iter(paths.items()))
+    told = {**arguments(choices), "stem": Path(given).stem}
     made: list[Agent] = []
     try:
         if choices.made:  # checked once more before anything is made
-            import_transcript(path=path, dry_run=True, rights=rights_of(user), progress=progress, **arguments(choices))
+            import_transcript(path=path, dry_run=True, rights=rights_of(user), progress=progress, **told)
         made = make_agents(choices.made, user=user, note=note)
         speakers = {**choices.agents, **{name: agent.slug for name, agent in choices.made.items()}}
         report = import_transcript(
@@ -67,7 +72,7 @@ def import_conversation(
             rights=rights_of(user),
             progress=progress,
             on_new=on_new,
-            **{**arguments(choices), "speaker_map": speakers},
+            **{**told, "speaker_map": speakers},
         )
     except (TranscriptError, OptionError, NotEntitled) as error:
         Agent.objects.filter(pk__in=[agent.pk for agent in made], messages=None).delete()
@@ -102,7 +107,7 @@ def make_agents(wanted: Mapping[str, NewAgent], *, user: User, note: str) -> lis
     return made
 
 
-def import_personas(*, paths: Sequence[Path], reset: bool, user: User) -> dict[str, Any]:
+def import_personas(*, paths: Mapping[Path, str], reset: bool, user: User) -> dict[str, Any]:
     """Import personas, all or none.
 
     Raises:
@@ -111,9 +116,13 @@ def import_personas(*, paths: Sequence[Path], reset: bool, user: User) -> dict[s
     if not may_import_personas(user):
         raise NotPossible(f"{user} may not import personas any more: a permission was taken away.")
     try:
-        results = import_agents(path=personas_at(paths), reset=reset)
+        values = read_personas(personas_at(paths), stems=stems_of(paths))
     except PersonaError as error:
-        raise not_possible(error, paths[0].parent) from None
+        raise not_possible(error, next(iter(paths)).parent) from None
+    with transaction.atomic():
+        results = import_read(personas=values, reset=reset, user=user)
+        if missing := missing_for_personas(user, values, results):
+            raise NotPossible(f"{user} may not import these personas: missing {', '.join(missing)}.")
     return {
         "personas": [
             {"slug": r.agent.slug, "name": r.agent.display_name, "outcome": r.outcome, "changed": list(r.changed)}

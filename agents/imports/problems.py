@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,13 @@ class NotPossible(Exception):
     def __init__(self, text: str, *, line: int = 0, excerpt: Iterable[tuple[int, str]] = ()) -> None:
         super().__init__(text)
         self.line, self.excerpt = line, list(excerpt)
+
+    def with_names(self, names: Mapping[Path, str]) -> NotPossible:
+        """The same with the names that files were given for those they have here."""
+        text = str(self)
+        for path, name in names.items():
+            text = text.replace(path.name, name)
+        return NotPossible(text, line=self.line, excerpt=self.excerpt)
 
     def as_json(self) -> dict[str, Any]:
         return {"line": self.line, "excerpt": self.excerpt}

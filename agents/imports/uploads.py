@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path, PurePosixPath
 
@@ -17,7 +17,12 @@ from agents.models import Import, ImportChunk, ImportFile
 CHUNK = 1024 * 1024
 DROPPED_AT_ONCE = 50  # pieces
 NAME_LIMIT = 100
+_ENDING = re.compile(r"\.[a-z0-9]{1,10}")
 _ODD = re.compile(r"[^\w .()+,@-]")
+
+
+class NotKept(Exception):
+    """The content of a file is gone. Names it."""
 
 
 def store(job: Import, uploads: Sequence[File[bytes]]) -> None:
@@ -51,16 +56,21 @@ def plain_name(name: str) -> str:
 
 def write_into(
     folder: Path, job: Import, *, progress: Callable[[int, int], None] = lambda _done, _total: None
-) -> list[Path]:
-    """Write the files of an import into a folder, in their order; returns where they are.
+) -> dict[Path, str]:
+    """Write the files of an import into a folder under names of our own, in their order.
+
+    Returns:
+        Where they are, with the names they were given.
 
     Raises:
-        FileNotFoundError: They are not kept any more.
+        NotKept: They are not kept any more.
     """
     files = list(job.files.all())
-    total, done, paths = sum(file.size for file in files), 0, []
+    total, done = sum(file.size for file in files), 0
+    paths: dict[Path, str] = {}
     for number, file in enumerate(files):
-        path = folder / (file.name if not (folder / file.name).exists() else f"{number + 1} {file.name}")
+        ending = PurePosixPath(file.name).suffix.lower()
+        path = folder / f"{number + 1:04}{ending if _ENDING.fullmatch(ending) else ''}"
         written = 0
         with path.open("wb") as out:
             pieces = ImportChunk.objects.filter(file=file).order_by("number").values_list("content", flat=True)
@@ -68,10 +78,15 @@ def write_into(
                 written += out.write(content)
                 progress(done + written, total)
         if written != file.size:
-            raise FileNotFoundError(f"{file.name} is not kept any more: hand it in again")
+            raise NotKept(f"{file.name} is not kept any more: hand it in again")
         done += written
-        paths.append(path)
+        paths[path] = file.name
     return paths
+
+
+def stems_of(paths: Mapping[Path, str]) -> dict[Path, str]:
+    """By file, its given name without the ending, of which names of agents and channels are made."""
+    return {path: Path(name).stem for path, name in paths.items()}
 
 
 def are_kept(job: Import) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from agents.imports.checking import check, header_of
 from agents.imports.choices import choices_of
 from agents.imports.importing import import_conversation, import_personas
 from agents.imports.problems import NotPossible
-from agents.imports.uploads import drop, write_into
+from agents.imports.uploads import NotKept, drop, write_into
 from agents.log_context import logging_about
 from agents.models import Import, Message
 from agents.outages import is_outage, outlasting
@@ -61,10 +61,16 @@ def carry_out(job: Import, *, owner: str) -> None:
                 raise
             log.exception("%s crashed", job)
             sentry_sdk.capture_exception(error)
-            job.finish(owner=owner, status=Status.ERRORED, error=f"{type(error).__name__}: {error}"[:1000])
+            job.finish(owner=owner, status=Status.ERRORED, error=_told(error))
         except BaseException:  # told to stop: handed back at once
             job.finish(owner=owner, status=Status.PENDING)
             raise
+
+
+def _told(error: Exception) -> str:
+    """What became of it; without the paths of this machine, which an OSError names."""
+    reason = (error.strerror or "") if isinstance(error, OSError) else str(error)
+    return f"{type(error).__name__}: {reason}"[:1000]
 
 
 def _do(job: Import, owner: str) -> None:
@@ -75,21 +81,27 @@ def _do(job: Import, owner: str) -> None:
     with tempfile.TemporaryDirectory(prefix="plumbline-import-") as place:
         try:
             paths = write_into(Path(place), job, progress=lambda done, total: report("Fetching", done, total))
-        except FileNotFoundError as error:
+        except NotKept as error:
             raise NotPossible(str(error)) from None
         if not paths:
             raise NotPossible("No file was handed in.")
-        (_check if job.step == Step.CHECK else _import)(job, owner, paths, user, report)
+        try:
+            (_check if job.step == Step.CHECK else _import)(job, owner, paths, user, report)
+        except NotPossible as problem:
+            raise problem.with_names(paths) from None
 
 
-def _check(job: Import, owner: str, paths: Sequence[Path], user: User, report: _Report) -> None:
-    job.found = {**job.found, "header": header_of(paths[0], "")}  # helps to choose where it cannot be read as it is
+def _check(job: Import, owner: str, paths: Mapping[Path, str], user: User, report: _Report) -> None:
+    job.found = {
+        **job.found,
+        "header": header_of(next(iter(paths)), ""),
+    }  # helps to choose where it cannot be read as it is
     kind, found = check(paths=paths, choices=choices_of(job.choices), user=user, progress=report)
     told = {"format": found.get("format", ""), "expected": found["imported"]}
     job.finish(owner=owner, status=Status.COMPLETED, kind=kind, found=found, **told, **_at_rest())
 
 
-def _import(job: Import, owner: str, paths: Sequence[Path], user: User, report: _Report) -> None:
+def _import(job: Import, owner: str, paths: Mapping[Path, str], user: User, report: _Report) -> None:
     choices = choices_of(job.choices)
     if job.kind == Import.Kind.PERSONAS:
         with transaction.atomic():
@@ -97,7 +109,7 @@ def _import(job: Import, owner: str, paths: Sequence[Path], user: User, report: 
             _end(job, owner, told, stored=told["imported"])
     else:
         told = import_conversation(
-            path=paths[0],
+            paths=paths,
             choices=choices,
             user=user,
             note=f"import {job.pk}",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,19 +18,27 @@ from agents.transcripts.records import TranscriptError
 from agents.transcripts.source import Source
 
 MAX_FILE = 32 * 1024 * 1024
+MAX_YAML = 2 * 1024 * 1024  # bytes; YAML takes hundreds of times the memory and time of JSON
 MOST_NODES = 1_000_000  # values of a YAML file, those behind aliases each time they are named
-SUFFIXES = (".yaml", ".yml", ".json", ".md", ".txt", ".png")
+MOST_LEVELS = 200
+_Loader: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+YAML = (".yaml", ".yml")
+SUFFIXES = (*YAML, ".json", ".md", ".txt", ".png")
 
 
-def read_personas(path: Path) -> list[AgentValues]:
+def read_personas(path: Path, *, stems: Mapping[Path, str] | None = None) -> list[AgentValues]:
     """All personas of a file, or of the files of a folder (not of its subfolders; README and hidden files left out).
+
+    Args:
+        path: The file or folder.
+        stems: Names for files in place of their own, of which personas without a name get theirs.
 
     Raises:
         PersonaError: Something cannot be read; names file, line where known, field, value and what is allowed.
     """
     found: dict[str, tuple[Path, AgentValues]] = {}
     for file in _files(path):
-        for values in _read_file(file):
+        for values in _read_file(file, (stems or {}).get(file, file.stem)):
             before = found.setdefault(values.slug, (file, values))
             if before[1] is not values:
                 raise PersonaError(
@@ -59,21 +67,25 @@ def _files(path: Path) -> list[Path]:
     return files
 
 
-def _read_file(path: Path) -> Iterator[AgentValues]:
+def _read_file(path: Path, stem: str) -> Iterator[AgentValues]:
     if path.stat().st_size > MAX_FILE:
         raise PersonaError(str(path), 0, f"larger than {MAX_FILE:,} bytes")
     suffix = path.suffix.lower()
+    if suffix in YAML and path.stat().st_size > MAX_YAML:
+        raise PersonaError(
+            str(path), 0, f"larger than {MAX_YAML // 1024**2} MiB, the most for YAML; divide it, or write it as JSON"
+        )
     try:
         if suffix == ".png":
-            yield from _values(path, [cards.from_png(path.read_bytes())], _no_line)
+            yield from _values(path, stem, [cards.from_png(path.read_bytes())], _no_line)
         elif suffix in {".md", ".txt"}:
-            yield from _values(path, [prompts.read(path.stem, _text(path))], _no_line)
+            yield from _values(path, stem, [prompts.read(stem, _text(path))], _no_line)
         elif suffix == ".json":
             text = _text(path)
-            yield from _values(path, _listed(json_input.parse(text, path=str(path), line=1)), _yaml_line(text))
+            yield from _values(path, stem, _listed(json_input.parse(text, path=str(path), line=1)), _yaml_line(text))
         else:
             text = _text(path)
-            yield from _values(path, _listed(_yaml(path, text)), _yaml_line(text))
+            yield from _values(path, stem, _listed(_yaml(path, text)), _yaml_line(text))
     except TranscriptError as error:
         raise PersonaError(error.path, error.line, error.reason) from None
     except OSError as error:
@@ -96,14 +108,14 @@ def _listed(value: Any) -> list[Any]:
 LineOf = Callable[[tuple[int | str, ...]], int]
 
 
-def _values(path: Path, personas: list[Any], line_of: LineOf) -> Iterator[AgentValues]:
+def _values(path: Path, stem: str, personas: list[Any], line_of: LineOf) -> Iterator[AgentValues]:
     if not personas:
         raise PersonaError(str(path), 0, "the file holds no persona")
     for number, persona in enumerate(personas):
         start = (number,) if len(personas) > 1 else ()
         which = f"persona {number + 1}: " if len(personas) > 1 else ""
         try:
-            yield persona_spec(_fields(persona, path)).values()
+            yield persona_spec(_fields(persona, stem)).values()
         except ValidationError as error:
             place, reason = describe(error)
             raise PersonaError(str(path), line_of((*start, *place)), which + reason) from None
@@ -111,7 +123,7 @@ def _values(path: Path, personas: list[Any], line_of: LineOf) -> Iterator[AgentV
             raise PersonaError(str(path), line_of(start), which + str(error)) from None
 
 
-def _fields(persona: Any, path: Path) -> dict[str, Any]:
+def _fields(persona: Any, stem: str) -> dict[str, Any]:
     """The fields of our shape, from whichever shape this is."""
     if not isinstance(persona, dict):
         raise NotAPersonaError("a persona is an object with at least 'display_name' and 'system_prompt'")
@@ -120,23 +132,48 @@ def _fields(persona: Any, path: Path) -> dict[str, Any]:
     if cards.is_card(persona):
         return cards.read(persona)
     if "slug" not in persona and "display_name" not in persona:
-        return {"display_name": path.stem, **persona}
+        return {"display_name": stem, **persona}
     return dict(persona)
 
 
 def _yaml(path: Path, text: str) -> Any:
     try:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
-        if node is not None and _expanded(node, {}) > MOST_NODES:
-            raise PersonaError(str(path), 0, f"its aliases stand for more than {MOST_NODES:,} values; write them out")
-        return yaml.safe_load(text)
+        _check_size(text)
+        loader = _Loader(text)
+        try:
+            node = loader.get_single_node()
+            if node is None:
+                return None
+            if _expanded(node, {}) > MOST_NODES:
+                raise NotAPersonaError(f"its aliases stand for more than {MOST_NODES:,} values; write them out")
+            return loader.construct_document(node)
+        finally:
+            loader.dispose()
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 0
         raise PersonaError(str(path), line, f"not valid YAML: {error.problem}") from None
     except yaml.YAMLError as error:
         raise PersonaError(str(path), 0, f"not valid YAML: {error}") from None
+    except ValueError as error:  # a date or a number that there is not
+        raise PersonaError(str(path), 0, f"not valid YAML: {error}") from None
     except RecursionError:
         raise PersonaError(str(path), 0, "YAML nested too deep") from None
+
+
+def _check_size(text: str) -> None:
+    """Count what a text holds before anything is made of it.
+
+    Raises:
+        NotAPersonaError: It holds too much, or is nested too deep.
+    """
+    values = level = 0
+    for event in yaml.parse(text, Loader=_Loader):
+        values += isinstance(event, yaml.NodeEvent)
+        level += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if values > MOST_NODES:
+            raise NotAPersonaError(f"holds more than {MOST_NODES:,} values")
+        if level > MOST_LEVELS:
+            raise NotAPersonaError("YAML nested too deep")
 
 
 def _expanded(node: yaml.Node, known: dict[int, float]) -> float:
@@ -160,9 +197,12 @@ def _yaml_line(text: str) -> LineOf:
     """Finds the line of a field. JSON is read as YAML for this; where that does not work, the line is not named."""
 
     def line_of(place: tuple[int | str, ...]) -> int:
+        if len(text) > MAX_YAML:
+            return 0
         try:
-            node = yaml.compose(text, Loader=yaml.SafeLoader)
-        except (yaml.YAMLError, RecursionError):
+            _check_size(text)
+            node = yaml.compose(text, Loader=_Loader)
+        except (yaml.YAMLError, NotAPersonaError, ValueError, RecursionError):
             return 0
         if isinstance(node, yaml.SequenceNode) and len(node.value) == 1 and not (place and isinstance(place[0], int)):
             node = node.value[0]

@@ -43,6 +43,17 @@ def _unique(field: str) -> AfterValidator:
     return AfterValidator(check)
 
 
+def not_reserved(slug: str) -> str:
+    """Refuse an agent's id that begins with an underscore: such names, as ``_default``, stand for every agent.
+
+    Raises:
+        ValueError: It does.
+    """
+    if slug.startswith("_"):
+        raise ValueError("an agent's id cannot begin with an underscore: _default stands for every agent")
+    return slug
+
+
 Line = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=10_000)]
 
 
@@ -69,7 +80,9 @@ class MemoryBlockSpec(_Part):
 class PersonaSpec(_Part):
     """One persona. `traits` None = the file says nothing about traits."""
 
-    slug: Annotated[str, StringConstraints(pattern=r"^[-a-zA-Z0-9_]+$", max_length=SLUG_LIMIT)]
+    slug: Annotated[
+        str, StringConstraints(pattern=r"^[-a-zA-Z0-9_]+$", max_length=SLUG_LIMIT), AfterValidator(not_reserved)
+    ]
     display_name: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=120)]
     system_prompt: Annotated[
         str, StringConstraints(strip_whitespace=True, min_length=1, max_length=SYSTEM_PROMPT_LIMIT)

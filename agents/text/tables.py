@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+# A cell, a piece of it (some programs divide at ";" and tabs, too) or a line that begins as a formula does, full-width included. No
+# separator among the spaces: each is a place of its own, and a run of them is read once.
+_FORMULA = re.compile(r"(^|[;\t\r\n])(?=[^\S\t\r\n]*[=+\-@\uff1d\uff0b\uff0d\uff20])")
 
 
 def spreadsheet_safe(value: Any) -> Any:
-    """A cell that no spreadsheet runs as a formula: dangerous starts get a leading apostrophe. Numbers stay numbers."""
-    if isinstance(value, str) and value.startswith(_FORMULA_STARTS):
-        return "'" + value
-    return value
+    """A cell that no spreadsheet runs as a formula, however it divides the line. Numbers stay numbers.
+
+    An apostrophe is put before ``= + - @`` where they begin the cell, a line of it, or what follows a ``;`` or a tab, and before a cell
+    that begins with a tab or a carriage return. It is for reading: unlike the CSV of transcripts, nothing takes it off again; JSON
+    lines hold texts as they are.
+    """
+    if not isinstance(value, str):
+        return value
+    return ("'" if value.startswith(("\t", "\r")) else "") + _FORMULA.sub(r"\1'", value)
 
 
 def csv_cell(value: Any) -> Any:

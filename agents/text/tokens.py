@@ -79,7 +79,7 @@ def phrase_pattern(phrase: str) -> re.Pattern[str]:
     if len(phrase) > 2 and phrase.startswith("/") and phrase.endswith("/"):
         try:
             return re.compile(phrase[1:-1], re.IGNORECASE)
-        except re.error as error:
+        except (re.error, OverflowError, RecursionError) as error:
             raise ValueError(f"{phrase} is not a valid regular expression: {error}") from None
     words = phrase.split()
     if not words:

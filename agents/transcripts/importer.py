@@ -77,6 +77,7 @@ def import_transcript(
     tags: Mapping[str, str] | None = None,
     columns: Mapping[str, str] | None = None,
     time_zone: str = "",
+    stem: str = "",
     dry_run: bool = False,
     rights: Rights | None = None,
     progress: Progress = lambda _what, _done, _total: None,
@@ -94,6 +95,7 @@ def import_transcript(
         tags: Put on every message, over those of the file.
         columns: For CSV: our field -> the file's column.
         time_zone: For times without an offset; empty = the TIME_ZONE setting.
+        stem: Names channels that the file does not name; empty = the name of the file without its ending.
         dry_run: Check and count, store nothing.
         rights: Of whoever hands it in; every one unless it says.
         progress: Told how far it is.
@@ -109,6 +111,7 @@ def import_transcript(
     if format != AUTO and format not in READERS:
         raise OptionError(f"unknown format {format!r}; allowed: {AUTO}, {', '.join(READERS)}")
     source = Source(path)
+    source.stem = stem or source.stem
     used = ("csv" if columns else detect(source)) if format == AUTO else format
     for key in tags or {}:
         if not TAG_KEY.fullmatch(key):
@@ -125,7 +128,7 @@ def import_transcript(
         preparer = Preparer(
             path=source.name,
             speakers=Speakers(speaker_map or {}, on_unknown=on_unknown),
-            targets=Targets(wished=channel, stem=path.stem),
+            targets=Targets(wished=channel, stem=source.stem),
             tags=tags or {},
             zone=local,
         )

@@ -30,6 +30,7 @@ class Source:
         """
         self.path = path
         self.name = str(path)
+        self.stem = path.stem
         self.bytes_read = 0
         try:
             if not path.is_file():

@@ -58,6 +58,10 @@ ATTEMPTS: Export = export_of(
     },
     select=("agent", "channel", "message", "persona_version"),
     prefetch=(Prefetch("dimension_results", to_attr="fetched_results"),),  # a list: asked many times for each row
+    texts=(
+        *("original_text", "judged_text", "said", "feedback", "payload"),
+        *(f"{dimension}_reasoning" for dimension in GATE_DIMENSIONS),
+    ),
 )
 OBSERVED: Export = export_of(
     {
@@ -69,6 +73,7 @@ OBSERVED: Export = export_of(
         **same("session", "status", "error", "started_at", "finished_at", "attempt"),
     },
     select=("message", "message__agent"),
+    texts=("text",),
 )
 INTERVENTIONS: Export = export_of(
     {
@@ -84,4 +89,5 @@ INTERVENTIONS: Export = export_of(
         ),
     },
     select=("agent", "channel", "intervention"),
+    texts=("why", "preconditions"),  # what a judge said of the conversation
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
-from django.db.models import Subquery
+from django.db.models import Count, Q, Subquery
 from django.http import HttpRequest
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
@@ -32,6 +32,7 @@ from correction.statistics import PASSED_UNJUDGED, get_recent_statistics
 from correction.statistics_values import GateStatistics
 
 HOURS, DAYS = 24, 7
+NEWEST_NUDGES, MOST_NUDGES = 10_000, 1_000  # evaluations of a day that are looked through, nudges that are counted
 NEWEST_LOGS = 2_000  # looked through for alarms that nobody marked
 CORRECTED = f"{Outcome.PASSED_AFTER_RETRY},{Outcome.FORCED_THROUGH}"
 OBSERVE = "manage.py configure defaults gate_adherence_enabled=on gate_mode=observe"
@@ -84,9 +85,10 @@ def _corrections_card(request: HttpRequest, day: GateStatistics, week: GateStati
         lines.append(format_html("{} given up by the agent.", number_link(url, f"{day.abandoned:,}")))
     if request.user.has_perm("correction.view_interventionlog"):
         day_ago = since(HOURS)
-        nudges = InterventionLog.objects.filter(fired=True, created_at__gte=day_ago).count()
+        nudges, more = _nudges(day_ago)
+        word = "nudge" if nudges == 1 and not more else "nudges"
         url = display.list_url(InterventionLog, fired__exact=1, created_at__gte=day_ago)
-        lines.append(format_html("{} {} given.", number_link(url, f"{nudges:,}"), "nudge" if nudges == 1 else "nudges"))
+        lines.append(format_html("{} {} given.", number_link(url, f"{nudges:,}{more}"), word))
     lines.append(
         format_html(
             "{} days: {} corrected, {} of them forced through.",
@@ -104,6 +106,14 @@ def _corrections_card(request: HttpRequest, day: GateStatistics, week: GateStati
         lines=lines,
         tone="warning" if forced else "plain",
     )
+
+
+def _nudges(day_ago: datetime) -> tuple[int, str]:
+    """How many nudges were given, and a ``+`` where there may be more: most evaluations give none, and all are rows of one table."""
+    newest = InterventionLog.objects.filter(created_at__gte=day_ago).order_by("-created_at").values("fired")
+    found = newest[:NEWEST_NUDGES].aggregate(given=Count("fired", filter=Q(fired=True)), of=Count("fired"))
+    more = found["given"] > MOST_NUDGES or found["of"] == NEWEST_NUDGES
+    return min(found["given"], MOST_NUDGES), "+" if more else ""
 
 
 def _corrected(found: GateStatistics) -> int:

@@ -22,7 +22,26 @@ from correction.models import CorrectionLog, InterventionLog, Outcome
 
 MARK_FORM = "marks"  # the id of the form on a page of messages that the buttons belong to
 MOST_INTERVENTIONS = 50  # of a turn
-MOST_COMPARED = 2_500  # characters of a draft and what was said: a page shows a hundred of them
+MOST_COMPARED = 2_500  # characters of a draft and what was said
+MOST_DIFFS = 20  # of a page: each takes time that grows with the square of the texts
+
+
+class Comparing:
+    """What compares drafts with what was said, for one page: at most `MOST_DIFFS` times."""
+
+    def __init__(self) -> None:
+        self.left = MOST_DIFFS
+
+    def of(self, draft: str, said: str) -> tuple[SafeString | None, str]:
+        """The difference, or why there is none to see here."""
+        if len(draft) + len(said) > MOST_COMPARED:
+            return None, "Too long to compare here"
+        if not self.left:
+            return None, "Not compared here, as there is much on this page"
+        self.left -= 1
+        found = word_diff(draft, said)
+        return found, "" if found is not None else "Too long to compare here"
+
 
 Sessions = dict[int, dict[object, list[CorrectionLog]]]
 
@@ -34,13 +53,15 @@ def gate_notes(request: HttpRequest, messages: list[Message]) -> dict[int, SafeS
     """
     found = _sessions(messages)
     at = request.GET.get("at") if request.GET.get("opened") == "gate" else None
-    notes = {}
+    notes, comparing = {}, Comparing()
     for message in messages:
         if message.pk in found:
             back = reverse("admin:agents_channel_transcript", args=[message.channel_id])
             back = f"{back}?{urlencode({'at': message.position, 'opened': 'gate'})}"
             opened = at == str(message.position)
-            notes[message.pk] = _note(request, message, found[message.pk], back=back, form=MARK_FORM, opened=opened)
+            notes[message.pk] = _note(
+                request, message, found[message.pk], comparing, back=back, form=MARK_FORM, opened=opened
+            )
     return notes
 
 
@@ -50,7 +71,7 @@ def gate_panel(request: HttpRequest, message: Message) -> SafeString:
     if not found:
         return SafeString("")
     back = reverse("admin:agents_message_change", args=[message.pk])
-    note = _note(request, message, found, back=back, form="", opened=True)
+    note = _note(request, message, found, Comparing(), back=back, form="", opened=True)
     return format_html('<section class="pl-panel"><h2>Gate</h2>{}</section>', note)
 
 
@@ -120,6 +141,7 @@ def _note(
     request: HttpRequest,
     message: Message,
     sessions: dict[object, list[CorrectionLog]],
+    comparing: Comparing,
     *,
     back: str,
     form: str,
@@ -128,7 +150,7 @@ def _note(
     context = {
         "position": message.position,
         "opened": opened,
-        "sessions": [_session(message, attempts) for attempts in sessions.values()],
+        "sessions": [_session(message, attempts, comparing) for attempts in sessions.values()],
         "may_mark": request.user.has_perm(MARKING),
         "mark_form": form,
         "mark_query": f"?{urlencode({'next': back})}",
@@ -136,13 +158,13 @@ def _note(
     return render_to_string("admin/correction/log/note.html", context)
 
 
-def _session(message: Message, attempts: list[CorrectionLog]) -> dict[str, Any]:
+def _session(message: Message, attempts: list[CorrectionLog], comparing: Comparing) -> dict[str, Any]:
     said = next((log for log in attempts if log.committed), attempts[-1])
     failed = [result for result in said.dimension_results.all() if not result.passed]
     return {
         "label": _label(attempts, said),
         "failed": results(failed) if failed else "",
-        "attempts": [_attempt(message, log) for log in attempts],
+        "attempts": [_attempt(message, log, comparing) for log in attempts],
         "page": display.page_of(said, "The whole session"),
     }
 
@@ -155,17 +177,18 @@ def _label(attempts: list[CorrectionLog], said: CorrectionLog) -> SafeString:
     return display.badge(f"corrected ×{max(sent_back, 1)}", "good", "sent back with feedback, then passed")
 
 
-def _attempt(message: Message, log: CorrectionLog) -> dict[str, Any]:
+def _attempt(message: Message, log: CorrectionLog, comparing: Comparing) -> dict[str, Any]:
     is_other = log.judged_text != message.text
-    too_long = is_other and len(log.judged_text) + len(message.text) > MOST_COMPARED
+    diff, uncompared = comparing.of(log.judged_text, message.text) if is_other else (None, "")
     return {
         "number": log.attempt,
         "outcome": outcome_badge(log.outcome),
         "committed": log.committed,
         "duration": f"{log.duration_ms:,} ms",
         "text": display.block(log.judged_text) if is_other else "",
-        "diff": word_diff(log.judged_text, message.text) if is_other and not too_long else None,
-        "too_long": too_long,
+        "diff": diff,
+        "uncompared": uncompared,
+        "in_session": display.page_of(log, "in the session") if uncompared else "",
         "results": results_context(log),
         "feedback": display.folded(log.feedback, 120) if log.feedback else "",
     }

@@ -94,7 +94,7 @@ class PropositionPages(ModelAdmin[PropositionDraft]):
             f"{agent or owner}: {'proposition' if entry else 'new proposition'}",
             name=name_of(owner, agent),
             drafts_url=drafts_url(owner),
-            may_try=request.user.has_perm(proposition_trial.PERMISSION) and agent is not None,
+            may_try=_may_try(request) and agent is not None,
             **editing.context(),
             **context,
         )
@@ -130,7 +130,7 @@ class PropositionPages(ModelAdmin[PropositionDraft]):
             agent=agent,
             agents=Agent.objects.filter(is_active=True)[:MOST_AGENTS] if owner == DEFAULT else (),
             at=request.GET.get("at", ""),
-            may_try=request.user.has_perm(proposition_trial.PERMISSION),
+            may_try=_may_try(request),
             may_change=self.has_change_permission(request),
             drafts_url=drafts_url(owner),
             edit_url=page_url("edit", owner, at=request.GET.get("at", "")),
@@ -145,7 +145,11 @@ class PropositionPages(ModelAdmin[PropositionDraft]):
         if dimension not in Dimension.values or level not in LEVELS:
             raise Http404(f"Allowed: dimension {', '.join(Dimension.values)}; level {', '.join(LEVELS)}.")
         files, _ = read_files()
-        text = exported(owner, dimension, level, files=files, drafts=request.GET.get("drafts") == "1")
+        try:
+            text = exported(owner, dimension, level, files=files, drafts=request.GET.get("drafts") == "1")
+        except CannotWrite as problem:
+            self.message_user(request, str(problem), messages.ERROR)
+            return HttpResponseRedirect(drafts_url(owner))
         if not text:
             raise Http404(f"Nothing of {dimension} is asked of {owner!r} alone.")
         return _download(text, f"{owner}.action.yaml" if level == "action" else f"{owner}.yaml")
@@ -165,7 +169,7 @@ class PropositionPages(ModelAdmin[PropositionDraft]):
         )
 
     def _allow_trial(self, request: HttpRequest) -> None:
-        if not request.user.has_perm(proposition_trial.PERMISSION):
+        if not _may_try(request):
             raise PermissionDenied
 
     def _entry(self, request: HttpRequest, owner: str, files: Sequence[LoadedFile]) -> DraftEntry:
@@ -219,6 +223,10 @@ def name_of(owner: str, agent: Agent | None) -> Any:
     if agent is not None:
         return display.agent_chip(agent)
     return display.isolated("every agent" if owner == DEFAULT else owner)
+
+
+def _may_try(request: HttpRequest) -> bool:
+    return request.user.has_perms(proposition_trial.PERMISSIONS)
 
 
 def _whose(owner: str, chosen: str) -> Agent | None:

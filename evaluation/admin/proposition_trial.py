@@ -21,7 +21,7 @@ from evaluation.wording import counted
 MESSAGES = 10
 WINDOW = "last:1000"  # of what the agent said: a trial is about how it speaks now
 DEADLINE = 20.0  # seconds for each call: somebody waits for the page
-PERMISSION = "evaluation.add_evaluationrun"
+PERMISSIONS = ("evaluation.add_evaluationrun", "agents.view_message")  # calls cost money, and what it tries is shown
 
 
 def estimated(proposition: Proposition, agent: Agent) -> SafeString:

@@ -132,8 +132,7 @@ def _rewrite(entry: DraftEntry, decision: Decision) -> None:
         raise CannotEdit(f"{entry.path} is gone")
     try:
         text = content.decode()
-        now = next((p for p in _read(entry.path, text) if p.id == entry.proposition.id), None)
-        if now is None or mark_of(entry.path, now) != entry.mark:
+        if not _stands_in(text, entry):
             raise CannotEdit(f"{entry.path} was changed meanwhile by somebody else; look at it again")
         changed = with_switches(text, entry.proposition.id, SWITCHES[decision])
         list(_read(entry.path, changed))
@@ -142,6 +141,19 @@ def _rewrite(entry: DraftEntry, decision: Decision) -> None:
     except ValidationError as error:
         raise CannotEdit(f"{entry.path}: {error.errors()[0]['msg']}") from None
     replace_file(entry.path, changed.encode(), expected=content)
+
+
+def still_stands(content: bytes | None, entry: DraftEntry) -> bool:
+    """Whether a file with this content (None = it is gone) has the proposition as the person saw it."""
+    try:
+        return content is not None and _stands_in(content.decode(), entry)
+    except (CannotEdit, UnicodeDecodeError, ValidationError):
+        return False
+
+
+def _stands_in(text: str, entry: DraftEntry) -> bool:
+    now = next((p for p in _read(entry.path, text) if p.id == entry.proposition.id), None)
+    return now is not None and mark_of(entry.path, now) == entry.mark
 
 
 def _read(path: Path, text: str) -> Iterator[Proposition]:

@@ -11,7 +11,7 @@ import yaml
 from pydantic import ValidationError
 
 from agents.text.patterns import ends_soon
-from evaluation.drafting.decisions import DraftEntry, all_entries
+from evaluation.drafting.decisions import DraftEntry, all_entries, still_stands
 from evaluation.drafting.edits import CannotEdit
 from evaluation.drafting.entry_edits import with_entry
 from evaluation.drafting.library import HEAD, file_name, head_of, moved, origin_of, written_as
@@ -22,6 +22,7 @@ from evaluation.proposition_files import DEFAULT, LoadedFile, load_all, proposit
 from evaluation.proposition_schema import PropositionFile
 from evaluation.yaml_files import in_words, location_of
 
+CHANGED = "It was changed or taken out since the page was opened. Look at it again."
 NO_FOLDER = "No folder for propositions of your own is set: name one in PROPOSITION_DIRS, or export the YAML."
 RETIRED = {"active": False, "retired": True}
 
@@ -93,6 +94,8 @@ def save_proposition(
         raise CannotSave({"id": f"the id of {old.proposition.id} stays: scores are stored under it"})
     try:
         before = read_bytes(place.path)
+        if old is not None and not still_stands(before if old.path == place.path else read_bytes(old.path), old):
+            raise CannotSave({"": CHANGED})  # a save landed since the files were read
         text = _text(place, before, dict(entry), old, head_of(dimension, owner, level), level)
         _refuse_unusable(place.path, text, str(entry.get("id", "")), old, loaded)
         replace_file(place.path, text.encode(), expected=before)
@@ -153,7 +156,7 @@ def checked(
 def _marked(mark: str, owner: str, loaded: Sequence[LoadedFile]) -> DraftEntry:
     found = next((e for e in all_entries(loaded) if e.mark == mark and e.owner == owner), None)
     if found is None:
-        raise CannotSave({"": "It was changed or taken out since the page was opened. Look at it again."})
+        raise CannotSave({"": CHANGED})
     return found
 
 

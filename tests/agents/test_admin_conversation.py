@@ -5,10 +5,12 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 
 from agents.admin import transcript
-from agents.admin.transcript import transcript_page
+from agents.admin.transcript import first_since, transcript_page
 from agents.models import Message
 from tests.console import list_of, page_of, plain, read, signed_in, staff
 from tests.factories import MONDAY, make_agent, make_channel, say
@@ -79,3 +81,22 @@ def test_the_conversation_leads_to_its_messages_as_a_list(root: Client) -> None:
     assert "There." not in read(root, list_of(Message, query))
     half = signed_in(staff("agents.view_channel"))
     assert list_of(Message, query) not in read(half, page_of(channel, "transcript"))
+
+
+def test_the_first_message_of_a_day_in_a_long_channel_is_found_by_halves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transcript, "SCANNED", 4)
+    monkeypatch.setattr(transcript, "UNTIMED", 3)
+    channel = make_channel()
+    for number in range(120):
+        untimed = 10 <= number < 50 or number % 7 == 0
+        say(channel, "A", f"{number}.", sent_at=None if untimed else MONDAY + timedelta(days=number // 3))
+    Message.objects.filter(channel=channel, position__range=(70, 90)).delete()
+
+    for day in range(45):
+        since = (MONDAY + timedelta(days=day)).replace(hour=0)
+        later = Message.objects.filter(channel=channel, sent_at__gte=since).order_by("position")
+        with CaptureQueriesContext(connection) as asked:
+            found = first_since(channel, since.date())
+        assert found == later.values_list("position", flat=True).first(), day
+        assert len(asked) <= 16
+        assert all("LIMIT" in query["sql"] or "MIN(" in query["sql"] for query in asked.captured_queries)

@@ -19,7 +19,7 @@ from django.urls import reverse
 from agents.admin import logs
 from agents.admin.logs import LogAdmin
 from agents.models import LLMCall, Message
-from tests.console import Browser, list_of, read, signed_in, staff, viewer
+from tests.console import Browser, list_of, plain, read, signed_in, staff, viewer
 from tests.factories import make_agent, make_channel, say
 from tests.listed_rows import MAKERS, people
 
@@ -141,3 +141,30 @@ def test_what_cannot_be_asked_for_is_refused(root: Client) -> None:
     assert root.get(url_of("agents.llmcall", "xlsx")).status_code == 404
     for query in ("?agent__id__exact=x", "?nonsense=1", "?purpose=%00", "?created_at__gte=never"):
         assert root.get(url_of("agents.llmcall", "csv", query)).status_code == 400, query
+
+
+QUOTING = {
+    "agents.run": {"trace"},
+    "correction.correctionlog": {"original_text", "judged_text", "said", "feedback", "payload", "adherence_reasoning"},
+    "correction.observedmessage": {"text"},
+    "correction.interventionlog": {"why", "preconditions"},
+    "evaluation.evaluationscore": {"text", "compared_text", "reasoning", "justification", "flaws", "reason"},
+}
+
+
+@pytest.mark.parametrize("label", sorted(QUOTING))
+def test_columns_that_quote_messages_are_left_out_for_who_may_not_view_those(label: str) -> None:
+    MAKERS[label](people(), 0, 2)
+    app, model = label.split(".")
+    half, whole = signed_in(staff(f"{app}.view_{model}")), signed_in(viewer())
+
+    for form in ("csv", "jsonl"):
+        told = [exported(client, url_of(label, form)) for client in (half, whole)]
+        few, all_of_them = (
+            set(next(csv.reader(io.StringIO(text))) if form == "csv" else as_rows(text)[0]) for text in told
+        )
+        assert all_of_them >= QUOTING[label]
+        assert not few & QUOTING[label]
+        assert few
+        left_out = ", ".join(sorted(all_of_them - few))
+        assert f"without {left_out}: you may not view messages" in plain(read(half, list_of(apps.get_model(label))))

@@ -291,3 +291,16 @@ def test_the_choice_of_personas_for_a_transcript_is_possible_and_back(console: C
     assert job.status == "failed"
     choose(console, job, format="personas")
     assert (job.kind, job.waits_for_decision) == ("personas", True)
+
+
+def test_an_error_that_may_quote_the_file_is_shown_to_who_may_read_it(console: Client) -> None:
+    job = upload(console, file(TALK + '{"speaker": "Pat", "text"\n'))
+    Import.objects.filter(pk=job.pk).update(error="line 3: 'the secret'")
+    half = signed_in(staff("agents.view_import", username="half"))
+    reader = signed_in(staff("agents.view_import", "agents.view_message", username="reader"))
+
+    assert "the secret" in plain(read(console, page_of(job)))
+    assert "the secret" in plain(read(reader, page_of(job)))
+    told = plain(read(half, page_of(job)))
+    assert "the secret" not in told
+    assert "shown to whoever handed it in" in told

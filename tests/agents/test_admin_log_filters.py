@@ -8,6 +8,7 @@ from html import unescape
 
 import pytest
 from django.test import Client
+from django.urls import reverse
 from django.utils import timezone
 
 from agents.admin import log_filters
@@ -117,3 +118,13 @@ def test_hostile_filters_are_shown_as_text_or_refused(root: Client) -> None:
     assert "<script>alert" not in html
     for query in ("?tag=build%3D%00", "?status__exact=%00", "?%00=1"):
         assert root.get(list_of(Run, query))["Location"] == list_of(Run)
+
+
+def test_a_name_with_a_nul_is_read_without_it(root: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_filters, "MOST_RELATED", 0)
+    make_agent()
+    page = root.get(reverse("admin:evaluation_driftalert_changelist"), {"agent_slug": "\x00a\x00da\x00"})
+    specs = page.context["cl"].filter_specs
+
+    assert page.status_code == 200
+    assert [spec.typed for spec in specs if isinstance(spec, log_filters.AgentFilter)] == ["ada"]

@@ -8,6 +8,7 @@ from django.contrib.auth.models import Group, User
 from django.test import Client
 from django.urls import reverse
 
+from agents.admin.text_diff import word_diff
 from agents.models import Agent, PersonaVersion
 from agents.persona import TraitValue, current_digest, save_persona
 from tests.console import HOSTILE, page_of, plain, queries, read, signed_in, viewer
@@ -138,3 +139,10 @@ def test_an_agent_without_a_version_says_so(root: Client) -> None:
     PersonaVersion.objects.all().delete()
 
     assert "No version was noted yet" in read(root, page_of(bob, "versions"))
+
+
+def test_long_prose_is_compared_word_by_word_and_endless_repetition_is_not() -> None:
+    prose = " ".join(f"You keep rule {number}, and say so plainly." for number in range(120))
+
+    assert "<ins>never</ins>" in str(word_diff(prose, prose.replace("rule 7,", "rule 7 never,")))
+    assert word_diff("a b " * 500, "b a " * 500) is None

@@ -236,7 +236,7 @@ def test_tinytroupe_personas_keep_every_key_and_invent_no_traits(tmp_path: Path)
         ("slug: x y\nsystem_prompt: p\n", "line 1: 'slug' is 'x y': String should match pattern"),
         ("display_name: X\n", "'system_prompt' is missing"),
         ("display_name: X\nsystem_prompt: '  '\n", "line 2: 'system_prompt' is '  ': String should have at least 1"),
-        ("display_name: [1\n", "line 1: not valid YAML"),
+        ("display_name: [1\n", "line [12]: not valid YAML"),
         ("- just text\n", "a persona is an object"),
         ("[]\n", "the file holds no persona"),
         ("a: " + "[" * 5000, "not valid YAML|nested too deep"),

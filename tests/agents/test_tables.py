@@ -17,12 +17,33 @@ from agents.text.tables import csv_lines, json_lines, spreadsheet_safe
 SESSION = UUID("b1304e30-e99b-40b7-92fb-7e144fbccac5")
 
 
-@pytest.mark.parametrize("text", ["=A1", "+1", "-1", "@x", "\t=1", "\r=1"])
+@pytest.mark.parametrize(
+    "text", ["=A1", "+1", "-1", "@x", " =1", "\tx", "\rx", "\uff1dA1", "\uff0b1", "\uff0d1", "\uff20x"]
+)
 def test_dangerous_starts_are_quoted(text: str) -> None:
     assert spreadsheet_safe(text) == "'" + text
 
 
-@pytest.mark.parametrize("value", ["plain", "", -1, 0.5, None, "a=b"])
+@pytest.mark.parametrize("mark", [";", "\t", "\n", "\r\n"])
+def test_a_piece_or_a_line_of_a_cell_is_no_formula_either(mark: str) -> None:
+    assert spreadsheet_safe(f"a{mark}=A1{mark} @x{mark}b") == f"a{mark}'=A1{mark}' @x{mark}b"
+
+
+def test_a_long_run_of_separators_is_read_once() -> None:
+    text = "\n \t;" * 200_000
+    assert spreadsheet_safe(text) == text
+
+
+def test_json_lines_bring_back_what_a_table_only_shows() -> None:
+    text = "a;=1\n\uff1d2"
+    (_, cells) = csv.reader(io.StringIO("".join(csv_lines([{"text": text}], ["text"]))))
+    (line,) = json_lines([{"text": text}])
+
+    assert cells == ["a;'=1\n'\uff1d2"]
+    assert json.loads(line) == {"text": text}
+
+
+@pytest.mark.parametrize("value", ["plain", "", -1, 0.5, None, "a=b", "a\nb; c", "2 + 2", Decimal("-1")])
 def test_harmless_cells_stay_as_they_are(value: Any) -> None:
     assert spreadsheet_safe(value) == value
 

@@ -10,6 +10,7 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 
 from agents.models import Agent, LLMCall
+from correction.admin import home as console_home
 from correction.configure import configure
 from correction.models import AgentEvaluationConfig, BehaviorRequest, CorrectionLog, InterventionLog
 from tests.agents.test_admin_home import HOME, card, home, own_links, steps
@@ -205,3 +206,13 @@ def test_the_day_of_spending_begins_at_midnight_utc() -> None:
     call(make_agent(), cost="3", at=midnight - timedelta(seconds=1))
 
     assert card(home(), "Spend today").startswith("$0.00 UTC")
+
+
+def test_nudges_are_counted_no_further_than_anybody_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    for fired in (True, False, True, False, True):
+        InterventionLog.objects.create(name="variety", agent=None, fired=fired)
+    assert "3 nudges given." in card(home(), "Corrections")
+    monkeypatch.setattr(console_home, "MOST_NUDGES", 2)
+    assert "2+ nudges given." in card(home(superuser("again")), "Corrections")
+    monkeypatch.setattr(console_home, "NEWEST_NUDGES", 2)
+    assert "1+ nudges given." in card(home(superuser("third")), "Corrections")

@@ -120,6 +120,34 @@ def test_drafts_too_long_to_compare_are_shown_whole_and_the_session_named(root: 
     assert text.count("word") > 1000
 
 
+def test_a_page_compares_a_few_drafts_and_names_the_session_of_the_others(
+    root: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notes, "MOST_DIFFS", 2)
+    ada, channel = make_agent(), make_channel()
+    messages = [say(channel, ada, "Noted.") for _ in range(3)]
+    logs = [make_log(ada, {"adherence": 2.0}, text="Hooray!", message=m, outcome="corrected") for m in messages]
+    html = read(root, page_of(channel, "transcript"))
+
+    assert html.count("From this draft to what was said") == 2
+    note = note_of(html, 3)
+    assert "as there is much on this page: both texts are in the session" in plain(note)
+    assert f'href="{page_of(logs[2])}"' in note
+    assert "From this draft" in read(root, page_of(messages[2])), "each page has its own"
+
+
+def test_many_small_words_are_too_many_to_compare(root: Client) -> None:
+    ada, channel = make_agent(), make_channel()
+    message = say(channel, ada, "a b " * 200)
+    make_log(ada, {"adherence": 2.0}, text="b a " * 300, message=message, outcome="corrected")
+    assert "From this draft" in note_of(read(root, transcript(message)), 1)
+    CorrectionLog.objects.update(judged_text="b,a," * 1000)
+
+    assert "Too long to compare here: both texts are in the session" in plain(
+        note_of(read(root, transcript(message)), 1)
+    )
+
+
 def test_hostile_texts_are_shown_and_never_run(root: Client) -> None:
     message = corrected(make_agent(), text=f"{HOSTILE}\u202e", said=HOSTILE, feedback=HOSTILE)
     html = read(root, transcript(message, at=HOSTILE, opened="gate"))

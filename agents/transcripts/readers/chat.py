@@ -47,7 +47,7 @@ def _conversation(row: Row, source: Source, number: int) -> Iterator[Record]:
     """A conversation object. An Inspect sample that was run in several epochs is a conversation per epoch."""
     channel = next((row.name(key) for key in ID_KEYS if row.has(key)), "")
     if channel and row.has("epoch"):
-        channel = f"{source.path.stem}-{channel}-epoch-{row.name('epoch')}"
+        channel = f"{source.stem}-{channel}-epoch-{row.name('epoch')}"
     system = content(row, "system").text if row.has("system") else ""
     if system.strip():
         yield SourceMessage(speaker="system", kind="system", text=system, line=row.line)

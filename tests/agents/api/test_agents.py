@@ -129,6 +129,7 @@ def test_a_changed_persona_makes_its_baselines_stale(client: Program, ada: Agent
     ("body", "field", "told"),
     [
         ({**NEW, "slug": "ada"}, "slug", "slug 'ada': there is an agent of that name already"),
+        ({**NEW, "slug": "_default"}, "slug", "an agent's id cannot begin with an underscore: _default stands for every agent"),
         ({**NEW, "slug": "a b"}, "slug", "slug 'a b': allowed: 1 to 64 letters"),
         ({**NEW, "slug": "é"}, "slug", "allowed: 1 to 64 letters"),
         ({"slug": "cy"}, "display_name", "display_name is missing; allowed: a text of 1 to 120 characters"),

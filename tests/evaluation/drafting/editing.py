@@ -16,7 +16,7 @@ from evaluation.proposition_files import propositions_for
 from tests.console import read
 
 EDITOR = ("evaluation.view_propositiondraft", "evaluation.change_propositiondraft")
-TRIAL = "evaluation.add_evaluationrun"
+TRIAL = ("evaluation.add_evaluationrun", "agents.view_message")
 
 
 def url_of(view: str, owner: str = "ada", name: str = "") -> str:

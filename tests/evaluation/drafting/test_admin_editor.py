@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from urllib.parse import quote
 
 import pytest
@@ -169,10 +170,36 @@ def test_an_editor_who_may_not_ask_for_evaluations_saves_but_does_not_try(team: 
 
 def test_who_may_ask_for_evaluations_may_try_but_not_save(team: PropositionFolder) -> None:
     team.claims("adherence/ada.yaml", "dry")
-    operator = signed_in(staff(EDITOR[0], TRIAL))
+    operator = signed_in(staff(EDITOR[0], *TRIAL))
 
     assert operator.post(url_of("try", name="dry")).status_code == 200
     assert operator.get(url_of("edit", name="dry")).status_code == 403
+
+
+def test_who_may_not_view_messages_tries_nothing(team: PropositionFolder) -> None:
+    talk(ada(), ["The secret."])
+    team.write("adherence/ada.yaml", "propositions:\n- {id: brief, claim: c, rule: {max_words: 2}}\n")
+    half = signed_in(staff(*EDITOR, TRIAL[0]))
+    page = plain(read(half, url_of("try", name="brief")))
+
+    assert "and to view messages" in page
+    assert "The secret." not in page
+    assert half.post(url_of("try", name="brief")).status_code == 403
+    assert 'name="_try"' not in read(half, url_of("edit", name="brief"))
+    typed = {**filled_in(read(half, url_of("edit", name="brief"))), "_try": ""}
+    assert half.post(url_of("edit", name="brief"), typed).status_code == 403
+
+
+def test_an_export_of_a_file_that_cannot_be_read_any_more_says_so(root: Client, team: PropositionFolder) -> None:
+    path = team.claims("adherence/ada.yaml", "dry")
+    assert root.get(url_of("export")).status_code == 200
+    known = path.stat()
+    path.write_text(path.read_text().replace("id: dry", "id: wet"))
+    os.utime(path, ns=(known.st_atime_ns, known.st_mtime_ns))  # as if it changed after it was looked at
+    answer = root.get(url_of("export"), follow=True)
+
+    assert answer.status_code == 200
+    assert "has no proposition dry any more" in plain(answer.content.decode())
 
 
 def test_strangers_see_nothing_and_forms_from_elsewhere_are_refused(team: PropositionFolder) -> None:

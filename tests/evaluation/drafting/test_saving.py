@@ -129,6 +129,32 @@ def test_what_somebody_else_changed_meanwhile_is_not_overwritten(team: Propositi
     assert "claim other" in path.read_text()
 
 
+def test_a_save_that_landed_after_the_files_were_read_is_not_overwritten(team: PropositionFolder) -> None:
+    path = team.claims("adherence/ada.yaml", "brief")
+    seen, files = mark_of("brief"), load_all()
+    path.write_text(path.read_text().replace("claim brief", "claim other"))
+    entry = {"id": "brief", "claim": CLAIM}
+
+    with pytest.raises(CannotSave, match="changed or taken out"):
+        save_proposition(owner="ada", dimension="adherence", level="evaluation", entry=entry, mark=seen, files=files)
+    with pytest.raises(CannotSave, match="changed or taken out"):
+        retire(mark=seen, owner="ada", files=files)
+    assert "claim other" in path.read_text()
+
+
+def test_one_of_ours_that_changed_meanwhile_is_not_replaced(
+    propositions: PropositionFolder, team: PropositionFolder
+) -> None:
+    ours = propositions.claims("adherence/ada.yaml", "brief")
+    seen, files = mark_of("brief"), load_all()
+    ours.write_text("no: [proposition file")
+    entry = {"id": "brief", "claim": CLAIM}
+
+    with pytest.raises(CannotSave, match="changed or taken out"):
+        save_proposition(owner="ada", dimension="adherence", level="evaluation", entry=entry, mark=seen, files=files)
+    assert not list(team.path.rglob("*.yaml"))
+
+
 def test_an_id_stays_because_scores_are_stored_under_it(team: PropositionFolder) -> None:
     team.claims("adherence/ada.yaml", "brief")
 
