@@ -170,9 +170,12 @@ def _session(message: Message, attempts: list[CorrectionLog], comparing: Compari
 
 
 def _label(attempts: list[CorrectionLog], said: CorrectionLog) -> SafeString:
-    """``corrected ×2`` rather than *passed after retry*: beside a message one wants to know how often it was sent back."""
+    """How the session ended; ``corrected ×2`` rather than *passed after retry*, for one wants to know how often it was sent back.
+
+    What was forced through may be an earlier attempt, the best one, whose own outcome is that it was sent back.
+    """
     if said.outcome != Outcome.PASSED_AFTER_RETRY:
-        return outcome_badge(said.outcome)
+        return outcome_badge(attempts[-1].outcome if said.outcome == Outcome.CORRECTED else said.outcome)
     sent_back = sum(log.outcome == Outcome.CORRECTED for log in attempts)
     return display.badge(f"corrected ×{max(sent_back, 1)}", "good", "sent back with feedback, then passed")
 

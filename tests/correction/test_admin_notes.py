@@ -51,6 +51,17 @@ def test_a_note_opens_to_the_drafts_what_was_found_and_what_changed(root: Client
     assert page_of(CorrectionLog.objects.get(message=message, attempt=2)) in note
 
 
+def test_an_earlier_and_better_attempt_that_was_forced_through_is_said_to_be(root: Client) -> None:
+    ada, channel = make_agent(), make_channel()
+    message = say(channel, ada, "The better one.")
+    session = {"session": uuid.uuid4(), "message": message, "channel": channel}
+    make_log(ada, {"adherence": 4.0}, text=message.text, outcome="corrected", committed=True, attempt=1, **session)
+    make_log(ada, {"adherence": 1.0}, text="The worse one.", outcome="forced_through", attempt=2, **session)
+
+    assert plain(note_of(read(root, transcript(message)), 1)).startswith("forced through ✗ failed: adherence 4 < 5")
+    assert cells(read(root, list_of(Message, "?gate=forced")), "author") != []
+
+
 def test_a_heuristic_judge_is_marked_and_what_was_not_judged_is_no_zero(root: Client) -> None:
     ada, channel = make_agent(), make_channel()
     message = say(channel, ada, "Noted.")

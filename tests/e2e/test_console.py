@@ -134,7 +134,7 @@ def test_editing_a_persona_makes_a_version_that_can_be_read(
     assert [version.number for version in office.persona_versions.all()] == [2, 1]
 
 
-def test_a_baseline_is_captured_in_three_clicks(visit: Callable[..., Visitor], office: Agent, operator: User) -> None:
+def test_a_baseline_is_captured_in_four_clicks(visit: Callable[..., Visitor], office: Agent, operator: User) -> None:
     visitor = visit()
     page = visitor.page
     visitor.enter(operator)
@@ -142,6 +142,7 @@ def test_a_baseline_is_captured_in_three_clicks(visit: Callable[..., Visitor], o
     page.locator("#result_list tbody", has_text="Ada").locator("input.action-select").check()
     page.locator("select[name=action]").select_option(label="Capture baseline")
     page.get_by_role("button", name="Run").click()
+    page.get_by_role("button", name="Capture").click()
 
     expect(page.get_by_text("1 baseline is queued")).to_be_visible()
     assert EvaluationRun.objects.filter(agent=office, status="pending", is_baseline=True).count() == 1
