@@ -44,7 +44,8 @@ OPEN_TO_ALL = {
     "search",
 }
 ROWS_OF: dict[str, type[Model]] = {"channel_id": Channel, "result_id": GateDimensionResult, "agent_id": Agent}
-ELSEWHERE = {
+ELSEWHERE: dict[str, object] = {
+    "number": 1,
     "form": "csv",
     "target": "defaults",
     "app_label": "agents",
