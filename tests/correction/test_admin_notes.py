@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
+from typing import Any
 from urllib.parse import urlencode
 
 import pytest
@@ -54,7 +55,7 @@ def test_a_note_opens_to_the_drafts_what_was_found_and_what_changed(root: Client
 def test_an_earlier_and_better_attempt_that_was_forced_through_is_said_to_be(root: Client) -> None:
     ada, channel = make_agent(), make_channel()
     message = say(channel, ada, "The better one.")
-    session = {"session": uuid.uuid4(), "message": message, "channel": channel}
+    session: dict[str, Any] = {"session": uuid.uuid4(), "message": message, "channel": channel}
     make_log(ada, {"adherence": 4.0}, text=message.text, outcome="corrected", committed=True, attempt=1, **session)
     make_log(ada, {"adherence": 1.0}, text="The worse one.", outcome="forced_through", attempt=2, **session)
 
