@@ -105,13 +105,13 @@ class ModelAdmin(Helped, CountedDeletion, ThemedModelAdmin[M]):
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         return PagedList
 
-    def complete(self, rows: list[Any]) -> None:
+    def fill_in(self, rows: list[Any]) -> None:
         """Set what the columns show of `rows` besides their fields, for the whole page in as many queries as for one."""
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> M | None:
         found = super().get_object(request, object_id, from_field)
         if found is not None:
-            self.complete([found])
+            self.fill_in([found])
         return found
 
     def response_action(  # type: ignore[override]  # the stubs are of a newer Django

@@ -63,5 +63,5 @@ class PagedList(ChangeList):
         rows = self.apply_select_related(self.root_queryset).filter(pk__in=keys).order_by() if keys else ()
         by_key = {row.pk: row for row in rows}
         shown = [by_key[key] for key in keys if key in by_key]
-        self.model_admin.complete(shown)  # type: ignore[attr-defined]
+        self.model_admin.fill_in(shown)  # type: ignore[attr-defined]
         self.result_list = shown

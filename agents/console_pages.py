@@ -66,11 +66,15 @@ def navigation(request: HttpRequest) -> list[dict[str, Any]]:
     An entry is a model, ``("app.Model", icon)``, or a page, ``("admin:url_name", icon, title, permission)``; the permission
     ``""`` lets everybody in who may open the console.
     """
-    groups = []
+    groups: list[dict[str, Any]] = []
     for title, entries in settings.CONSOLE_MENU:
         items = [item for item in (_item(request, *entry) for entry in entries) if item is not None]
         if items:
             groups.append({"title": title, "items": items})
+    shown = [item for group in groups for item in group["items"]]
+    here = max((item["link"] for item in shown if request.path.startswith(item["link"])), key=len, default="")
+    for item in shown:
+        item["active"] = item["link"] == here  # a page below another one's address is not that one, too
     return groups
 
 

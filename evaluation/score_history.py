@@ -43,11 +43,12 @@ class Measured:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """An agent's readings, oldest first, and the score of its baseline."""
+    """An agent's readings, oldest first, and the score of its baseline; `left_out` counts evaluations that were not added up."""
 
     agent: Agent
     readings: tuple[Reading, ...]
     baseline: float | None
+    left_out: int = 0
 
     @property
     def now(self) -> float | None:
@@ -91,10 +92,15 @@ def histories(*, agents: Collection[int], judged: Judged, dimension: str, since:
     to_sum = [row["pk"] for row in rows if row["series_points"] is None and dimension in row["dimensions"]][
         :MOST_SUMMED
     ]
-    summed = _summed(to_sum, dimension)
+    summed, summable = _summed(to_sum, dimension), frozenset(to_sum)
     readings: dict[int, list[Reading]] = defaultdict(list)
+    left_out = Counter(
+        row["agent_id"]
+        for row in rows
+        if row["series_points"] is None and dimension in row["dimensions"] and row["pk"] not in summable
+    )
     for row in rows:
-        reading = _reading(row, dimension, summed, to_sum)
+        reading = _reading(row, dimension, summed, summable)
         if reading is not None:
             readings[row["agent_id"]].append(reading)
     baselines = Baseline.objects.filter(
@@ -107,6 +113,7 @@ def histories(*, agents: Collection[int], judged: Judged, dimension: str, since:
             agent=agent,
             readings=tuple(sorted(readings[agent.pk], key=lambda reading: (reading.at, reading.run))),
             baseline=levels.get(agent.pk),
+            left_out=left_out[agent.pk],
         )
         for agent in people
     ]

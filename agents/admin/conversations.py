@@ -63,7 +63,7 @@ class ChannelAdmin(ModelAdmin[Channel]):
             .prefetch_related("memberships__agent", "memberships__user")
         )
 
-    def complete(self, rows: list[Any]) -> None:
+    def fill_in(self, rows: list[Any]) -> None:
         said = Message.objects.filter(channel__in=rows).order_by().values_list("channel")
         totals = dict(said.annotate(n=Count("*")))  # not of a column: an index alone tells it
         for channel in rows:

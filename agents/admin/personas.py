@@ -72,7 +72,7 @@ class AgentAdmin(VersionPages):
         newest = PersonaVersion.objects.filter(agent=OuterRef("pk")).order_by("-number").values("number")[:1]
         return super().get_queryset(request).annotate(version_number=Subquery(newest))
 
-    def complete(self, rows: list[Any]) -> None:
+    def fill_in(self, rows: list[Any]) -> None:
         said = Message.objects.filter(agent__in=rows, synthetic=False)  # what was played is no speech of its own
         totals = dict(said.order_by().values_list("agent").annotate(n=Count("*")))
         for agent in rows:

@@ -127,9 +127,11 @@ def _sentence(shown: Sequence[History], there: int, *, chosen: bool) -> str:
     """Which agents are shown, of how many."""
     if not shown:
         return ""
+    missing = sum(history.left_out for history in shown)
+    older = f" {counted(missing, 'older evaluation')} of no schedule not drawn." if missing else ""
     if chosen or there <= MOST_LINES:
-        return f"{counted(len(shown), 'agent')}. Dotted: their baselines."
-    return f"The {len(shown)} of {there} agents that lie furthest below their baselines (dotted)."
+        return f"{counted(len(shown), 'agent')}. Dotted: their baselines.{older}"
+    return f"The {len(shown)} of {there} agents that lie furthest below their baselines (dotted).{older}"
 
 
 def _by_name(found: Sequence[History]) -> list[History]:

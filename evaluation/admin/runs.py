@@ -86,7 +86,7 @@ class EvaluationRunAdmin(ControlledRunAdmin):
     earliest = display.time_of("window_start", "earliest message")
     latest = display.time_of("window_end", "latest message")
 
-    def complete(self, rows: list[Any]) -> None:
+    def fill_in(self, rows: list[Any]) -> None:
         add_totals(rows)
 
     def get_panels(self, request: HttpRequest, obj: EvaluationRun) -> list[SafeString]:

@@ -75,7 +75,7 @@ class EvaluationScheduleAdmin(ModelAdmin[EvaluationSchedule]):
     def get_queryset(self, request: HttpRequest) -> QuerySet[EvaluationSchedule]:
         return super().get_queryset(request).prefetch_related("agents")
 
-    def complete(self, rows: list[Any]) -> None:
+    def fill_in(self, rows: list[Any]) -> None:
         new = DriftAlert.objects.filter(schedule__in=rows, acknowledged_at=None).order_by().values_list("schedule")
         unseen = dict(new.annotate(n=Count("pk")))
         for schedule in rows:

@@ -38,7 +38,8 @@ def dimension_moves(moves: Iterable[Move]) -> list[DimensionMove]:
     for dimension, rows in sorted(by_dimension.items()):
         by_message = [move for move in rows if move.now.n or move.then.n] or rows
         then, now = (_mean([getattr(move, side) for move in by_message]) for side in ("then", "now"))
-        found.append(DimensionMove(dimension=dimension, then=then, now=now))
+        if then is not None and now is not None:
+            found.append(DimensionMove(dimension=dimension, then=then, now=now))
     return found
 
 
@@ -141,7 +142,8 @@ def welch_p(then: Part, now: Part) -> float | None:
     return float(2 * stdtr(freedom, -abs(delta) / math.sqrt(total)))
 
 
-def _mean(parts: Iterable[Part]) -> float:
-    rows = [(part.weight * part.scored, part.mean or 0.0) for part in parts]
+def _mean(parts: Iterable[Part]) -> float | None:
+    """None where nothing was scored, or nothing of it has a weight."""
+    rows = [(part.weight * part.scored, part.mean) for part in parts if part.mean is not None]
     weights = sum(weight for weight, _ in rows)
-    return round(sum(weight * mean for weight, mean in rows) / weights, 4) if weights else 0.0
+    return round(sum(weight * mean for weight, mean in rows) / weights, 4) if weights else None

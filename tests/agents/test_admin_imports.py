@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from django.contrib.auth.models import Group, User
+from django.contrib.auth.models import User
 from django.test import Client
 from pytest_django import Settings
 
@@ -12,8 +12,8 @@ from agents.imports.control import agree, check_again
 from agents.imports.work import LEASE
 from agents.models import Agent, Import, Message, owner_name
 from tests.agents.imports.handing_in import ADD, PERSONA, file, filled_in, handed_in, lines, somebody, upload, work
-from tests.console import HOSTILE, list_of, page_of, plain, queries, read, signed_in, staff, superuser, viewer
-from tests.factories import make_agent, make_channel
+from tests.console import HOSTILE, list_of, page_of, plain, queries, read, signed_in
+from tests.factories import make_agent
 
 pytestmark = pytest.mark.django_db
 
@@ -172,64 +172,6 @@ def test_a_form_without_its_token_does_nothing(olga: User) -> None:
     assert job.waits_for_decision
 
 
-@pytest.mark.parametrize("act", ["choose", "cancel", "again", "discard"])
-def test_only_who_handed_it_in_decides_and_only_by_post(console: Client, olga: User, act: str) -> None:
-    job = handed_in(file(TALK), user=olga)
-    url = page_of(job).replace("change", act)
-
-    assert console.get(url).status_code == 405
-    for other in (staff(username="nobody"), viewer(), somebody(username="other")):
-        assert signed_in(other).post(url).status_code in (403, 404)
-    job.refresh_from_db()
-    assert job.waits_for_decision
-
-
-def test_what_others_handed_in_can_be_seen_but_not_decided(olga: User) -> None:
-    job = handed_in(file(TALK), user=olga)
-    html = read(signed_in(viewer()), page_of(job))
-    assert "Is the ferry late?" in html
-    assert "<form" not in html.split('class="pl-config"')[1]
-    no_reader = signed_in(staff("agents.view_import", username="clerk"))
-    assert "Is the ferry late?" not in read(no_reader, page_of(job))
-    alone = signed_in(staff("agents.add_message", username="alone"))
-    assert alone.get(page_of(job)).status_code == 404
-    assert f"#{job.pk}" not in read(alone, list_of(Import))
-
-
-def test_a_superuser_can_stop_what_somebody_else_began(olga: User) -> None:
-    job = handed_in(file(TALK), user=olga)
-    agree(job)
-    root = signed_in(superuser())
-    assert "Cancel" in read(root, page_of(job))
-    assert "is cancelled" in root.post(page_of(job).replace("change", "cancel"), follow=True).content.decode()
-    job.refresh_from_db()
-    assert job.status == "cancelled"
-    assert root.post(page_of(job).replace("change", "again")).status_code == 403
-
-
-@pytest.mark.parametrize(("group", "may"), [("Viewer", False), ("Operator", True), ("Editor", True)])
-def test_the_groups(group: str, may: bool) -> None:
-    user = staff(username=group)
-    user.groups.add(*Group.objects.filter(name=group))
-    client = signed_in(user)
-
-    assert client.get(list_of(Import)).status_code == 200
-    assert client.get(ADD).status_code == (200 if may else 403)
-    if may:
-        make_channel("talk")
-        job = upload(client, file(lines(("Pat", "Hello."))))
-        assert 'name="import"' in read(client, page_of(job))
-
-
-def test_an_operator_is_told_what_goes_beyond_their_permissions() -> None:
-    user = staff("agents.add_message", "agents.view_import", username="op")
-    job = upload(signed_in(user), file(TALK))
-    html = read(signed_in(user), page_of(job))
-
-    assert "Not with your permissions: there is no channel" in plain(html)
-    assert 'name="import"' not in html
-
-
 def test_progress_says_when_something_happened_and_when_it_is_over(console: Client, olga: User) -> None:
     job = handed_in(file(TALK), user=olga)
     agree(job)
@@ -291,16 +233,3 @@ def test_the_choice_of_personas_for_a_transcript_is_possible_and_back(console: C
     assert job.status == "failed"
     choose(console, job, format="personas")
     assert (job.kind, job.waits_for_decision) == ("personas", True)
-
-
-def test_an_error_that_may_quote_the_file_is_shown_to_who_may_read_it(console: Client) -> None:
-    job = upload(console, file(TALK + '{"speaker": "Pat", "text"\n'))
-    Import.objects.filter(pk=job.pk).update(error="line 3: 'the secret'")
-    half = signed_in(staff("agents.view_import", username="half"))
-    reader = signed_in(staff("agents.view_import", "agents.view_message", username="reader"))
-
-    assert "the secret" in plain(read(console, page_of(job)))
-    assert "the secret" in plain(read(reader, page_of(job)))
-    told = plain(read(half, page_of(job)))
-    assert "the secret" not in told
-    assert "shown to whoever handed it in" in told

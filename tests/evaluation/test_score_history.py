@@ -9,6 +9,7 @@ import pytest
 from django.utils import timezone
 
 from agents.models import Agent
+from evaluation import score_history
 from evaluation.cast.values import Judged
 from evaluation.models import EvaluationRun, EvaluationSchedule
 from evaluation.score_history import MOST_SUMMED, History, histories, measured_lately
@@ -67,6 +68,16 @@ def test_what_no_schedule_asked_for_is_added_up_as_its_summary_is() -> None:
     (history,) = read(ada)
 
     assert scores(history)[0] == pytest.approx(summarize(run).dimensions["adherence"].score, abs=1e-4)
+
+
+def test_evaluations_that_are_too_many_to_add_up_are_counted_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(score_history, "MOST_SUMMED", 2)
+    ada = make_agent()
+    for number, message in enumerate(talk(ada, ["one", "two", "three"])):
+        make_score(dated(make_run(ada), number), 7, message=message)
+    (history,) = read(ada)
+
+    assert (scores(history), history.left_out) == ([7.0, 7.0], 1)
 
 
 def test_what_could_not_be_scored_is_a_reading_without_a_score() -> None:

@@ -55,7 +55,7 @@ class Command(BaseCommand):
         results += self._measure(later, again=options["again"])
         cast_table(cast(agents, next(iter(judged_ways()), None), quotes=False), self.stdout)
         self.stdout.write(
-            f"{DRIFT}\nWhere it was planted: docs/seed-data.md. With messages and reasons: the page Cast of the console."
+            f"{DRIFT}\nWhere it was planted: docs/seed-data.md. With messages and reasons: The cast, in the console."
         )
         self._heading("5. Before it is said")
         show_correction(self.stdout, again=options["again"])
