@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +23,9 @@ from tests.tracing import Caught
 
 # Every process that a test starts would compile all that it imports anew, which takes longer than most of these tests.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# A shell starts background jobs with SIGINT ignored, and the processes that tests start and interrupt would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # On a busy machine an example may take long; that is no defect of what is tested.
 hypothesis.settings.register_profile(

@@ -118,7 +118,7 @@ class LLMServer:
         assert self._released is not None
         self._loop.call_soon_threadsafe(self._released.set)
 
-    def wait_until(self, condition: Callable[[], bool], timeout: float = 5.0) -> bool:
+    def wait_until(self, condition: Callable[[], bool], timeout: float = 30.0) -> bool:
         """Wait until `condition` holds; False when it does not within `timeout` seconds."""
         with self._changed:
             return self._changed.wait_for(condition, timeout)
@@ -129,7 +129,7 @@ class LLMServer:
 
     def start(self) -> Self:
         self._thread.start()
-        assert self._ready.wait(5), "the loopback server did not start"
+        assert self._ready.wait(30), "the loopback server did not start"
         return self
 
     def stop(self) -> None:

@@ -59,7 +59,7 @@ def test_a_queued_baseline_is_done_by_a_celery_worker(database_file: Path, redis
     command = [sys.executable, "-m", "celery", "-A", "project", "worker", "--pool", "solo", "--loglevel", "warning"]
     worker = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     try:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 180
         while (
             status_of_newest_run(database_file) != "completed" and time.monotonic() < deadline and worker.poll() is None
         ):
@@ -67,7 +67,7 @@ def test_a_queued_baseline_is_done_by_a_celery_worker(database_file: Path, redis
         assert status_of_newest_run(database_file) == "completed"
     finally:
         worker.send_signal(signal.SIGTERM)
-        worker.wait(timeout=30)
+        worker.wait(timeout=90)
 
 
 def test_a_broker_that_is_down_does_not_keep_work_from_being_queued(database_file: Path) -> None:
@@ -96,4 +96,4 @@ def test_requests_that_queue_work_while_the_broker_is_away_wait_a_few_seconds_ho
     command = [sys.executable, "-c", f"import django\ndjango.setup()\n{QUEUE_AT_ONCE}"]
     environment = queueing(database_file, "redis://127.0.0.1:1/0") | {"DJANGO_SETTINGS_MODULE": "project.settings"}
     done = subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True, text=True, timeout=120)
-    assert float(done.stdout) < 6
+    assert float(done.stdout) < 20

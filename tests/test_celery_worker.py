@@ -62,7 +62,7 @@ def test_the_time_limit_cancels_the_calls_and_gives_the_next_its_turn(
     plumbline: Plumbline, judge: LLMServer, statuses: Callable[[], list[str]], database_file: Path
 ) -> None:
     judge.respond = lambda body: {"hang": True} if judge.calls <= 1 else answers(lambda claim: 7)(body)
-    plumbline.environment["WORKER_SLICE"] = "4"
+    plumbline.environment["WORKER_SLICE"] = "10"
     plumbline.celery("worker", "worker", "--concurrency", "1")
 
     wait_until(lambda: statuses() == ["completed", "completed"], timeout=120, what="both are done")

@@ -34,7 +34,7 @@ def copy(run: Run) -> Run:
 def dead_owner() -> str:
     """The name of a process of this host that has ended."""
     process = subprocess.Popen([sys.executable, "-c", ""])
-    process.wait(20)
+    process.wait(60)
     return f"{socket.gethostname()}:{process.pid}:abcd"
 
 

@@ -26,7 +26,7 @@ OVER = timedelta(seconds=-1)
 def dead_owner() -> str:
     """The name of a process of this host that has ended."""
     process = subprocess.Popen([sys.executable, "-c", ""])
-    process.wait(20)
+    process.wait(60)
     return f"{socket.gethostname()}:{process.pid}:abcd"
 
 

@@ -17,7 +17,7 @@ from agents.models.owners import _namespace
 def ended() -> int:
     """The pid of a process that has ended."""
     process = subprocess.Popen([sys.executable, "-c", ""])
-    process.wait(20)
+    process.wait(60)
     return process.pid
 
 

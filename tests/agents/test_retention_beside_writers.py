@@ -57,7 +57,7 @@ def test_on_sqlite_others_write_on_while_batches_are_deleted(database_file: Path
     assert pruning.returncode == 0
     assert " 600 rows deleted" in told
     assert left <= {*range(0, 601, 40)}  # each transaction deleted one batch
-    assert len(left) >= 8  # and others had their turn between most of them
+    assert left - {0, 600}  # and others had their turn between them: how often depends on the machine
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from tests.evaluation.judging import CONTEXT, LABEL, claim
 from tests.llm_server import LLMServer
 
 HANG = {"hang": True}
-ONE_SECOND: dict[str, Any] = {"gate_deadline_seconds": Decimal("1")}
+SHORT: dict[str, Any] = {"gate_deadline_seconds": Decimal("3")}  # with room for a busy machine
 
 
 def statuses(**where: Any) -> dict[str, str]:
@@ -33,7 +33,7 @@ def statuses(**where: Any) -> dict[str, str]:
 
 @pytest.mark.django_db
 def test_when_every_dimension_hangs_the_message_is_said_after_one_deadline(llm_server: LLMServer) -> None:
-    agent, channel = gated(*DIMENSIONS, **ONE_SECOND)
+    agent, channel = gated(*DIMENSIONS, **SHORT)
     llm_server.always(hang=True)
     result = send(agent, channel, "I filed it.")
     assert (result.committed, result.outcome) == (True, "timeout_passed")
@@ -45,7 +45,7 @@ def test_when_every_dimension_hangs_the_message_is_said_after_one_deadline(llm_s
 
 @pytest.mark.django_db
 def test_a_dimension_that_hangs_does_not_cost_the_others_their_verdict(llm_server: LLMServer) -> None:
-    agent, channel = gated(*DIMENSIONS, **ONE_SECOND)
+    agent, channel = gated(*DIMENSIONS, **SHORT)
     llm_server.respond = judge({"adherence": HANG, "consistency": 2, "fluency": 8})
     result = send(agent, channel, "I filed it.")
     assert result.outcome == "corrected"
@@ -83,7 +83,7 @@ def test_a_judge_that_fails_is_asked_once_and_lets_pass(llm_server: LLMServer, f
 
 @pytest.mark.django_db
 def test_a_timeout_outranks_an_error_in_the_outcome(llm_server: LLMServer) -> None:
-    agent, channel = gated(*DIMENSIONS, **ONE_SECOND)
+    agent, channel = gated(*DIMENSIONS, **SHORT)
     llm_server.respond = judge({"adherence": {"status": 529}, "consistency": HANG, "fluency": 8})
     assert send(agent, channel, "I filed it.").outcome == "timeout_passed"
     assert statuses() == {"adherence": "error", "consistency": "timeout", "fluency": "scored"}
@@ -129,7 +129,7 @@ def test_an_evaluation_that_fills_every_slot_does_not_starve_the_gate(
 @pytest.mark.django_db
 def test_without_a_free_slot_in_time_the_draft_passes_as_overloaded(llm_server: LLMServer, settings: Settings) -> None:
     settings.LLM_MAX_CONCURRENCY, settings.LLM_GATE_SLOTS = 1, 0
-    agent, channel = gated("consistency", **ONE_SECOND)
+    agent, channel = gated("consistency", **SHORT)
     llm_server.always(hold=True)
     result = []
 
@@ -147,11 +147,11 @@ def test_without_a_free_slot_in_time_the_draft_passes_as_overloaded(llm_server: 
 
 @pytest.mark.django_db
 def test_the_time_of_earlier_attempts_counts_and_nobody_is_asked_when_none_is_left(llm_server: LLMServer) -> None:
-    agent, channel = gated("consistency", gate_total_deadline_seconds=Decimal("1"), gate_deadline_seconds=Decimal("1"))
+    agent, channel = gated("consistency", gate_total_deadline_seconds=Decimal("4"), gate_deadline_seconds=Decimal("4"))
     llm_server.respond = judge({"consistency": 2})
     first = send(agent, channel, "I filed it.")
     log = logs()[0]
-    log.duration_ms = 1000
+    log.duration_ms = 4000
     log.save()
     calls = llm_server.calls
     second = send(agent, channel, "Filed.", session=first.session)
@@ -169,13 +169,13 @@ def test_what_a_process_does_once_does_not_use_up_the_time_of_a_session(
     get = Clients.get
 
     def slowly(clients: Clients, **where: Any) -> Any:
-        Event().wait(0.5)  # as importing the SDK takes on a busy machine
+        Event().wait(2)  # as importing the SDK takes on a busy machine
         return get(clients, **where)
 
     monkeypatch.setattr(Clients, "get", slowly)
     send(agent, channel, "I filed it.")
     (call,) = LLMCall.objects.all()
-    assert logs()[0].duration_ms - call.latency_ms < 300
+    assert logs()[0].duration_ms - call.latency_ms < 1500
 
 
 @pytest.mark.django_db

@@ -143,7 +143,7 @@ def test_what_could_not_be_judged_does_not_fire_and_the_log_says_why(
     llm_server.always(**reply)
 
     turn = looked_at(
-        ada, office, dormant(TextualPrecondition(claim="All is well.")), overrides={"gate_deadline_seconds": 1.5}
+        ada, office, dormant(TextualPrecondition(claim="All is well.")), overrides={"gate_deadline_seconds": 4}
     )
 
     assert not guidance(turn)

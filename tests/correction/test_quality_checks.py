@@ -204,7 +204,7 @@ def test_what_cannot_be_judged_passes_and_says_why(
 ) -> None:
     llm_server.always(**reply)
 
-    found = ask(client, deadline_seconds=0.3)
+    found = ask(client, deadline_seconds=3)
 
     assert (found["verdict"], found["outcome"], found["fully_judged"]) == ("passed", outcome, False)
     one = found["dimensions"]["adherence"]

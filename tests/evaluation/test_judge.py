@@ -98,8 +98,8 @@ def test_in_the_gate_nothing_is_asked_again(llm_server: LLMServer) -> None:
         ({"status": 500}, "unavailable: HTTP 500"),
         ({"status": 401}, "rejected: HTTP 401"),
         ({"drop": True}, "unavailable: no answer"),
-        ({"hang": True}, "timeout: no answer within the deadline of 1.5 s"),
-        ({"trickle": True}, "timeout: no answer within the deadline of 1.5 s"),
+        ({"hang": True}, "timeout: no answer within the deadline of 4 s"),
+        ({"trickle": True}, "timeout: no answer within the deadline of 4 s"),
         ({"text": "I will not.", "stop_reason": "refusal"}, "refused: "),
         ({"json": entry(9), "stop_reason": "max_tokens"}, "truncated: "),
     ],
@@ -110,7 +110,7 @@ def test_a_call_that_fails_is_a_reason_never_a_number(
 ) -> None:
     llm_server.always(**reply)
 
-    verdict = score_proposition(proposition=claim(), context=CONTEXT, label=LABEL, deadline=1.5)
+    verdict = score_proposition(proposition=claim(), context=CONTEXT, label=LABEL, deadline=4)
 
     assert (verdict.status, verdict.value, verdict.raw_value, verdict.confidence) == ("unscored", None, None, None)
     assert verdict.reason.startswith(reason)

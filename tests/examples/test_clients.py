@@ -181,7 +181,7 @@ def they_send_unchecked(clients: list[subprocess.Popen[str]]) -> None:
         assert found == {"text": GOOD, "check": "unchecked", "handed_in": False}
         assert "unchecked" in complaints
     # Handing in has 5 seconds of its own; the rest is what a busy machine needs to end a process.
-    assert time.monotonic() - since < PATIENCE + 5 + 5
+    assert time.monotonic() - since < PATIENCE + 5 + 20
 
 
 def test_a_judge_that_is_too_slow_costs_the_check_and_not_the_message(server: Server) -> None:

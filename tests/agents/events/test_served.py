@@ -72,6 +72,9 @@ def served(database_file: Path, tmp_path: Path) -> Iterator[tuple[Server, Any]]:
             "WEB_THREADS": "6",
             "WEB_GRACE": "25",
             "EVENT_STREAMS": "4",
+            "API_INGESTS_PER_MINUTE": "100000",  # it says something each time it looks for a free place
+            "API_PAID_PER_MINUTE": "100000",
+            "API_SENDS_PER_MINUTE": "100000",
         },
     )
     try:

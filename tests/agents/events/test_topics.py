@@ -48,7 +48,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> None:
 def listening(feed: Said, cursor: str | None = None) -> Listener:
     """Somebody new who listens."""
     listener = join("here", lambda: feed, object())
-    assert listener.wait(5)
+    assert listener.wait(30)
     listener.cursor = listener.feed.start() if cursor is None else cursor
     return listener
 
@@ -56,7 +56,7 @@ def listening(feed: Said, cursor: str | None = None) -> Listener:
 def heard(listener: Listener, count: int) -> list[Any]:
     """What the next events say, however long they take."""
     found: list[Any] = []
-    until = time.monotonic() + 10
+    until = time.monotonic() + 30
     while len(found) < count and time.monotonic() < until:
         events = listener.news()
         found += [event.what for event in events]
@@ -191,14 +191,17 @@ def test_one_user_leaves_half_of_the_streams_to_others(settings: Settings) -> No
 def test_a_silent_stream_says_that_it_is_there_and_ends_in_time(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings.EVENT_STREAM_SECONDS = 0.5
     monkeypatch.setattr("agents.events.streams.HEARTBEAT", 0.2)
     stream = Stream(listening(Said("one")), str)
-    opening, *others = list(stream)
+    assert next(stream).endswith(b"id: 1\n\n")  # a client that is cut off now comes back to here
+    assert next(stream) == b": still here\n\n"
     stream.close()
 
-    assert opening.endswith(b"id: 1\n\n")  # who is cut off now comes back to here
-    assert others in ([b": still here\n\n"] * count for count in (1, 2))
+    settings.EVENT_STREAM_SECONDS = 0.5
+    short = Stream(listening(Said("one")), str)
+    _, *others = list(short)  # it ends
+    short.close()
+    assert set(others) <= {b": still here\n\n"}
 
 
 def test_streams_end_when_the_process_stops() -> None:
@@ -208,6 +211,6 @@ def test_streams_end_when_the_process_stops() -> None:
     with ThreadPoolExecutor(1) as pool:
         ended = pool.submit(list, stream)
         stopping.set()
-        assert len(ended.result(timeout=5)) == 1
+        assert len(ended.result(timeout=30)) == 1
     stream.close()
     stop_when(lambda: False)

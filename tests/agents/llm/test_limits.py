@@ -118,15 +118,22 @@ def test_a_spend_limit_says_nothing_about_load(llm_server: LLMServer, settings: 
 
 @pytest.mark.django_db
 def test_a_retry_after_pauses_ordinary_calls_but_not_gate_calls(llm_server: LLMServer, limits: None) -> None:
+    llm_server.reply(status=429, headers={"retry-after": "20"})
+    assert complete(text_request()).status is Status.RATE_LIMITED
+
+    gate = complete(text_request(gate=True), deadline=10)
+    ordinary = complete(text_request(), deadline=10)
+
+    assert (gate.status, ordinary.status) == (Status.OK, Status.RATE_LIMITED)
+    assert llm_server.calls == 2, "the ordinary call was not sent"
+
+
+@pytest.mark.django_db
+def test_after_the_pause_ordinary_calls_go_on(llm_server: LLMServer, limits: None) -> None:
     llm_server.reply(status=429, headers={"retry-after": "0.4"})
     assert complete(text_request()).status is Status.RATE_LIMITED
 
-    gate = complete(text_request(gate=True))
-    ordinary = complete(text_request())
-
-    assert (gate.status, ordinary.status) == (Status.OK, Status.OK)
-    assert gate.waited_ms < 100
-    assert 200 < ordinary.waited_ms < 1000
+    assert complete(text_request()).status is Status.OK
 
 
 @pytest.mark.django_db

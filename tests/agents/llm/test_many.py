@@ -106,12 +106,10 @@ def test_requests_are_pulled_only_as_far_ahead_as_slots_need(llm_server: LLMServ
 def test_gate_requests_count_their_waiting(llm_server: LLMServer) -> None:
     llm_server.always(hang=True)
 
-    replies = [reply for _, reply in complete_many((numbered(n, gate=True) for n in range(4)), deadline=1.0)]
+    replies = [reply for _, reply in complete_many((numbered(n, gate=True) for n in range(4)), deadline=2.5)]
 
     assert [reply.status for reply in replies] == [Status.TIMEOUT] * 4
-    assert (
-        max(reply.waited_ms + reply.latency_ms for reply in replies) < 1900
-    )  # one after the other it would be 2000 or more
+    assert llm_server.calls == 2, "the time of the other two was up before a slot was free"
 
 
 def arrived(number: int) -> tuple[LLMRequest, Callable[[], None]]:
@@ -119,7 +117,7 @@ def arrived(number: int) -> tuple[LLMRequest, Callable[[], None]]:
     read = threading.Event()
 
     def wait() -> None:
-        assert read.wait(5)
+        assert read.wait(30)
         assert complete(numbered(99)).ok  # a round trip through the loop: what it had finished before is handed back
 
     return numbered(number, parse=lambda text: read.set()), wait

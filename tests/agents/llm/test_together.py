@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
 
-SHORT = 1.0  # seconds: long enough for a request to reach the server on a busy machine
+SHORT = 2.5  # seconds: long enough for a request to reach the server on a busy machine
 LONG = 30.0
 
 
@@ -71,11 +70,9 @@ def test_a_wrong_deadline_is_refused(deadline: float) -> None:
 def test_what_is_late_is_cancelled_and_the_others_are_kept(llm_server: LLMServer) -> None:
     assert complete(text_request()).ok
     llm_server.respond = lambda body: {"hang": True} if word_of(body) == "two" else echo(body)
-    started = time.monotonic()
 
     replies = complete_together([asking(word) for word in ("one", "two", "three")], deadline=SHORT)
 
-    assert SHORT - 0.05 <= time.monotonic() - started < SHORT + 5
     assert [reply.status for reply in replies] == [Status.OK, Status.TIMEOUT, Status.OK]
     assert replies[1].error.startswith("no answer within the deadline")
     assert llm_server.wait_until(lambda: llm_server.client_gone == 1 and llm_server.inflight == 0)
@@ -85,13 +82,12 @@ def test_what_is_late_is_cancelled_and_the_others_are_kept(llm_server: LLMServer
 def test_a_loop_that_is_held_up_does_not_hold_up_the_caller(llm_server: LLMServer) -> None:
     assert complete(text_request()).ok
     read_on = threading.Event()
-    started = time.monotonic()
     try:
-        (reply,) = complete_together([asking("one", parse=lambda text: read_on.wait(20))], deadline=SHORT)
+        (reply,) = complete_together([asking("one", parse=lambda text: read_on.wait(60))], deadline=SHORT)
+        assert not read_on.is_set(), "the caller has its reply while the loop is held up"
     finally:
         read_on.set()
 
-    assert time.monotonic() - started < SHORT + 5
     assert (reply.status, row_of(reply).status) == (Status.TIMEOUT, "timeout")
 
 
@@ -101,13 +97,13 @@ def test_the_deadline_is_for_all_of_them_and_includes_the_wait_for_a_slot(
     settings.LLM_MAX_CONCURRENCY, settings.LLM_GATE_SLOTS = 1, 0
     assert complete(text_request()).ok
     llm_server.always(hang=True)
-    started = time.monotonic()
 
     replies = complete_together([asking(str(number)) for number in range(8)], deadline=SHORT)
 
-    assert time.monotonic() - started < 6 * SHORT  # one after the other it would be 8 or more
     assert [reply.status for reply in replies] == [Status.TIMEOUT] * 8
-    assert llm_server.calls == 2
+    assert llm_server.calls == 2, (
+        "the first one took all the time there was; with a deadline each, all would have been sent"
+    )
 
 
 def test_gate_requests_use_the_slots_of_the_gate(llm_server: LLMServer, settings: Settings) -> None:
@@ -159,7 +155,7 @@ def test_an_interrupt_cancels_what_is_in_flight(llm_server: LLMServer, ctrl_c: C
     arrived = threading.Event()
 
     def interrupt() -> None:
-        if arrived.wait(10) and llm_server.wait_until(lambda: llm_server.calls == 3 and llm_server.inflight == 1):
+        if arrived.wait(30) and llm_server.wait_until(lambda: llm_server.calls == 3 and llm_server.inflight == 1):
             ctrl_c()
 
     interrupter = threading.Thread(target=interrupt)
@@ -173,7 +169,7 @@ def test_an_interrupt_cancels_what_is_in_flight(llm_server: LLMServer, ctrl_c: C
 
 def interrupted(request: LLMRequest) -> str:
     """An offline responder during which somebody presses Ctrl-C, once a reply of the network has come."""
-    assert request.facts["arrived"].wait(10)
+    assert request.facts["arrived"].wait(30)
     assert complete(asking("round trip")).ok  # what the loop had finished before is handed back
     raise KeyboardInterrupt
 

@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import tempfile
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +91,7 @@ def everything() -> list[dict[str, Any]]:
 
 
 class RoundTrip(TestCase):
-    @settings(max_examples=60, deadline=timedelta(seconds=5), suppress_health_check=[HealthCheck.too_slow])
+    @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(st.lists(st.tuples(messages, names), min_size=1, max_size=8, unique_by=lambda m: m[1]))
     def test_export_import_export_gives_identical_bytes(self, rows: list[tuple[dict[str, Any], str]]) -> None:
         store([row for row, _ in rows], [name for _, name in rows])

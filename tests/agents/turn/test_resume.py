@@ -142,7 +142,7 @@ def rows(database: Path, query: str) -> list[Any]:
         return connection.execute(query).fetchall()
 
 
-def eventually(condition: Callable[[], bool], what: str, within: float = 60.0) -> None:
+def eventually(condition: Callable[[], bool], what: str, within: float = 180.0) -> None:
     end = time.monotonic() + within
     while not condition():
         assert time.monotonic() < end, f"{what} did not happen within {within:g} s"
@@ -156,7 +156,7 @@ def stopped(
     with started(script(QUEUE, WORK, stages=stages), database, server) as process:
         eventually(lambda: server.calls == calls and server.inflight == 1, "the held call")
         process.send_signal(how)
-        process.wait(30)
+        process.wait(60)
     return process
 
 

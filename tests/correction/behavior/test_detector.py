@@ -102,11 +102,11 @@ def test_emoji_alone_ask_for_nothing(text: str) -> None:
 @pytest.mark.parametrize("unit", ["stop ", "be nice. ", "a", "“", "\ud800", "你"])
 def test_a_hundred_thousand_characters_take_bounded_time(unit: str) -> None:
     find("warm up")
-    begun = time.perf_counter()
+    begun = time.process_time()
 
     find(unit * (100_000 // len(unit)))
 
-    assert time.perf_counter() - begun < 5
+    assert time.process_time() - begun < 5
 
 
 def test_a_message_takes_less_than_two_milliseconds() -> None:

@@ -110,8 +110,8 @@ def test_a_long_message_is_judged_in_parts() -> None:
     "unit", ["a", '"', "'a ", "`", "> x\n", "```\n", "(", "a.b(", "“", "x = ", "git ", "Error", "\ud83d\ude00", "。"]
 )
 def test_a_hundred_thousand_characters_are_read_in_bounded_time(unit: str) -> None:
-    text, begun = unit * (100_000 // len(unit)), time.perf_counter()
+    text, begun = unit * (100_000 // len(unit)), time.process_time()
 
     parts(text)
 
-    assert time.perf_counter() - begun < 5
+    assert time.process_time() - begun < 5

@@ -32,7 +32,7 @@ def test_ctrl_c_says_how_to_go_on_and_the_same_command_asks_only_the_rest(databa
     with started(EVALUATE, database, server) as process:
         run_in_the_middle(server, database)
         process.send_signal(signal.SIGINT)
-        out, complaint = process.communicate(timeout=30)
+        out, complaint = process.communicate(timeout=120)
 
     assert (process.returncode, out) == (130, "")
     assert "run the same command again to go on with the rest" in complaint

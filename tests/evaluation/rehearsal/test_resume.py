@@ -65,7 +65,7 @@ def rows(database: Path, query: str) -> list[Any]:
         return connection.execute(query).fetchall()
 
 
-def eventually(condition: Callable[[], bool], what: str, within: float = 60.0) -> None:
+def eventually(condition: Callable[[], bool], what: str, within: float = 180.0) -> None:
     end = time.monotonic() + within
     while not condition():
         assert time.monotonic() < end, f"{what} did not happen within {within:g} s"
@@ -86,7 +86,7 @@ def test_a_killed_play_goes_on_where_it_stopped(database_file: Path, after_speak
         try:
             eventually(lambda: server.inflight == 1 and server.calls == stop + 1, "the middle of the play")
             process.send_signal(signal.SIGKILL)
-            process.wait(20)
+            process.wait(60)
         finally:
             if process.poll() is None:
                 process.kill()
