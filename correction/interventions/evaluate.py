@@ -80,6 +80,7 @@ def evaluate_interventions(
         _pass_over_cooling(turn, evaluations, around)
         for evaluation in evaluations:
             _ask_functions(evaluation)
+        _pass_over_asked(turn, evaluations, around)
         asked = _ask_judges(turn, [one for one in evaluations if not one.why], config)
         for evaluation in evaluations:
             conclude(evaluation)
@@ -124,6 +125,29 @@ def _pass_over_cooling(turn: Turn, evaluations: Sequence[Evaluation], around: Su
                 f"cooldown: fired {since} messages ago, may fire again after {intervention.cooldown_messages}"
             )
             evaluation.results = [not_asked(other, "cooldown") for other in intervention.preconditions]
+
+
+def _pass_over_asked(turn: Turn, evaluations: Sequence[Evaluation], around: Surroundings) -> None:
+    """One query says for all of them where in this channel a judge was last asked, in whichever agent's turn. Not in this very run."""
+    open_ = [one for one in evaluations if not one.why and one.intervention.ask_every]
+    if not open_:
+        return
+    recent = InterventionLog.objects.filter(
+        channel=around.channel,
+        name__in={one.intervention.name for one in open_},
+        channel_position__gt=around.position - max(one.intervention.ask_every for one in open_),
+    ).exclude(judge="")
+    if turn.run is not None:
+        recent = recent.exclude(run_id=turn.run.pk)
+    last = dict(recent.order_by().values_list("name").annotate(Max("channel_position")))
+    for evaluation in open_:
+        intervention = evaluation.intervention
+        since = around.position - last[intervention.name] if intervention.name in last else None
+        if since is not None and since < intervention.ask_every:
+            evaluation.why = (
+                f"not asked: the judge was asked {since} messages ago, is asked again after {intervention.ask_every}"
+            )
+            evaluation.results += [not_asked(other, "a judge was asked lately") for other in intervention.judged]
 
 
 def _ask_functions(evaluation: Evaluation) -> None:
