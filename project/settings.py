@@ -23,6 +23,7 @@ from project.api import (  # noqa: F401
     EVENT_STREAMS,
     REST_FRAMEWORK,
     SPECTACULAR_SETTINGS,
+    WRONG_SIGN_INS_PER_MINUTE,
 )
 from project.caches import CACHES  # noqa: F401
 from project.console import CONSOLE_EMPTY, CONSOLE_MENU, EFFECTIVE_SETTINGS, UNFOLD  # noqa: F401
