@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,16 @@ print(json.dumps({name: [a.status_code, a.headers.get("Retry-After"), a["Content
                   for name, a in answers.items()}))
 """
 READS = {"read", "list"}
+COMMAND = """
+import sys
+import django
+django.setup()
+from django.db import connection
+import manage
+connection.settings_dict["OPTIONS"]["timeout"] = 0.1
+sys.argv = ["manage.py", *sys.argv[1:]]
+manage.main()
+"""
 
 
 def asked(url: str, *, debug: bool, options: dict[str, Any], fault: Callable[[], Any]) -> dict[str, list[Any]]:
@@ -120,3 +131,25 @@ def test_a_postgresql_that_was_stopped_is_a_503_for_everybody_also_while_debuggi
         answers = asked(server.url, debug=True, options={}, fault=server.stop)
 
     check(answers, refused=set(answers))
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["configure", "defaults", "gate_mode=observe"], ["seed"], ["drf_create_token", "root"]],
+    ids=lambda command: command[0],
+)
+def test_a_command_on_a_locked_sqlite_file_ends_with_a_sentence(database_file: Path, command: list[str]) -> None:
+    environment = {"DATABASE_URL": f"sqlite:///{database_file}", "DEBUG": "1", "PYTHONPATH": str(ROOT)}
+    environment["DJANGO_SETTINGS_MODULE"] = "project.settings"
+    with closing(sqlite3.connect(database_file, isolation_level=None)) as other:
+        other.execute("INSERT INTO auth_user VALUES (1, '', NULL, 1, 'root', '', '', 1, 1, '2026-01-01', '')")
+        other.execute("BEGIN IMMEDIATE")
+        done = subprocess.run(
+            [sys.executable, "-c", COMMAND, *command],
+            cwd=ROOT, env={"PATH": "/usr/bin:/bin", **environment}, capture_output=True, text=True, timeout=60,
+        )  # fmt: skip
+
+    assert done.returncode == 2
+    assert "locked" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
