@@ -33,7 +33,7 @@ PROBE_SECONDS = 1.0  # for broker and judge each
 KEPT_SECONDS = (
     15.0  # what was found out about broker and judge holds so long; whoever probes often must not knock there as often
 )
-WRITE_KEPT_SECONDS = 1.0  # the same for a write that worked: anybody may ask, and each time costs the disk a little
+WRITE_KEPT_SECONDS = 1.0  # the same for a write that worked: everyone may ask, and each time costs the disk a little
 WRITTEN_CHARACTERS = 8_000  # more than a page holds, and not to be compressed: is there room for new pages?
 Probe = Callable[[], str]  # what is wrong; empty when all is well
 
@@ -139,7 +139,7 @@ def _write() -> None:
 
 @contextmanager
 def _waiting_briefly() -> Iterator[None]:
-    """Wait for SQLite's lock as long as for anything else here: whoever asks has gone after a few seconds."""
+    """Wait for SQLite's lock no longer than for the other checks: a probe gives up after a few seconds."""
     if connection.vendor != "sqlite" or connection.in_atomic_block:
         yield
         return

@@ -103,7 +103,7 @@ def check(answers: dict[str, list[Any]], *, refused: set[str], may_be_refused: f
             assert "Traceback" not in body
 
 
-def test_a_locked_sqlite_file_is_a_503_for_who_writes(database_file: Path) -> None:
+def test_a_locked_sqlite_file_is_a_503_for_writes(database_file: Path) -> None:
     other = sqlite3.connect(database_file, isolation_level=None)
     try:
         url, lock = f"sqlite:///{database_file}", "BEGIN IMMEDIATE"
@@ -114,7 +114,7 @@ def test_a_locked_sqlite_file_is_a_503_for_who_writes(database_file: Path) -> No
     check(answers, refused=answers.keys() - READS)
 
 
-def test_a_full_sqlite_file_is_a_503_for_who_writes(database_file: Path) -> None:
+def test_a_full_sqlite_file_is_a_503_for_writes(database_file: Path) -> None:
     no_growth = {"init_command": "PRAGMA journal_mode=WAL; PRAGMA max_page_count=1;"}  # so many as there are
 
     answers = asked(f"sqlite:///{database_file}", debug=False, options=no_growth, fault=lambda: None)
@@ -124,7 +124,7 @@ def test_a_full_sqlite_file_is_a_503_for_who_writes(database_file: Path) -> None
 
 
 @pytest.mark.service
-def test_a_postgresql_that_was_stopped_is_a_503_for_everybody_also_while_debugging(tmp_path: Path) -> None:
+def test_a_postgresql_that_was_stopped_is_a_503_everywhere_also_while_debugging(tmp_path: Path) -> None:
     server = Postgres()
     with running(server):
         Plumbline(tmp_path, {"DATABASE_URL": server.url}).manage("migrate", "-v0")

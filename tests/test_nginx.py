@@ -122,7 +122,7 @@ def test_forty_slow_bodies_stop_gunicorn_alone_and_not_behind_nginx(servers: tup
         assert not answers(direct, timeout=3), "this attack would not be one"
 
 
-def test_two_hundred_dribbled_headers_are_given_up_and_cost_nobody_else_anything(
+def test_two_hundred_dribbled_headers_are_given_up_and_cost_others_nothing(
     servers: tuple[Server, Server],
 ) -> None:
     _, behind = servers

@@ -13,7 +13,7 @@ from agents.api.throttles import WrongTokens
 class Tokens(TokenAuthentication):
     """A right token always passes: programs share addresses, and one with a wrong token must not shut the others out.
 
-    A token has 160 random bits; the limit keeps whoever guesses from filling database and log.
+    A token has 160 random bits; the limit keeps guesses from filling database and log.
     """
 
     def authenticate(self, request: Any) -> Any:
