@@ -23,6 +23,7 @@ from project.api import (  # noqa: F401
     EVENT_STREAMS,
     REST_FRAMEWORK,
     SPECTACULAR_SETTINGS,
+    WRONG_SIGN_INS_PER_MINUTE,
 )
 from project.caches import CACHES  # noqa: F401
 from project.console import CONSOLE_EMPTY, CONSOLE_MENU, EFFECTIVE_SETTINGS, UNFOLD  # noqa: F401
@@ -154,6 +155,7 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "agents.api.problems.DatabaseOutages",  # after what names the user, before what asks who it is
     "django.contrib.auth.middleware.LoginRequiredMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
