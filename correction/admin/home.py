@@ -59,7 +59,7 @@ def _pass_card(day: GateStatistics, week: GateStatistics) -> SafeString:
     unjudged = day.timeouts + day.overloads + day.errors + day.unscored + day.over_budget
     if unjudged:
         url = _logs(outcome__in=",".join(PASSED_UNJUDGED.values()))
-        lines.append(format_html("{} passed without a full judgement.", number_link(url, f"{unjudged:,}")))
+        lines.append(format_html("{} not checked, or only in part.", number_link(url, f"{unjudged:,}")))
     if day.observed.total:
         passed = number_link(_logs(source__exact="observe"), share(day.observed.passed, day.observed.total))
         lines.append(format_html("Observed: {} would have passed.", passed))
