@@ -85,7 +85,9 @@ class Breaker:
 
     @property
     def reason(self) -> str:
-        return f"not asked: the judge at {self.endpoint} sent nothing to {TIMEOUTS} drafts in a row until their deadlines"
+        return (
+            f"not asked: the judge at {self.endpoint} sent nothing to {TIMEOUTS} drafts in a row until their deadlines"
+        )
 
 
 _breakers: dict[str, Breaker] = {}
