@@ -14,7 +14,7 @@ from django.core.cache import cache, caches
 from django.test import Client, SimpleTestCase
 from pytest_django import Settings
 
-from agents.llm import breaker, endpoints, prices
+from agents.llm import breaker, endpoints, ledger, prices
 from tests.console import signed_in, superuser
 from tests.database_file import migrated_in
 from tests.llm_server import LLMServer
@@ -63,6 +63,7 @@ def _nothing_remembered(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> 
     caches["throttles"].clear()  # how often somebody asked for what costs money
     endpoints.forget()
     breaker.forget()
+    ledger.forget_late()
     prices.forget_prices()
 
 
