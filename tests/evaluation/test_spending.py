@@ -124,7 +124,7 @@ def test_a_judge_that_was_asked_often_is_estimated_by_its_own_answers(
     again = estimate(spec)
     assert again.calls == first.calls
     assert again.output_tokens == result.summary.output_tokens < first.output_tokens
-    assert again.cost_usd == pytest.approx(result.summary.cost_usd, rel=Decimal("0.3"))  # type: ignore[type-var]
+    assert again.cost_usd == pytest.approx(result.summary.cost_usd, rel=Decimal("0.3"))
 
     assert spec.agent is not None
     call_command(
