@@ -75,7 +75,8 @@ class Breaker:
                 if len(self.silent) >= TIMEOUTS:
                     self.silent.clear()
                     self.probe_at = now + PROBE_PAUSE
-                    logger.warning("%s; drafts pass unchecked, one every %g s tries it", self.reason, PROBE_PAUSE)
+                    words = "the judge at %s sent nothing to %d drafts in a row: drafts pass unchecked, one every %g s tries it"
+                    logger.warning(words, self.endpoint, TIMEOUTS, PROBE_PAUSE)
 
     def _close(self, now: float) -> None:
         if self.probe_at is not None:
@@ -85,9 +86,7 @@ class Breaker:
 
     @property
     def reason(self) -> str:
-        return (
-            f"not asked: the judge at {self.endpoint} sent nothing to {TIMEOUTS} drafts in a row until their deadlines"
-        )
+        return f"the judge at {self.endpoint} was not asked: {TIMEOUTS} drafts in a row had no answer from it in time"
 
 
 _breakers: dict[str, Breaker] = {}
