@@ -117,7 +117,8 @@ def _sums(out: Any, stage: scenes.Stage) -> None:
     _title(out, "What the gate did for michael")
     rate = statistics.original_success_rate
     out.write(
-        f"     {statistics.total_actions} messages, {statistics.original_pass_count} of the first drafts passed"
+        f"     {statistics.total_actions} messages, "
+        f"{statistics.original_pass_count} of {statistics.judged_count} judged first drafts passed"
         + (f" ({rate:.0%})" if rate is not None else "")
         + f", {statistics.regeneration_count} drafts written anew, {statistics.forced_through_count} forced through"
     )

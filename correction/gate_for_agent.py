@@ -46,5 +46,6 @@ def check_for_agent(
         rules=bool(config["gate_rules_enabled"]),
         within_budget=not (judged and over_budget(agent, config)),
         gate=gate,
+        shortened=deadline < float(config["gate_deadline_seconds"]),
         claims=claims,
     )

@@ -139,7 +139,9 @@ def _session(check: QualityCheck) -> Session:
 
 def _judge(check: QualityCheck, config: ResolvedConfig, session: Session) -> GateResult:
     dimensions, judged = _dimensions(check, config)
+    configured = float(config["gate_deadline_seconds"])
     left = float(config["gate_total_deadline_seconds"]) - session.spent_seconds
+    deadline = check.deadline or min(configured, left)
     agent = check.agent
     rules = check.rules
     if rules is None:
@@ -169,7 +171,8 @@ def _judge(check: QualityCheck, config: ResolvedConfig, session: Session) -> Gat
             agent_id=agent.pk if agent is not None else None,
             work_id=f"gate_session:{session.id}",
         ),
-        deadline=check.deadline or min(float(config["gate_deadline_seconds"]), left),
+        deadline=deadline,
+        shortened=deadline < configured,
         judged=judged,
         rules=rules,
         within_budget=not (judged and over_budget(agent, config)),

@@ -179,6 +179,7 @@ TEMPLATES = [
 ]
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 LOGIN_URL = "admin:login"
+SILENCED_SYSTEM_CHECKS = [name.strip() for name in env.list("SILENCED_SYSTEM_CHECKS", default=[])]
 LOGIN_REDIRECT_URL = "admin:index"
 LANGUAGE_CODE = "en"
 TIME_ZONE = env.str("TIME_ZONE", default="UTC")

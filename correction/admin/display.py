@@ -24,7 +24,7 @@ _OUTCOMES: dict[str, tuple[str, Tone]] = {
     Outcome.PASSED_AFTER_RETRY: ("passed after retry", "good"),
     Outcome.FORCED_THROUGH: ("forced through", "bad"),
     Outcome.TIMEOUT_PASSED: ("timed out", "warning"),
-    Outcome.OVERLOAD_PASSED: ("no free slot", "warning"),
+    Outcome.OVERLOAD_PASSED: ("judge overloaded", "warning"),
     Outcome.ERROR_PASSED: ("judge failed", "warning"),
     Outcome.UNSCORED_PASSED: ("not judged", "warning"),
     Outcome.BUDGET_PASSED: ("budget used up", "warning"),

@@ -190,7 +190,11 @@ def _ask_judges(turn: Turn, open_: Sequence[Evaluation], config: ResolvedConfig)
             evaluation.results.append(not_judged(precondition.kind, precondition.text, str(error)))
         else:
             asked.append(_Asked(evaluation, precondition, text, question))
-    answers = ask_together([one.question for one in asked], deadline=float(config["gate_deadline_seconds"]))
+    answers = ask_together(
+        [one.question for one in asked],
+        deadline=float(config["gate_deadline_seconds"]),
+        about=(turn.agent.slug, turn.trigger.pk if turn.trigger is not None else None),
+    )
     for one, answer in zip(asked, answers, strict=True):
         one.evaluation.results.append(one.precondition.read(one.text, answer))
     for evaluation in open_:
