@@ -123,7 +123,7 @@ def test_an_agent_that_replaced_an_example_stays() -> None:
 def test_what_would_mean_every_agent_without_the_examples_is_refused_and_named() -> None:
     michael = Agent.objects.get(slug="michael")
     EvaluationSchedule.objects.create(name="nightly", every_minutes=60, next_at=MONDAY).agents.add(michael)
-    intervention_row("calm-down").agents.add(michael)
+    intervention_row("calm-down", textual_claim="they shout").agents.add(michael)
     before = counts()
     code, said = remove("--yes")
 

@@ -5,21 +5,20 @@ from __future__ import annotations
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
 from agents.seed import loader
 from agents.seed.removing import remove_examples
-from agents.usage import WRONG_USAGE, exit_3_on_wrong_usage
+from agents.usage import WRONG_USAGE, CodedCommand
 
 
-class Command(BaseCommand):
+class Command(CodedCommand):
     help = (
         "Load the 16 example agents with their personas, and their conversations. Safe to run again: only what is missing is added. "
         "With --remove: take them, and what the demonstration and evaluations made of them, out again."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        exit_3_on_wrong_usage(parser)
         parser.add_argument(
             "--reset", action="store_true", help="also overwrite personas that were edited since they were seeded"
         )
