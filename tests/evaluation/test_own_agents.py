@@ -64,7 +64,7 @@ OWN: dict[str, Callable[[Path], Agent]] = {
 }
 
 
-@pytest.fixture(params=OWN.values(), ids=OWN)
+@pytest.fixture(params=list(OWN.values()), ids=list(OWN))
 def own_kelly(request: pytest.FixtureRequest, tmp_path: Path) -> Agent:
     agent: Agent = request.param(tmp_path)
     return agent
@@ -122,7 +122,10 @@ def test_an_example_keeps_its_propositions_and_nudges_also_after_an_edit() -> No
 
     assert kelly.seeded
     assert len([i for i in asked_of(kelly) if i.startswith("kelly-")]) >= 6
-    assert nudge_text(context_of(kelly, make_channel("x")), NudgeType.NEW_IDEAS) == load_nudges()["kelly"]["new_ideas"]
+    assert (
+        nudge_text(context_of(kelly, make_channel("x")), NudgeType.NEW_IDEAS)
+        == load_nudges()["kelly"][NudgeType.NEW_IDEAS]
+    )
 
 
 def test_an_import_that_keeps_the_example_leaves_it_one(tmp_path: Path) -> None:
