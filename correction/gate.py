@@ -70,7 +70,9 @@ def check_action_quality(
         own: list[Part] = []
         looked_ms = 0.0
         parts: dict[str, list[Part]] = {dimension: [] for dimension in dimensions}
-        claims = claims or load_claims(agent_slug=action.agent_slug, dimensions=asked, hard_adherence=hard_adherence)
+        claims = claims or load_claims(
+            agent_slug=action.agent_slug, dimensions=asked, hard_adherence=hard_adherence, seeded=action.seeded
+        )
         if claims.problem:
             parts = {dimension: [_unjudged("error", claims.problem)] for dimension in dimensions}
         else:
@@ -108,6 +110,7 @@ def _own_parts(action: Action, claims: Claims, judge: str) -> list[Part]:
         cues=is_heuristic(judge),
         variables=variables,
         files=claims.files,
+        seeded=action.seeded,
     )
     return [
         part_of(p, replace(verdict, judge=verdict.judge or judge), about=_about(p, variables))

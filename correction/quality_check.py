@@ -146,12 +146,13 @@ def _judge(check: QualityCheck, config: ResolvedConfig, session: Session) -> Gat
     rules = check.rules
     if rules is None:
         rules = bool(config["gate_rules_enabled"]) or config.provenance["gate_rules_enabled"] == "built-in"
-    slug = agent.slug if agent is not None else OWNER
+    slug, seeded = (agent.slug, agent.seeded) if agent is not None else (OWNER, False)
     claims = load_claims(
         agent_slug=slug,
         dimensions=judged,
         hard_adherence=bool(config["gate_adherence_hard"]),
         own=check.propositions,
+        seeded=seeded,
     )
     name = _name(check)
     return check_action_quality(
@@ -159,6 +160,7 @@ def _judge(check: QualityCheck, config: ResolvedConfig, session: Session) -> Gat
             text=check.draft,
             agent_name=name,
             agent_slug=slug,
+            seeded=seeded,
             persona=persona_of(agent, None) if agent is not None else check.persona,
             events=tuple(e if e.kind == "action" else replace(e, name=name) for e in check.events),
             channel_name=HERE,

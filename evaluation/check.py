@@ -21,16 +21,16 @@ from evaluation.verdicts import Verdict, usable_confidence
 class _Answer(BaseModel):
     model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
 
-    evidence: Literal["present", "absent"]
+    evidence: Literal["present", "absent"] | None = None
     reasoning: str
     justification: str
     value: bool
-    confidence: Annotated[float | None, BeforeValidator(usable_confidence)]
+    confidence: Annotated[float | None, BeforeValidator(usable_confidence)] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckResult:
-    """Whether a claim holds; without evidence it does not. `holds` is None when it could not be judged, and `reason` says why."""
+    """Whether a claim holds; where evidence is absent it does not. `holds` is None when it could not be judged, and `reason` says why."""
 
     holds: bool | None
     reasoning: str = ""
@@ -128,7 +128,7 @@ def read_check(check: Check, reply: Reply) -> CheckResult:
         return CheckResult(holds=None, reason=f"{reply.status}: {reply.error}", judge=judge, call=reply.call_id)
     answer: _Answer = reply.value
     return CheckResult(
-        holds=answer.value and answer.evidence == "present",
+        holds=answer.value and answer.evidence != "absent",
         reasoning=answer.reasoning,
         justification=answer.justification,
         confidence=answer.confidence,

@@ -26,6 +26,7 @@ def check_draft(
     cues: bool,
     variables: Mapping[str, str] | None = None,
     files: Sequence[LoadedFile] | None = None,
+    seeded: bool = False,
 ) -> list[tuple[Proposition, Verdict]]:
     """What the agent's rules say of a draft, and its cues where `cues` is set.
 
@@ -36,7 +37,7 @@ def check_draft(
         is_reply: Whether it answers a message in a thread, for preconditions.
         cues: Whether to look for the cues of judged claims as well, as the offline judge does.
         variables: Values of the claims' variables, for preconditions.
-        files: As for `propositions_for`.
+        files, seeded: As for `propositions_for`.
 
     Returns:
         Every proposition that could be looked at, in order, with its verdict: scored, trivial where its precondition is false,
@@ -48,7 +49,9 @@ def check_draft(
     target = Target(text=text, channel_kind=channel_kind, is_reply=is_reply)
     found: list[tuple[Proposition, Verdict]] = []
     for level in LEVELS:
-        for proposition in propositions_for(agent_slug=agent_slug, dimension="adherence", level=level, files=files):
+        for proposition in propositions_for(
+            agent_slug=agent_slug, dimension="adherence", level=level, files=files, seeded=seeded
+        ):
             name = proposition.precondition
             if name and not PRECONDITIONS[name](target, {}, variables or {}):
                 verdict = trivial(f"its precondition {name} does not hold")

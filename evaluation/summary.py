@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from math import sqrt
 from typing import Any
 
@@ -10,6 +11,7 @@ from django.db.models import Count, Max, Q, Sum
 from django.db.models.functions import Coalesce
 
 from agents.llm import ledger
+from evaluation.failures import unanswered
 from evaluation.linked import linked_dimension
 from evaluation.models import COUNTED, ChannelShare, EvaluationRun, EvaluationScore
 from evaluation.repeats import repeated_rows
@@ -106,11 +108,23 @@ def summarize(run: EvaluationRun) -> RunSummary:
 def summarize_all(runs: Sequence[EvaluationRun]) -> list[RunSummary]:
     """The numbers of several runs, in their order, in as many queries as for one."""
     rows, used = _rows(runs), ledger.totals_of_work([run.work_id for run in runs])
+    silent = unanswered([run for run in runs if any(row["unscored"] for row in rows[run.pk])])
     linked = linked_dimensions([run for run in runs if set(run.dimensions) - set(run.own_dimensions)])
     return [
-        _summary(run, {**dimension_summaries(rows[run.pk]), **linked.get(run.pk, {})}, used[run.work_id])
+        _summary(
+            run,
+            {**_answered(run, dimension_summaries(rows[run.pk]), silent), **linked.get(run.pk, {})},
+            used[run.work_id],
+        )
         for run in runs
     ]
+
+
+def _answered(
+    run: EvaluationRun, found: dict[str, DimensionSummary], silent: set[tuple[int, str]]
+) -> dict[str, DimensionSummary]:
+    """The dimensions, without a score where the judge answered nothing: the rest is of exact rules, and not the judge's."""
+    return {name: replace(d, score=None) if (run.pk, name) in silent else d for name, d in found.items()}
 
 
 def _summary(run: EvaluationRun, dimensions: dict[str, DimensionSummary], used: ledger.Totals) -> RunSummary:

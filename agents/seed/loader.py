@@ -19,8 +19,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from agents.models import Agent, Channel, ChannelMember, Message
 from agents.persona import AgentValues, Outcome, TraitValue, upsert_agent
+from agents.seed import FOLDER
 
-FOLDER = Path(__file__).resolve().parent
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # both are safe; the C one is ten times faster
 NOTE = "example data"
 

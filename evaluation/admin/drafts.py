@@ -195,7 +195,9 @@ def _tabs(counts: Counter[str], chosen: str) -> list[dict[str, Any]]:
 
 def _of_traits(agent: Agent, files: Sequence[LoadedFile]) -> list[dict[str, Any]]:
     """The automatic claims: of the traits that no file speaks of."""
-    own = propositions_for(agent_slug=agent.slug, dimension=trait_propositions.DIMENSION, files=files)
+    own = propositions_for(
+        agent_slug=agent.slug, dimension=trait_propositions.DIMENSION, files=files, seeded=agent.seeded
+    )
     found = trait_propositions.with_traits(own, agent.traits.all(), automatic=settings.TRAIT_PROPOSITIONS)
     return [
         {

@@ -35,7 +35,14 @@ from evaluation.drafting.library import entry_at
 from evaluation.drafting.replacing import CannotWrite
 from evaluation.drafting.saving import CannotSave
 from evaluation.models import Dimension, PropositionDraft
-from evaluation.proposition_files import DEFAULT, LoadedFile, PropositionError, load_all
+from evaluation.proposition_files import (
+    DEFAULT,
+    LoadedFile,
+    PropositionError,
+    is_example,
+    load_all,
+    own_agents_like_examples,
+)
 
 PAGES = "admin/evaluation/drafts/"
 LEVELS = ("evaluation", "action")
@@ -211,9 +218,10 @@ def drafts_url(owner: str) -> str:
 
 
 def read_files() -> tuple[Sequence[LoadedFile], Sequence[str]]:
-    """The proposition files, or why they cannot be read."""
+    """The proposition files, or why they cannot be read; without those of an example whose slug an agent of the team's own bears."""
     try:
-        return load_all(), ()
+        files, own = load_all(), own_agents_like_examples()
+        return [file for file in files if file.agent_id not in own or not is_example(file)], ()
     except PropositionError as error:
         return (), [str(problem) for problem in error.problems]
 

@@ -8,10 +8,18 @@ from pathlib import Path
 
 from agents.models import Agent
 from agents.persona_changes import changes_between
-from evaluation.comparison.compare import adjusted, compare, compare_to_baseline, side_of_run, sides_of_file
+from evaluation.comparison.compare import (
+    UnreadableSides,
+    adjusted,
+    compare,
+    compare_to_baseline,
+    side_of_run,
+    sides_of_file,
+)
 from evaluation.comparison.detection import Detection
 from evaluation.comparison.measuring import Watch, enough_samples, measure, with_samples
 from evaluation.comparison.values import Comparison, NotComparable, Side
+from evaluation.failures import refusal
 from evaluation.models import Baseline, EvaluationRun
 from evaluation.run_spec import RunSpec
 from evaluation.summary import RunSummary
@@ -60,11 +68,17 @@ def of_tags(
         margin: As in `compare`.
         detect: A change in points: where the sample is too small to find it and more was said, a larger one is measured.
         watch: Told how it goes.
+
+    Raises:
+        UnreadableSides: The judge refuses to be asked: its key, model or address is wrong.
     """
     sides = [[_tagged(spec, tags) for spec in specs] for tags in (a, b)]
     names = [_named(tags) for tags in (a, b)]
     both = [*sides[0], *sides[1]]
-    found = _of_summaries(measure(both, watch), names, margin)
+    measured = measure(both, watch)
+    if wrong := refusal(summary.run for summary in measured):
+        raise UnreadableSides(wrong)
+    found = _of_summaries(measured, names, margin)
     if detect is not None:
         more = enough_samples(both, found.comparisons, detect)
         larger = with_samples(both, more)

@@ -12,7 +12,7 @@ from agents.erasure import known_places
 # Columns of the house's tables that never hold what somebody said: names that we give, ids, models, states, choices.
 NOT_SPEECH = {
     "AgentEvaluationConfig": "gate_mode behavior_auto_apply behavior_requesters",
-    "Agent": "slug display_name avatar_color description_origin model_id",
+    "Agent": "slug origin display_name avatar_color description_origin model_id",
     "DescriptionUpdate": "judge",
     "BehaviorEffect": "judge",
     "BehaviorRequest": "map_digest judge confidence operation",

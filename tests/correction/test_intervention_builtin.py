@@ -23,7 +23,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def oscar(office: Channel) -> Agent:
-    agent = make_agent("oscar", display_name="Oscar")
+    agent = make_agent("oscar", display_name="Oscar", origin="seed")
     join(office, agent)
     return agent
 

@@ -132,12 +132,12 @@ def test_an_offline_judge_wears_its_badge(settings: Settings, propositions: Prop
 
 # -- how it ends
 def test_an_agent_without_a_score_ends_it_with_2_and_the_reason(llm_server: LLMServer) -> None:
-    llm_server.always(status=401)
+    llm_server.always(status=500)
 
     code, words = refused("--agents", "bob")
 
     assert code == 2
-    assert "no score for:\n  bob: failed: the judge scored nothing; for example rejected: HTTP 401" in words
+    assert "no score for:\n  bob: failed: the judge scored nothing; for example unavailable: HTTP 500" in words
     assert "Run the same command again" in words
 
 

@@ -8,7 +8,7 @@ from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
@@ -16,9 +16,10 @@ from agents.terminal import console_for_bars, console_on
 from agents.transcripts.importer import ImportReport, import_transcript
 from agents.transcripts.readers import READERS
 from agents.transcripts.records import OptionError, TranscriptError
+from agents.usage import WRONG_USAGE, CodedCommand
 
 
-class Command(BaseCommand):
+class Command(CodedCommand):
     help = "Import a conversation from a file; importing it again adds nothing."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -50,7 +51,7 @@ class Command(BaseCommand):
         try:
             report = self._import(options)
         except (TranscriptError, OptionError) as error:
-            raise CommandError(f"{error}\nNothing was imported.") from None
+            raise CommandError(f"{error}\nNothing was imported.", returncode=WRONG_USAGE) from None
         if options["json"]:
             self.stdout.write(json.dumps(report.as_json(), ensure_ascii=False))
         else:
@@ -116,5 +117,5 @@ def pair(text: str, option: str, *, last: bool = False) -> tuple[str, str]:
     """Split ``key=value`` at the first ``=`` (or the last)."""
     key, equals, value = text.rpartition("=") if last else text.partition("=")
     if not equals or not key.strip():
-        raise CommandError(f"{option} {text!r}: write it as KEY=VALUE")
+        raise CommandError(f"{option} {text!r}: write it as KEY=VALUE", returncode=WRONG_USAGE)
     return key.strip(), value.strip()
