@@ -15,6 +15,7 @@ from rich.table import Table
 from agents.terminal import console_for_bars, console_on
 from evaluation.calibration import agreements_text, calibration_of
 from evaluation.capture import Captured, channels_of, pending_count
+from evaluation.coverage import with_share
 from evaluation.models import CHANNEL_DIMENSIONS, COUNTED, EvaluationRun, is_heuristic
 from evaluation.summary import DimensionSummary, RunSummary, worst_judgement
 from evaluation.summary import by_tag as tag_means
@@ -37,10 +38,10 @@ def number(score: float | None) -> str:
 
 
 def number_of(found: DimensionSummary | None) -> str:
-    """A dimension's score, or its count where it is counted."""
-    if found is not None and found.count is not None:
-        return str(found.count)
-    return number(found.score if found else None)
+    """A dimension's score, or its count where it is counted, with the share scored."""
+    if found is None:
+        return number(None)
+    return with_share(number(found.score) if found.count is None else str(found.count), found.share)
 
 
 class ProgressBar:
@@ -105,6 +106,15 @@ def outcome_table(judge: str, results: Sequence[Captured], out: Any, *, by_tag: 
     for result, means in zip(results, values, strict=True):
         table.add_row(*_outcome_row(result, dimensions, means, columns, before=before, narrow=narrow))
     console.print(table)
+    console.print("In %: the share of judgements scored, of the claims this judge can score at all.")
+    short: dict[str, list[str]] = {}
+    for summary in (result.summary for result in results):
+        for name, found in summary.dimensions.items():
+            if found.reason and summary.run.agent:
+                short.setdefault(f"{name}: {found.reason}", []).append(summary.run.agent.slug)
+    for why, agents in short.items():
+        console.print(f"no score: {escape(', '.join(agents))}: {escape(why)}")
+    console.print()
     if note := _procedure_note(results):
         console.print(f"Judged by {note}: compare only with what was judged the same way.\n")
     if before:
@@ -198,13 +208,21 @@ def _outcome_row(
     return [
         escape(summary.run.agent.slug if summary.run.agent else str(summary.run.channel))
         + (" (played)" if summary.run.played else ""),
-        number(summary.overall_score) if summary.overall_score is not None else summary.run.status,
+        _overall(summary),
         *([number(result.before)] if before else []),
         *(number_of(found.get(name)) for name in dimensions),
         *(number(means.get(value)) for value in columns),
         *counted,
         money(summary.cost_usd, summary.unpriced_calls),
     ]
+
+
+def _overall(summary: RunSummary) -> str:
+    """The overall score; without one the status, where that says why."""
+    completed = summary.run.status == EvaluationRun.Status.COMPLETED
+    if summary.overall_score is None and not completed:
+        return summary.run.status
+    return with_share(number(summary.overall_score), summary.share)
 
 
 def _weakest_table(results: Sequence[Captured]) -> Table:
@@ -226,7 +244,10 @@ def _weakest_table(results: Sequence[Captured]) -> Table:
         weakest, dimension = min(pairs, key=lambda pair: (pair[0].score or 0.0, pair[0].id))
         row = worst_judgement(run, dimension, weakest.id)
         table.add_row(
-            name, escape(weakest.id), number(weakest.score), escape(_short(row.context_snippet)) if row else ""
+            name,
+            escape(weakest.id),
+            with_share(number(weakest.score), weakest.share),
+            escape(_short(row.context_snippet)) if row else "",
         )
     return table
 

@@ -13,12 +13,13 @@ from agents.terminal import console_on
 from evaluation.comparison.detection import Detection
 from evaluation.comparison.values import Change, Comparison
 from evaluation.comparison.words import interval_text
+from evaluation.coverage import percent, with_share
 from evaluation.models import is_heuristic
 from evaluation.presentation import heading_of, judge_label, number
 from evaluation.wording import signed
 
 MOST_NAMED = 10
-STYLES = {"drifted": "bold", "steady": "green", "cannot tell yet": "dim"}
+STYLES = {"drifted": "bold", "steady": "green", "cannot tell yet": "dim", "not enough data": "yellow"}
 
 
 def comparison_table(comparison: Comparison, out: Any) -> None:
@@ -67,8 +68,8 @@ def _columns(table: Table, *names: str) -> None:
 def _cells(change: Change) -> list[str]:
     digits = 0 if change.counted else 1
     shown = [
-        "–" if score is None else f"{score:.{digits}f}" if change.counted else number(score)
-        for score in (change.baseline, change.current)
+        with_share("–" if score is None else f"{score:.{digits}f}" if change.counted else number(score), share)
+        for score, share in ((change.baseline, change.baseline_share), (change.current, change.share))
     ]
     verdict = change.verdict
     if verdict == "drifted" and not change.counted:
@@ -109,7 +110,8 @@ def _propositions(comparisons: Sequence[Comparison], console: Any) -> None:
 def _explain(comparisons: Sequence[Comparison], console: Any) -> None:
     margin = comparisons[0].margin
     rows = [change for c in comparisons for change in c.dimensions]
-    lines = ["Scores of 0 to 9, higher is better.", *_unsure_but_large(comparisons)]
+    scale = "Scores of 0 to 9, higher is better; in % the share of judgements scored, of the claims this judge can score at all."
+    lines = [scale, *_unsure_but_large(comparisons)]
     if any(row.verdict == "steady" for row in rows):
         lines.append(f"steady: the whole interval lies within ±{margin:g} points.")
     if any(row.n_more for row in rows):
@@ -122,6 +124,10 @@ def _explain(comparisons: Sequence[Comparison], console: Any) -> None:
     found: dict[str, list[str]] = {}
     for comparison in comparisons:
         target = comparison.current.target
+        for lost in comparison.lost:
+            found.setdefault(
+                f"{lost.dimension}: not enough data: {lost} ({percent(lost.before)} → {percent(lost.now)})", []
+            ).append(target)
         for change in comparison.dimensions:
             for note in dict.fromkeys(filter(None, (change.interval_note, _why_undecided(change)))):
                 found.setdefault(f"{change.dimension}: {note}", []).append(target)
@@ -151,7 +157,7 @@ def _explain(comparisons: Sequence[Comparison], console: Any) -> None:
 def _unsure_but_large(comparisons: Sequence[Comparison]) -> list[str]:
     """Large changes that nothing sure can be said of: they would be lost among the rows, and no exit code tells of them."""
     found = sorted(
-        (change.delta, f"{c.current.target} {change.dimension} {number(change.baseline)} → {number(change.current)}")
+        (change.delta, f"{c.current.target} {change.dimension} {_fall(change)}")
         for c in comparisons
         for change in c.dimensions
         if change.interval is None and not change.counted and change.delta is not None and abs(change.delta) > c.margin
@@ -161,6 +167,11 @@ def _unsure_but_large(comparisons: Sequence[Comparison]) -> list[str]:
     more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
     which = ", ".join(text for _, text in found[:MOST_NAMED])
     return [f"large, but with no interval neither sure nor in the exit code, so read what was said: {which}{more}."]
+
+
+def _fall(change: Change) -> str:
+    before = with_share(number(change.baseline), change.baseline_share)
+    return f"{before} → {with_share(number(change.current), change.share)}"
 
 
 def _why_undecided(change: Change) -> str:
