@@ -63,9 +63,9 @@ def percent(share: Share | None) -> str:
     return f"{shown} %"
 
 
-def with_share(score: str, share: Share | None) -> str:
+def with_share(score: str, share: Share | None, *, between: str = " · ") -> str:
     """A score and the share behind it, as every cell has them: ``8.3 · 24 %``."""
-    return " · ".join(filter(None, (score, percent(share))))
+    return between.join(filter(None, (score, percent(share))))
 
 
 def why_too_little(share: Share) -> str:

@@ -24,7 +24,9 @@ def linked_dimension(dimension: str, parts: list[tuple[ChannelShare, DimensionSu
         count=sum(counts) if counts else None,
         noise=rounded(sqrt(sum(noise**2 for noise in noises) / len(noises))) if noises else None,
         channels=tuple(
-            ChannelScore(run=share.channel_run, messages=share.messages, score=part.score, count=part.count)
+            ChannelScore(
+                run=share.channel_run, messages=share.messages, score=part.score, count=part.count, share=part.share
+            )
             for share, part in parts
         ),
         share=total(part.share for _, part in parts),

@@ -100,6 +100,7 @@ def _channel_json(found: ChannelScore, counted: bool) -> dict[str, Any]:
         "evaluation_run": found.run.pk,
         "messages": found.messages,
         **({"count": found.count} if counted else {"score": found.score}),
+        "coverage": found.share.rounded,
     }
 
 

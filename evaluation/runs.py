@@ -180,7 +180,7 @@ def _end(session: Session, summary: RunSummary, failure: str = "") -> None:
             reasons = "; ".join(dict.fromkeys(filter(None, (*found, links.why_nothing(run)))))
             first = scores.filter(status="unscored").values_list("reason", flat=True).first()
             error = f"nothing scored: {reasons or first or 'no proposition applies'}"
-            if short := [f"{name}: {d.reason}" for name, d in summary.dimensions.items() if d.reason]:
+            if short := [f"{name}: {d.reason}" for name, d in summary.dimensions.items() if d.reason and d.scored]:
                 error = "; ".join(short)
     score = summary.overall_score if status == Status.COMPLETED else None
     with transaction.atomic():  # a run is not completed without its baselines

@@ -36,12 +36,16 @@ class PropositionSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelScore:
-    """What one channel contributes to an agent's dimension. `messages` are the agent's there: its weight in the mean."""
+    """What one channel contributes to an agent's dimension. `messages` are the agent's there: its weight in the mean.
+
+    `share` is how much was scored there.
+    """
 
     run: EvaluationRun
     messages: int
     score: float | None
     count: int | None
+    share: Share = NOTHING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

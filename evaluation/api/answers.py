@@ -17,6 +17,7 @@ class ChannelScoreShown(serializers.Serializer[Any]):
     messages = serializers.IntegerField()
     score = serializers.FloatField(required=False, allow_null=True)
     count = serializers.FloatField(required=False, allow_null=True)
+    coverage = serializers.FloatField(allow_null=True, help_text=COVERAGE)
 
 
 class IdeaShown(serializers.Serializer[Any]):

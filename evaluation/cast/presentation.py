@@ -12,7 +12,7 @@ from agents.terminal import console_on
 from evaluation.cast.cards import Cast
 from evaluation.cast.sentences import sentence_of
 from evaluation.cast.values import Card, DimensionMove
-from evaluation.coverage import with_share
+from evaluation.coverage import percent
 from evaluation.presentation import judge_label
 from evaluation.wording import decimal
 
@@ -42,8 +42,9 @@ def cast_table(found: Cast, out: Any) -> None:
 def _scores(move: DimensionMove | None) -> str:
     if move is None:
         return "–"
-    sides = (move.then, move.then_share), (move.now, move.now_share)
-    return " → ".join(with_share("–" if score is None else decimal(score), share) for score, share in sides)
+    scores = " → ".join("–" if score is None else decimal(score) for score in (move.then, move.now))
+    shares = " → ".join(percent(share) or "–" for share in (move.then_share, move.now_share))
+    return f"{scores}\n[dim]{shares.replace(' %', '', 1) if shares.count('%') > 1 else shares}[/dim]"
 
 
 def _sentence(card: Card) -> str:

@@ -132,7 +132,11 @@ def _with_lost(change: Change, lost: Sequence[Lost]) -> Change:
     of_it = [one for one in lost if one.dimension == change.dimension and change.proposition in ("", one.proposition)]
     if not of_it or change.worse:
         return change
-    return replace(change, verdict="not enough data", n_more=None, reason="; ".join(map(str, of_it)))
+    known = (
+        [change.reason] if change.verdict == "not enough data" else []
+    )  # of a dimension without a score; or marked before
+    reasons = [*known, *(str(one) for one in of_it if str(one) not in change.reason)]
+    return replace(change, verdict="not enough data", n_more=None, reason="; ".join(reasons))
 
 
 def _difference(tables: Sequence[Floats]) -> float:

@@ -19,6 +19,7 @@ from evaluation.presentation import heading_of, judge_label, number
 from evaluation.wording import signed
 
 MOST_NAMED = 10
+NARROW = 100
 STYLES = {"drifted": "bold", "steady": "green", "cannot tell yet": "dim", "not enough data": "yellow"}
 
 
@@ -35,7 +36,7 @@ def comparisons_table(comparisons: Sequence[Comparison], out: Any) -> None:
     if not comparisons:
         return
     console = console_on(out)
-    first = comparisons[0]
+    first, narrow = comparisons[0], console.width < NARROW
     names = {(c.baseline.name, c.current.name) for c in comparisons}
     what = f"{first.baseline.name} → {first.current.name}" if len(names) == 1 else "Baseline → now"
     title = f"{what}, judged by {judge_label(first.current.judge)}"
@@ -47,7 +48,7 @@ def comparisons_table(comparisons: Sequence[Comparison], out: Any) -> None:
             table.add_row(
                 escape(comparison.current.target + stale) if not n else "",
                 heading_of(change.dimension, narrow=True),
-                *_cells(change),
+                *_cells(change, narrow=narrow),
             )
     console.print(table)
     _propositions(comparisons, console)
@@ -65,10 +66,15 @@ def _columns(table: Table, *names: str) -> None:
     table.add_column("More", justify="right", no_wrap=True)
 
 
-def _cells(change: Change) -> list[str]:
+def _cells(change: Change, *, narrow: bool) -> list[str]:
+    """Scores with the shares scored, on a line of their own where there is little room; difference, interval, verdict."""
     digits = 0 if change.counted else 1
     shown = [
-        with_share("–" if score is None else f"{score:.{digits}f}" if change.counted else number(score), share)
+        with_share(
+            "–" if score is None else f"{score:.{digits}f}" if change.counted else number(score),
+            share,
+            between="\n" if narrow else " · ",
+        )
         for score, share in ((change.baseline, change.baseline_share), (change.current, change.share))
     ]
     verdict = change.verdict
@@ -103,7 +109,7 @@ def _propositions(comparisons: Sequence[Comparison], console: Any) -> None:
     _columns(table, "Proposition")
     for target, row in rows:
         name = row.proposition if alone or row.proposition.startswith(target) else f"{target}: {row.proposition}"
-        table.add_row(escape(name), *_cells(row))
+        table.add_row(escape(name), *_cells(row, narrow=console.width < NARROW))
     console.print(table)
 
 

@@ -191,7 +191,7 @@ def _by_turn(profiles: Sequence[TurnProfile]) -> Iterator[str]:
         [
             as_code(p.agent),
             found.dimension,
-            *(_number(row.score.value) for row in found.bins),
+            *(with_share(_number(row.score.value), row.share) for row in found.bins),
             found.within.decision.verdict,
         ]
         for p in profiles

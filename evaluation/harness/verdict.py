@@ -60,7 +60,13 @@ def decide(
     regressions = sorted((r for result in results for r in _regressions(result, limits)), key=lambda r: r.size)
     below = [found for result in results for found in _below(result, limits)]
     undecided = [found for result in results for found in _undecided(result, limits)]
-    lacking = tuple(found for result in results for found in _lacking(result))
+    named = {(found.agent, found.dimension) for found in unjudged}
+    lacking = tuple(
+        found
+        for result in results
+        for found in _lacking(result)
+        if not {(found.agent, ""), (found.agent, found.dimension)} & named
+    )
     without = tuple((r.agent, r.no_baseline) for r in results if r.no_baseline and r.summary.measured)
     falls = tuple(fading)
     verdict: Verdict = "pass"
@@ -158,7 +164,7 @@ def _lacking(result: AgentResult) -> Iterator[Lack]:
 def why_no_score(result: AgentResult, dimension: str) -> str:
     """Why a dimension of an agent has no score, for people."""
     summary = result.summary.dimensions.get(dimension)
-    if summary is not None and summary.reason:
+    if summary is not None and summary.reason and summary.scored:
         return summary.reason
     found = result.coverage.get(dimension, Coverage())
     if found.beyond_judge:
