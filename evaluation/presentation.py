@@ -15,10 +15,11 @@ from rich.table import Table
 from agents.terminal import console_for_bars, console_on
 from evaluation.calibration import agreements_text, calibration_of
 from evaluation.capture import Captured, channels_of, pending_count
-from evaluation.coverage import with_share
+from evaluation.coverage import Share, with_share
 from evaluation.models import CHANNEL_DIMENSIONS, COUNTED, EvaluationRun, is_heuristic
 from evaluation.summary import DimensionSummary, RunSummary, worst_judgement
 from evaluation.summary import by_tag as tag_means
+from evaluation.summary import shares_by_tag as tag_shares
 
 
 def judge_label(judge: str) -> str:
@@ -88,6 +89,7 @@ def outcome_table(judge: str, results: Sequence[Captured], out: Any, *, by_tag: 
     """The table at the end of a capture: per agent the scores, what could not be scored, cost; then each agent's weakest proposition."""
     dimensions = list(dict.fromkeys(d for r in results for d in r.summary.run.dimensions))
     values = [tag_means(result.summary.run, by_tag) if by_tag else {} for result in results]
+    shares = [tag_shares(result.summary.run, by_tag) if by_tag else {} for result in results]
     columns = sorted({value for means in values for value in means})
     console = console_on(out)
     narrow = console.width < 110
@@ -103,8 +105,8 @@ def outcome_table(judge: str, results: Sequence[Captured], out: Any, *, by_tag: 
     counted = ["Scored", "Unsc."] if narrow else ["Scored", "Trivial", "Unscored", "Calls"]
     for heading in (*headings, *(f"{by_tag} {value}" for value in columns), *counted, "Cost"):
         table.add_column(escape(heading), justify="right", overflow="fold")
-    for result, means in zip(results, values, strict=True):
-        table.add_row(*_outcome_row(result, dimensions, means, columns, before=before, narrow=narrow))
+    for result, means, of_tags in zip(results, values, shares, strict=True):
+        table.add_row(*_outcome_row(result, dimensions, means, of_tags, columns, before=before, narrow=narrow))
     console.print(table)
     console.print("In %: the share of judgements scored, of the claims this judge can score at all.")
     short: dict[str, list[str]] = {}
@@ -196,6 +198,7 @@ def _outcome_row(
     result: Captured,
     dimensions: Sequence[str],
     means: dict[str, float],
+    shares: dict[str, Share],
     columns: Sequence[str],
     *,
     before: bool,
@@ -205,16 +208,17 @@ def _outcome_row(
     found = summary.dimensions
     counts = {name: str(sum(getattr(d, name) for d in found.values())) for name in ("scored", "trivial", "unscored")}
     counted = [counts["scored"], counts["unscored"]] if narrow else [*counts.values(), str(summary.calls)]
-    return [
+    row = [
         escape(summary.run.agent.slug if summary.run.agent else str(summary.run.channel))
         + (" (played)" if summary.run.played else ""),
         _overall(summary),
-        *([number(result.before)] if before else []),
+        *([with_share(number(result.before), result.before_share)] if before else []),
         *(number_of(found.get(name)) for name in dimensions),
-        *(number(means.get(value)) for value in columns),
+        *(with_share(number(means.get(value)), shares.get(value)) for value in columns),
         *counted,
         money(summary.cost_usd, summary.unpriced_calls),
     ]
+    return [cell.replace(" · ", "\n") for cell in row] if narrow else row
 
 
 def _overall(summary: RunSummary) -> str:

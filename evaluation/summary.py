@@ -10,7 +10,7 @@ from django.db.models import Count, Max, Q, Sum
 from django.db.models.functions import Coalesce
 
 from agents.llm import ledger
-from evaluation.coverage import COVERABLE, MESSAGES, Share, total, why_too_little
+from evaluation.coverage import COVERABLE, MESSAGES, NOTHING, Share, total, why_too_little
 from evaluation.linked import linked_dimension
 from evaluation.models import COUNTED, ChannelShare, EvaluationRun, EvaluationScore
 from evaluation.repeats import repeated_rows
@@ -26,6 +26,7 @@ __all__ = [
     "dimension_summaries",
     "empty_dimension",
     "overall",
+    "shares_by_tag",
     "summarize",
     "worst_judgement",
 ]
@@ -212,6 +213,17 @@ def by_tag(run: EvaluationRun, key: str) -> dict[str, float]:
             entry[0] += weight * (score or 0)
             entry[1] += weight
     return {value: round(total / weight, 4) for value, (total, weight) in sorted(sums.items())}
+
+
+def shares_by_tag(run: EvaluationRun, key: str) -> dict[str, Share]:
+    """How much of the run's adherence was scored, per value of a tag; repeats count once."""
+    rows = EvaluationScore.objects.filter(COVERABLE, evaluation_run=run, dimension="adherence", repeat=1)
+    found: dict[str, Share] = {}
+    for tags, status in rows.filter(message__isnull=False).values_list("message__tags", "status").iterator():
+        if isinstance(tags, dict) and key in tags:
+            value = str(tags[key])
+            found[value] = found.get(value, NOTHING) + Share(int(status == "scored"), 1)
+    return found
 
 
 def worst_judgement(run: EvaluationRun, dimension: str, proposition_id: str) -> EvaluationScore | None:
