@@ -26,7 +26,7 @@ def follow(runs: Iterable[EvaluationRun]) -> None:
     elsewhere = ChannelShare.objects.filter(agent_run__in=ended).exclude(channel_run__in=ended)
     for agent_run in concerned.exclude(Q(pk__in=ended) & ~Q(pk__in=elsewhere.values("agent_run"))):
         summary = summarize(agent_run)
-        error = "" if summary.measured and agent_run.error.startswith("nothing scored") else agent_run.error
+        error = "" if summary.measured else agent_run.error  # of a completed run: why it has no number
         same = EvaluationRun.objects.filter(pk=agent_run.pk, status=COMPLETED)
         if same.update(overall_score=summary.overall_score, error=error) and agent_run.is_baseline:
             baselines.promote(agent_run, summary, only=CHANNEL_DIMENSIONS)

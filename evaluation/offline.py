@@ -18,6 +18,7 @@ from agents.text.tokens import find_matches
 NEEDS_JUDGE = "needs an LLM judge: the claim lists no cues for the offline one"
 NEEDS_JUDGE_FOR_FLAWS = "needs an LLM judge: hard mode takes off for every flaw, and cues list none"
 NO_CUE_FOUND = "needs an LLM judge: none of the claim's cues occurs in the text"
+BEYOND_OFFLINE = (NEEDS_JUDGE, NEEDS_JUDGE_FOR_FLAWS)  # whatever the text: the claim gives nothing to go by
 SUPPORTED, CONTRADICTED, BOTH = 8, 1, 4
 ORDINARY_COMPRESSION_GAIN = 0.45  # what unrelated chat messages gain anyway, see agents.text.ngrams.compression_gain
 

@@ -171,7 +171,7 @@ def _end(session: Session, summary: RunSummary, failure: str = "") -> None:
         status, error = Status.PAUSED_BUDGET, session.budget.reason
     elif left:
         status, error = Status.FAILED, failure or f"{counted(left, 'judgement is', 'judgements are')} still pending"
-    elif (broken := failed_call(run)) and (not any(d.measured for d in own) or not judge_answered(run)):
+    elif (broken := failed_call(run)) and (not any(d.scored for d in own) or not judge_answered(run)):
         status, error = Status.FAILED, failure or f"the judge scored nothing; for example {broken}"
     else:
         status = Status.COMPLETED
@@ -180,6 +180,8 @@ def _end(session: Session, summary: RunSummary, failure: str = "") -> None:
             reasons = "; ".join(dict.fromkeys(filter(None, (*found, links.why_nothing(run)))))
             first = scores.filter(status="unscored").values_list("reason", flat=True).first()
             error = f"nothing scored: {reasons or first or 'no proposition applies'}"
+            if short := [f"{name}: {d.reason}" for name, d in summary.dimensions.items() if d.reason and d.scored]:
+                error = "; ".join(short)
     score = summary.overall_score if status == Status.COMPLETED else None
     with transaction.atomic():  # a run is not completed without its baselines
         ended = run.finish(

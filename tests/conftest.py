@@ -71,6 +71,13 @@ def _nothing_remembered(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> 
     prices.forget_prices()
 
 
+@pytest.fixture(autouse=True)
+def _few_judgements_make_a_score(settings: Settings, request: pytest.FixtureRequest) -> None:
+    """Most tests judge a message or two. Those of what a score needs are marked `usual_minimum`."""
+    if request.node.get_closest_marker("usual_minimum") is None:
+        settings.SCORE_MIN_JUDGEMENTS, settings.SCORE_MIN_COVERAGE = 1, 0.0
+
+
 @pytest.fixture
 def llm_server(settings: Settings) -> Iterator[LLMServer]:
     """A loopback server that speaks the Messages API; judge and actor are set to use it."""

@@ -61,8 +61,8 @@ def _shown(card: Card, steps: Sequence[Step]) -> dict[str, Any]:
 def _dimension(move: DimensionMove) -> dict[str, Any]:
     return {
         "badge": dimension_badge(move.dimension),
-        "then": meter(move.then),
-        "now": meter(move.now),
+        "then": meter(move.then, share=move.then_share, why=move.reason),
+        "now": meter(move.now, share=move.now_share, why=move.reason),
         "change": signed(move.delta),
     }
 

@@ -17,11 +17,12 @@ from evaluation.comparison.choosing import newest_run
 from evaluation.comparison.compare import compare_to_baseline
 from evaluation.comparison.values import Change, Comparison, NotComparable
 from evaluation.comparison.words import interval_text
+from evaluation.coverage import Share
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore
 from evaluation.wording import signed
 
 MOST_JUDGEMENTS = 20_000  # more take seconds; the command has no limit
-TONES: dict[str, Tone] = {"drifted": "good", "steady": "good", "cannot tell yet": "plain"}
+TONES: dict[str, Tone] = {"drifted": "good", "steady": "good", "cannot tell yet": "plain", "not enough data": "warning"}
 
 
 def comparison_panel(run: EvaluationRun) -> SafeString:
@@ -71,8 +72,8 @@ def _context(found: Comparison) -> dict[str, Any]:
         "rows": [
             {
                 "dimension": dimension_badge(change.dimension),
-                "before": _number(change, change.baseline),
-                "now": _number(change, change.current),
+                "before": _number(change, change.baseline, change.baseline_share),
+                "now": _number(change, change.current, change.share),
                 "change": signed(change.delta, 0 if change.counted else 2),
                 "interval": interval_text(change),
                 "verdict": verdict_badge(change),
@@ -85,13 +86,16 @@ def _context(found: Comparison) -> dict[str, Any]:
 
 def _told(change: Change) -> list[str]:
     """What a reader must know of a verdict: what would decide, or why nothing does, and what its interval is of."""
-    undecided = change.reason if change.verdict == "cannot tell yet" else ""
+    undecided = change.reason if change.verdict in ("cannot tell yet", "not enough data") else ""
     more = f"{change.n_more:,} more {change.unit} would decide" if change.n_more else undecided
     return list(dict.fromkeys(filter(None, (more, change.interval_note))))
 
 
-def _number(change: Change, value: float | None) -> SafeString:
-    return number(None, int(value)) if change.counted and value is not None else number(value, None)
+def _number(change: Change, value: float | None, share: Share | None) -> SafeString:
+    why = change.reason if change.verdict == "not enough data" else ""
+    if change.counted and value is not None:
+        return number(None, int(value), share=share)
+    return number(value, None, share=share, why=why)
 
 
 def _too_large(runs: Collection[int]) -> bool:

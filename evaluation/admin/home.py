@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from django.db.models import Exists, OuterRef
 from django.http import HttpRequest
 from django.urls import reverse
@@ -18,6 +20,7 @@ from evaluation.admin.agreement import agreement_badge
 from evaluation.admin.display import judge_badge, meter
 from evaluation.admin.home_chart import drift_chart
 from evaluation.calibration import calibration_of
+from evaluation.coverage import Share, shares_of, total
 from evaluation.drafting.decisions import all_entries
 from evaluation.models import (
     Baseline,
@@ -132,15 +135,21 @@ def runs_list(request: HttpRequest) -> SafeString:
     return listing(
         "Evaluations",
         heads=("Evaluation", "Of whom", "Status, overall score"),
-        rows=[_run(run) for run in rows.order_by("-pk")[:RUNS]],
-        wrong=[_run(run) for run in wrong],
+        rows=_shown(rows.order_by("-pk")[:RUNS]),
+        wrong=_shown(wrong),
         more=((url, "All evaluations"), (f"{url}?status__in={','.join(WENT_WRONG)}", "All that failed or paused")),
         empty="Nothing was measured yet. This measures every agent:",
         command="manage.py capture_baseline --agents all",
     )
 
 
-def _run(run: EvaluationRun) -> tuple[object, ...]:
+def _shown(runs: Iterable[EvaluationRun]) -> list[tuple[object, ...]]:
+    runs = list(runs)
+    shares = shares_of([run.pk for run in runs])
+    return [_run(run, total(shares[run.pk].values())) for run in runs]
+
+
+def _run(run: EvaluationRun, share: Share) -> tuple[object, ...]:
     name = display.lines(display.page_of(run, f"evaluation {run.pk}"), display.moment(run.created_at))
     of = (
         display.agent_chip(run.agent)
@@ -152,7 +161,11 @@ def _run(run: EvaluationRun) -> tuple[object, ...]:
     state = display.status_badge(run)
     if run.error:
         return (name, of, format_html("{} {}", state, display.folded(run.error, 90)))
-    return (name, of, display.lines(format_html("{} {}", state, meter(run.overall_score)), judge_badge(run.judge)))
+    return (
+        name,
+        of,
+        display.lines(format_html("{} {}", state, meter(run.overall_score, share=share)), judge_badge(run.judge)),
+    )
 
 
 def no_baseline(request: HttpRequest) -> SafeString | None:

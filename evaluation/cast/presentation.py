@@ -12,10 +12,11 @@ from agents.terminal import console_on
 from evaluation.cast.cards import Cast
 from evaluation.cast.sentences import sentence_of
 from evaluation.cast.values import Card, DimensionMove
+from evaluation.coverage import percent
 from evaluation.presentation import judge_label
 from evaluation.wording import decimal
 
-COLOURS = {"fell": "red", "maybe": "yellow", "rose": "green"}
+COLOURS = {"fell": "red", "not enough data": "yellow", "maybe": "yellow", "rose": "green"}
 
 
 def cast_table(found: Cast, out: Any) -> None:
@@ -33,11 +34,17 @@ def cast_table(found: Cast, out: Any) -> None:
         by_name = {move.dimension: move for move in card.dimensions}
         scores = [_scores(by_name.get(dimension)) for dimension in dimensions]
         table.add_row(escape(card.agent.slug), *scores, _sentence(card))
-    console_on(out).print(table)
+    console = console_on(out)
+    console.print(table)
+    console.print("In %: the share of judgements scored, of the claims this judge can score at all.")
 
 
 def _scores(move: DimensionMove | None) -> str:
-    return "–" if move is None else f"{decimal(move.then)} → {decimal(move.now)}"
+    if move is None:
+        return "–"
+    scores = " → ".join("–" if score is None else decimal(score) for score in (move.then, move.now))
+    shares = " → ".join(percent(share) or "–" for share in (move.then_share, move.now_share))
+    return f"{scores}\n[dim]{shares.replace(' %', '', 1) if shares.count('%') > 1 else shares}[/dim]"
 
 
 def _sentence(card: Card) -> str:

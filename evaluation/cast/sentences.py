@@ -13,9 +13,11 @@ from django.utils.dateformat import format as date_format
 from evaluation.cast.choosing import tag_name
 from evaluation.cast.moves import is_sure
 from evaluation.cast.values import Card, DimensionMove, Move
+from evaluation.coverage import TOO_LITTLE
 from evaluation.wording import counted, decimal
 
 SHOWN, GONE = 6.0, 4.0  # at least, at most: a claim that held and does so no more
+MOST_LOST = 3  # propositions named in a sentence
 _DIGITS = re.compile(r"-[0-9a-f]{6}$")
 
 
@@ -47,6 +49,8 @@ def sentence_of(card: Card) -> str:
         return f"Not measured since {sides.then_name}{missing}."
     if card.state == "nothing in common":
         return f"Measured, but nothing was scored both in {sides.then_name} and now."
+    if card.state == "not enough data":
+        return _too_little(card)
     if card.told is not None:
         return _moved(card, card.told)
     least = card.moves[0]
@@ -59,7 +63,21 @@ def sentence_of(card: Card) -> str:
 
 def dimension_words(move: DimensionMove) -> str:
     """E.g. ``adherence 7.2 → 6.9``."""
-    return f"{move.dimension.replace('_', ' ')} {decimal(move.then)} → {decimal(move.now)}"
+    then, now = ("–" if score is None else decimal(score) for score in (move.then, move.now))
+    return f"{move.dimension.replace('_', ' ')} {then} → {now}"
+
+
+def _too_little(card: Card) -> str:
+    """What is scored too little now: dimensions without a score, else the propositions with both their shares."""
+    short = [f"{move.dimension.replace('_', ' ')}: {move.reason}" for move in card.dimensions if move.reason]
+    if short:
+        return f"Not enough data for {'; '.join(short).replace(f'{TOO_LITTLE}: ', '')}."
+    named = [
+        f"“{short_name(lost.proposition, card.agent.slug, lost.dimension)}” {lost.before} → {lost.now}"
+        for lost in card.lost[:MOST_LOST]
+    ]
+    more = f" and {len(card.lost) - MOST_LOST} more" if len(card.lost) > MOST_LOST else ""
+    return f"Not enough data: judgements scored {', '.join(named)}{more} since {card.sides.then_name}."
 
 
 def numbers_of(move: Move) -> str:

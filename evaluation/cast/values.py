@@ -8,14 +8,24 @@ from datetime import datetime
 from typing import Literal
 
 from agents.models import Agent, Message
+from evaluation.comparison.values import Lost
+from evaluation.coverage import NOTHING, Share
 from evaluation.models import EvaluationRun
 
 State = Literal[
-    "fell", "maybe", "held", "rose", "nothing in common", "not measured since", "no baseline", "never measured"
+    "fell",
+    "not enough data",
+    "maybe",
+    "held",
+    "rose",
+    "nothing in common",
+    "not measured since",
+    "no baseline",
+    "never measured",
 ]
 # Those who lost most first, then those of whom something is known, then those who were not measured.
 ORDER: tuple[State, ...] = (
-    *("fell", "maybe", "held", "rose"),
+    *("fell", "not enough data", "maybe", "held", "rose"),
     *("nothing in common", "not measured since", "no baseline", "never measured"),
 )
 Tag = tuple[str, str]
@@ -61,7 +71,8 @@ class Sides:
 class Part:
     """One proposition's scores on one side: mean of 0 to 9 over `scored` judgements; `unscored` could not be judged.
 
-    `n`, `total` and `squares` are of the first judgement of each message alone: what a test of the means rests on.
+    `n`, `total` and `squares` are of the first judgement of each message alone: what a test of the means rests on. `share` is how much was
+    scored of what the judge can score; `by_message` whether it is judged message by message.
     """
 
     mean: float | None
@@ -72,6 +83,8 @@ class Part:
     n: int
     total: float
     squares: float
+    share: Share = NOTHING
+    by_message: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,15 +114,23 @@ class Move:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DimensionMove:
-    """A dimension over the propositions that were asked on both sides and are still the same."""
+    """A dimension over the propositions that were asked on both sides and are still the same.
+
+    Attributes:
+        then, now: 0 to 9; None where too little was scored, and then `reason` says how little.
+        then_share, now_share: How much was scored, over all its propositions.
+    """
 
     dimension: str
-    then: float
-    now: float
+    then: float | None
+    now: float | None
+    then_share: Share = NOTHING
+    now_share: Share = NOTHING
+    reason: str = ""
 
     @property
-    def delta(self) -> float:
-        return self.now - self.then
+    def delta(self) -> float | None:
+        return None if self.then is None or self.now is None else self.now - self.then
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +149,7 @@ class Card:
     Attributes:
         moves: Every proposition that was scored on both sides, the largest fall first.
         told: The one the sentence is about; None where it is about none. `claim` is its claim, as it was last asked.
+        lost: Propositions of which surely less than half as much is scored as then.
         changed: Propositions that are another one now (reworded, or their trait changed), so not compared.
         then_quote, now_quote: Messages that scored highest then and lowest now on what the sentence is about (where it rose: the reverse).
         course: Overall scores of the newest evaluations, the oldest first.
@@ -141,6 +163,7 @@ class Card:
     moves: Sequence[Move] = ()
     told: Move | None = None
     claim: str = ""
+    lost: Sequence[Lost] = ()
     changed: Sequence[str] = ()
     then_quote: Quote | None = None
     now_quote: Quote | None = None
@@ -149,7 +172,8 @@ class Card:
     @property
     def delta(self) -> float | None:
         """The mean change of the dimensions, in points; None where nothing is compared."""
-        return sum(d.delta for d in self.dimensions) / len(self.dimensions) if self.dimensions else None
+        deltas = [d.delta for d in self.dimensions if d.delta is not None]
+        return sum(deltas) / len(deltas) if deltas else None
 
     @property
     def place(self) -> tuple[int, float, str]:

@@ -12,6 +12,7 @@ from evaluation.comparison.as_json import comparison_json
 from evaluation.comparison.chance import adjusted
 from evaluation.comparison.changes import change_of
 from evaluation.comparison.file_sides import UnreadableSides, side_json, sides_of_file
+from evaluation.comparison.lost import lost_propositions
 from evaluation.comparison.selection import (
     asked_on_both,
     of_dimension,
@@ -22,6 +23,7 @@ from evaluation.comparison.selection import (
 )
 from evaluation.comparison.sides import side_of_run
 from evaluation.comparison.values import Change, Comparison, NotComparable, Side
+from evaluation.coverage import Share
 from evaluation.models import Baseline, EvaluationRun, is_heuristic
 from evaluation.scorers import SCORERS
 from evaluation.statistics.comparison import MARGIN
@@ -84,19 +86,30 @@ def compare(
         sides = of_dimension(baseline, current, dimension, [p for p in same if p not in once])
         heuristic, counted = is_heuristic(current.judge), dimension in baseline.counted | current.counted
         change = change_of(*sides, dimension=dimension, margin=margin, counted=counted, heuristic=heuristic)
-        if change.delta is None and None not in (baseline.scores[dimension], current.scores[dimension]):
+        why = "; ".join(
+            f"{reason} {when}"
+            for reason, when in ((baseline.reasons.get(dimension), "before"), (current.reasons.get(dimension), "now"))
+            if reason
+        )
+        if why:
+            change = _without_score(change, baseline, current, why)
+        elif change.delta is None and None not in (baseline.scores[dimension], current.scores[dimension]):
             change = replace(change, reason=NONE_IN_COMMON, interval_note=NONE_IN_COMMON)
-        dimensions.append(change)
+        dimensions.append(_with_shares(change, baseline, current))
         if propositions:
             rows = [
-                change_of(
-                    of_proposition(baseline, dimension, name),
-                    of_proposition(current, dimension, name),
-                    dimension=dimension,
-                    proposition=name,
-                    margin=margin,
-                    counted=counted,
-                    heuristic=heuristic,
+                _with_shares(
+                    change_of(
+                        of_proposition(baseline, dimension, name),
+                        of_proposition(current, dimension, name),
+                        dimension=dimension,
+                        proposition=name,
+                        margin=margin,
+                        counted=counted,
+                        heuristic=heuristic,
+                    ),
+                    baseline,
+                    current,
                 )
                 for name in same
             ]
@@ -115,6 +128,7 @@ def compare(
                 stale=_stale(baseline, current),
                 persona_changes=persona_changes,
                 over_window=tuple(windows),
+                lost=lost_propositions(*(_by_message(side, common, changed) for side in (baseline, current))),
                 margin=margin,
                 notes=tuple(notes),
             )
@@ -169,7 +183,10 @@ def baseline_side(baselines: Iterable[Baseline], current: Side | None = None) ->
     other = next((d for d in digests if current is not None and d and d != current.persona_digest), digests[-1])
     merged: dict[str, Any] = {
         name: {k: v for side in sides for k, v in getattr(side, name).items()}
-        for name in ("scores", "proposition_scores", "observations", "unscored", "judged", "digests")
+        for name in (
+            *("scores", "proposition_scores", "observations", "unscored", "judged", "digests"),
+            *("shares", "by_message", "reasons"),
+        )
     }
     return replace(
         sides[-1],
@@ -179,6 +196,39 @@ def baseline_side(baselines: Iterable[Baseline], current: Side | None = None) ->
         counted=frozenset().union(*(side.counted for side in sides)),
         evaluation_run=sides[-1].evaluation_run if len(sides) == 1 else None,
     )
+
+
+def _without_score(change: Change, baseline: Side, current: Side, why: str) -> Change:
+    """The change of a dimension that has no score on a side because too little was scored there."""
+    before, now = (side.scores.get(change.dimension) for side in (baseline, current))
+    return Change(
+        dimension=change.dimension,
+        baseline=before,
+        current=now,
+        delta=None,
+        interval=None,
+        interval_note=why,
+        verdict="not enough data",
+        reason=why,
+        n=change.n,
+        baseline_n=change.baseline_n,
+        unit=change.unit,
+    )
+
+
+def _with_shares(change: Change, baseline: Side, current: Side) -> Change:
+    name = (change.dimension, change.proposition)
+    return replace(change, share=current.share(*name), baseline_share=baseline.share(*name))
+
+
+def _by_message(side: Side, dimensions: Iterable[str], changed: Collection[str]) -> dict[tuple[str, str], Share]:
+    """How much was scored of each proposition that is judged message by message and still the same."""
+    return {
+        (d, p): share
+        for d in dimensions
+        for p, share in side.by_message.get(d, {}).items()
+        if f"{d}/{p}" not in changed
+    }
 
 
 def _check(baseline: Side, current: Side) -> None:

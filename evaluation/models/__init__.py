@@ -2,7 +2,15 @@
 
 from evaluation.models.baselines import Baseline
 from evaluation.models.channels import ChannelShare, Idea, IdeaPart, LineUpRun
-from evaluation.models.choices import CHANNEL_DIMENSIONS, COUNTED, Dimension, Method, is_heuristic, procedure_name
+from evaluation.models.choices import (
+    BY_MESSAGE,
+    CHANNEL_DIMENSIONS,
+    COUNTED,
+    Dimension,
+    Method,
+    is_heuristic,
+    procedure_name,
+)
 from evaluation.models.drafts import PropositionDraft
 from evaluation.models.labels import DrawnScore, JudgeCalibration, LabelSet, ScoreLabel
 from evaluation.models.runs import EvaluationRun
@@ -10,6 +18,7 @@ from evaluation.models.schedules import DriftAlert, EvaluationSchedule
 from evaluation.models.scores import EvaluationScore
 
 __all__ = [
+    "BY_MESSAGE",
     "CHANNEL_DIMENSIONS",
     "COUNTED",
     "Baseline",
