@@ -82,11 +82,11 @@ def _card(agent: Agent, judged: Judged, sides: Sides, compared: Compared) -> Car
 
 def _told(sides: Sides, moves: Sequence[Move]) -> tuple[State, Move | None]:
     """The state, and what to tell: the largest sure fall, else the largest sure rise, else the largest fall there may be."""
-    if not sides.then and sides.now is None:
+    if not sides.then and not sides.now:
         return "never measured", None
     if not sides.then:
         return "no baseline", None
-    if sides.now is None:
+    if not sides.now:
         return "not measured since", None
     if not moves:
         return "nothing in common", None
@@ -103,11 +103,7 @@ def _told(sides: Sides, moves: Sequence[Move]) -> tuple[State, Move | None]:
 def _with_evidence(cards: Sequence[Card], judged: Judged | None, *, quotes: bool) -> list[Card]:
     if judged is None:
         return list(cards)
-    told = {
-        card.agent.pk: Told.of(card.told, card.sides.now.pk)
-        for card in cards
-        if card.told is not None and card.sides.now is not None
-    }
+    told = {card.agent.pk: Told.of(card.told) for card in cards if card.told is not None}
     said = quotes_of(told.values()) if quotes else {}
     asked = {key: quote.claim for key, pair in said.items() for quote in pair if quote is not None}
     claims = {**asked, **claims_of(key for key in told.values() if key not in asked)}

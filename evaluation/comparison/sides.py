@@ -48,8 +48,9 @@ def side_of_run(run: EvaluationRun, *, name: str = "", dimensions: Collection[st
         parts = linked_parts(run, linked)
         _add_linked(tally, parts)
         digests |= _linked_digests(parts, linked)
+    tags = f" ({', '.join(_tags(run))})" if _tags(run) else ""
     return Side(
-        name=name or f"evaluation {run.pk} of {_day(run)}",
+        name=name or f"evaluation {run.pk} of {_day(run)}{tags}",
         target=target_of(run),
         judge=run.judge,
         procedure=run.procedure,
@@ -63,6 +64,7 @@ def side_of_run(run: EvaluationRun, *, name: str = "", dimensions: Collection[st
         played=run.played,
         evaluation_run=run.pk,
         scope=_scope(run),
+        where={} if run.played else run.where,
         digests=digests,
     )
 
@@ -224,8 +226,11 @@ def _day(run: EvaluationRun) -> str:
     return timezone.localtime(run.finished_at or run.created_at).date().isoformat()
 
 
+def _tags(run: EvaluationRun) -> list[str]:
+    return [] if run.played else [f"{key}={value}" for key, value in sorted(run.where.items())]
+
+
 def _scope(run: EvaluationRun) -> str:
     """Which messages; those of a play are its own, whatever its name."""
-    tags = [] if run.played else [f"{key}={value}" for key, value in sorted(run.where.items())]
     bins = ["evenly by turn"] if run.turn_bins else []
-    return ", ".join([*([] if run.window == "all" else [run.window]), *tags, *bins])
+    return ", ".join([*([] if run.window == "all" else [run.window]), *_tags(run), *bins])

@@ -34,6 +34,7 @@ class Side:
         unscored: Judgements that could not be made, per dimension; `judged` those that were settled at all.
         evaluation_run: Its row; None for a file.
         scope: Which messages, as people say it, e.g. ``7d, build=41``; empty: all; None where that is not known.
+        where: The tags its messages have; None where that is not known.
         digests: Per dimension and proposition, of everything in it that can change a score; missing where that is not known.
     """
 
@@ -51,6 +52,7 @@ class Side:
     played: bool = False
     evaluation_run: int | None = None
     scope: str | None = None
+    where: Mapping[str, str] | None = None
     digests: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 

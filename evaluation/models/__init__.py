@@ -4,6 +4,7 @@ from evaluation.models.baselines import Baseline
 from evaluation.models.channels import ChannelShare, Idea, IdeaPart, LineUpRun
 from evaluation.models.choices import CHANNEL_DIMENSIONS, COUNTED, Dimension, Method, is_heuristic, procedure_name
 from evaluation.models.drafts import PropositionDraft
+from evaluation.models.evidence import Evidence
 from evaluation.models.labels import DrawnScore, JudgeCalibration, LabelSet, ScoreLabel
 from evaluation.models.runs import EvaluationRun
 from evaluation.models.schedules import DriftAlert, EvaluationSchedule
@@ -20,6 +21,7 @@ __all__ = [
     "EvaluationRun",
     "EvaluationSchedule",
     "EvaluationScore",
+    "Evidence",
     "Idea",
     "IdeaPart",
     "JudgeCalibration",
