@@ -20,6 +20,7 @@ from evaluation.budget import why_over_budget
 from evaluation.execution import Progress, Session, Superseded, lease, open_session
 from evaluation.failures import failed_call, judge_answered, reopen_failed
 from evaluation.models import EvaluationRun, EvaluationScore
+from evaluation.newest import note_evidence
 from evaluation.planning import UNFINISHED
 from evaluation.proposition_files import LoadedFile, PropositionError, load_all
 from evaluation.rehearsal.queued import awaits_play, play_for
@@ -190,6 +191,8 @@ def _end(session: Session, summary: RunSummary, failure: str = "") -> None:
         if ended and status == Status.PAUSED_BUDGET and run.batch:
             # What is spent may leave room that the next batch does not find: looked at again, but not at once.
             EvaluationRun.objects.filter(pk=run.pk).update(lease_expires_at=timezone.now() + BATCH_PAUSE)
+        if ended and status == Status.COMPLETED and isinstance(session.subject, Subject):
+            note_evidence(run, session.subject.spoken())
         if ended and status == Status.COMPLETED and run.is_baseline and run.agent_id is not None:
             baselines.promote(run, summary)
         if ended and status == Status.COMPLETED and run.batch:

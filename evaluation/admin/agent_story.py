@@ -70,10 +70,9 @@ def _judged(agent: Agent) -> Judged | None:
 
 
 def _move(card: Card, move: Move) -> dict[str, Any]:
-    now = card.sides.now
     url = display.list_url(
         EvaluationScore,
-        run=now.pk if now is not None else move.then_run,
+        run=move.now_run,
         dimension__exact=move.dimension,
         proposition_id=move.proposition,
     )

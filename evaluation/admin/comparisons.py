@@ -6,19 +6,20 @@ from collections.abc import Collection
 from typing import Any
 
 from django.template.loader import render_to_string
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from agents.admin import display
 from agents.admin.display import Tone
 from agents.models import Agent
 from evaluation.admin.display import dimension_badge, number
-from evaluation.comparison.choosing import newest_run
-from evaluation.comparison.compare import compare_to_baseline
+from evaluation.cast.values import Judged
+from evaluation.comparison.compare import compare_runs, compare_to_baseline
 from evaluation.comparison.values import Change, Comparison, NotComparable
 from evaluation.comparison.words import interval_text
 from evaluation.coverage import Share
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore
+from evaluation.newest import newest_since_baselines, runs_of
 from evaluation.wording import signed
 
 MOST_JUDGEMENTS = 20_000  # more take seconds; the command has no limit
@@ -40,7 +41,7 @@ def comparison_of(run: EvaluationRun) -> dict[str, Any] | None:
     if not any(b.evaluation_run_id < run.pk for b in before):
         return None
     if _too_large([run.pk, *(b.evaluation_run_id for b in before)]):
-        return {"too_large": format_html("<code>manage.py compare --agents {}</code>", run.agent.slug)}
+        return _left_to_the_command(run.agent)
     earlier = [b.dimension for b in before if b.evaluation_run_id < run.pk]
     try:
         found = compare_to_baseline(run, dimensions=earlier, propositions=False)
@@ -50,10 +51,26 @@ def comparison_of(run: EvaluationRun) -> dict[str, Any] | None:
 
 
 def newest_comparison(agent: Agent, *, judge: str, procedure: str) -> dict[str, Any] | None:
-    """The newest evaluation by that judge and procedure beside the baselines; None when there is none since they were captured."""
-    run = newest_run(agent, judge=judge, procedure=procedure)
-    context = None if run is None else comparison_of(run)
-    return None if context is None or run is None else {**context, "run": display.page_of(run, f"evaluation {run.pk}")}
+    """The newest evidence by that judge and procedure beside the baselines; None when there is none of newer messages than theirs."""
+    newest = newest_since_baselines([agent.pk], Judged(judge=judge, procedure=procedure)).get(agent.pk)
+    if not newest:
+        return None
+    chosen = runs_of(newest)
+    runs = {run.pk: run for run in chosen.values()}
+    captured = Baseline.objects.filter(agent=agent, judge=judge, procedure=procedure, dimension__in=list(newest))
+    context: dict[str, Any] | None = _left_to_the_command(agent)
+    if not _too_large([*runs, *captured.values_list("evaluation_run", flat=True)]):
+        found = compare_runs(chosen, propositions=False)
+        context = None if found is None else _context(found)
+    pages = [
+        format_html("{} {}", display.page_of(run, f"evaluation {pk}"), display.tags(run.where) if run.where else "")
+        for pk, run in sorted(runs.items())
+    ]
+    return None if context is None else {**context, "run": format_html_join(", ", "{}", ((page,) for page in pages))}
+
+
+def _left_to_the_command(agent: Agent) -> dict[str, Any]:
+    return {"too_large": format_html("<code>manage.py compare --agents {}</code>", agent.slug)}
 
 
 def verdict_badge(change: Change) -> SafeString:

@@ -113,6 +113,7 @@ class AcceptedRun(RunRow):
 class SideShown(serializers.Serializer[Any]):
     name = serializers.CharField()
     evaluation_run = serializers.IntegerField(allow_null=True)
+    where = serializers.DictField(child=serializers.CharField(), allow_null=True)
     persona_digest = serializers.CharField(allow_blank=True)
 
 

@@ -87,11 +87,11 @@ def _told(sides: Sides, compared: Compared, dimensions: Sequence[DimensionMove])
     Without a sure fall, what was lost, or too little to score, leaves nothing else to say.
     """
     moves = compared.moves
-    if not sides.then and sides.now is None:
+    if not sides.then and not sides.now:
         return "never measured", None
     if not sides.then:
         return "no baseline", None
-    if sides.now is None:
+    if not sides.now:
         return "not measured since", None
     lacking = compared.lost or any(d.reason and d.then is not None for d in dimensions)
     if not moves and not lacking:
@@ -111,11 +111,7 @@ def _told(sides: Sides, compared: Compared, dimensions: Sequence[DimensionMove])
 def _with_evidence(cards: Sequence[Card], judged: Judged | None, *, quotes: bool) -> list[Card]:
     if judged is None:
         return list(cards)
-    told = {
-        card.agent.pk: Told.of(card.told, card.sides.now.pk)
-        for card in cards
-        if card.told is not None and card.sides.now is not None
-    }
+    told = {card.agent.pk: Told.of(card.told) for card in cards if card.told is not None}
     said = quotes_of(told.values()) if quotes else {}
     asked = {key: quote.claim for key, pair in said.items() for quote in pair if quote is not None}
     claims = {**asked, **claims_of(key for key in told.values() if key not in asked)}

@@ -84,7 +84,8 @@ def is_sure(move: Move) -> bool:
 
 
 def _runs(sides: Sides) -> list[int]:
-    return [*sides.then.values(), sides.now.pk] if sides.then and sides.now is not None else []
+    now = [run.pk for run in sides.now.values()]
+    return [*sides.then.values(), *now] if sides.then and now else []
 
 
 def _parts(runs: Iterable[int]) -> Parts:
@@ -147,31 +148,39 @@ def _digests(runs: Iterable[int]) -> dict[int, Mapping[str, Mapping[str, str]]]:
 def _compared(sides: Sides, parts: Parts, digests: Mapping[int, Mapping[str, Mapping[str, str]]]) -> Compared:
     moves: list[Move] = []
     changed: list[str] = []
-    if sides.now is None:
-        return Compared()
-    run = sides.now.pk
     then_shares: dict[tuple[str, str], Share] = {}
     now_shares: dict[tuple[str, str], Share] = {}
-    for (dimension, proposition), now in parts.get(run, {}).items():
-        before = sides.then.get(dimension)
-        then = None if before is None else parts.get(before, {}).get((dimension, proposition))
-        if before is None or then is None:
-            continue
-        old, new = (digests.get(pk, {}).get(dimension, {}).get(proposition) for pk in (before, run))
-        if None not in (old, new) and old != new:
-            changed.append(f"{dimension}/{proposition}")
-            continue
-        if then.by_message and now.by_message:
-            then_shares[dimension, proposition], now_shares[dimension, proposition] = then.share, now.share
-        if then.mean is not None and now.mean is not None:
-            moves.append(Move(dimension=dimension, proposition=proposition, then=then, now=now, then_run=before))
-    measured = {pk: _by_dimension(parts.get(pk, {})) for pk in {run, *sides.then.values()}}
+    for dimension, before in sides.then.items():
+        run = sides.now[dimension].pk if dimension in sides.now else None
+        for (name, proposition), now in parts.get(run or 0, {}).items():
+            then = parts.get(before, {}).get((dimension, proposition))
+            if name != dimension or run is None or then is None:
+                continue
+            old, new = (digests.get(pk, {}).get(dimension, {}).get(proposition) for pk in (before, run))
+            if None not in (old, new) and old != new:
+                changed.append(f"{dimension}/{proposition}")
+                continue
+            if then.by_message and now.by_message:
+                then_shares[dimension, proposition], now_shares[dimension, proposition] = then.share, now.share
+            if then.mean is not None and now.mean is not None:
+                moves.append(
+                    Move(
+                        dimension=dimension,
+                        proposition=proposition,
+                        then=then,
+                        now=now,
+                        then_run=before,
+                        now_run=run,
+                    )
+                )
+    runs = {*sides.then.values(), *(run.pk for run in sides.now.values())}
+    measured = {pk: _by_dimension(parts.get(pk, {})) for pk in runs}
     return Compared(
         moves=sorted(moves, key=lambda move: (move.delta, move.dimension, move.proposition)),
         changed=sorted(changed),
         lost=lost_propositions(then_shares, now_shares),
         then={d: measured[pk][d] for d, pk in sides.then.items() if d in measured[pk]},
-        now=measured[run],
+        now={d: measured[run.pk][d] for d, run in sides.now.items() if d in measured[run.pk]},
     )
 
 

@@ -48,23 +48,24 @@ class Sides:
 
     Attributes:
         then: Evaluations by dimension: those of the current baselines, or one of the messages of a tag.
-        now: The newest evaluation since; None where there is none.
+        then_newest: When the newest message of the first side was said.
+        now: The newest evidence since, by dimension: mostly one evaluation for all of them.
         then_name, now_name: As people call them, e.g. ``the baseline of 3 Nov 2026``, ``build 41``.
         then_personas: Digests of the personas that the first side was measured under.
     """
 
     then: Mapping[str, int] = field(default_factory=dict)
-    then_at: datetime | None = None
+    then_newest: datetime | None = None
     then_name: str = ""
     then_personas: frozenset[str] = frozenset()
-    now: EvaluationRun | None = None
+    now: Mapping[str, EvaluationRun] = field(default_factory=dict)
     now_name: str = ""
 
     @property
     def persona_edited(self) -> bool:
         """Whether the persona was another one then: a difference is then not drift alone."""
-        digest = self.now.persona_digest if self.now is not None else ""
-        return bool(digest) and any(then and then != digest for then in self.then_personas)
+        digests = {run.persona_digest for run in self.now.values()} - {""}
+        return any(then and then != digest for digest in digests for then in self.then_personas)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +93,7 @@ class Move:
     """One proposition, then and now.
 
     Attributes:
-        then_run: The evaluation the first mean is of.
+        then_run, now_run: The evaluations the means are of.
         p: Chance of a difference this large where there is none, corrected for all that is looked at; None where nothing tells (judged
             over a whole window, or of one message).
         since: The tag that all messages carry now and none did then, e.g. ``("build", "41")``.
@@ -103,6 +104,7 @@ class Move:
     then: Part
     now: Part
     then_run: int
+    now_run: int
     p: float | None = None
     since: Tag | None = None
 

@@ -85,4 +85,9 @@ def name_of(change: Change) -> str:
 
 
 def _side(side: Side) -> dict[str, Any]:
-    return {"name": side.name, "evaluation_run": side.evaluation_run, "persona_digest": side.persona_digest}
+    return {
+        "name": side.name,
+        "evaluation_run": side.evaluation_run,
+        "where": None if side.where is None else dict(side.where),
+        "persona_digest": side.persona_digest,
+    }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -33,10 +33,12 @@ __all__ = [
     "adjusted",
     "baseline_side",
     "compare",
+    "compare_runs",
     "compare_to_baseline",
     "comparison_json",
     "side_json",
     "side_of_run",
+    "side_of_runs",
     "sides_of_file",
 ]
 
@@ -153,16 +155,53 @@ def compare_to_baseline(
     Raises:
         NotComparable: The run is not completed.
     """
-    if run.agent is None:
+    runs = dict.fromkeys(run.dimensions, run)
+    return compare_runs(runs, margin=margin, dimensions=dimensions, propositions=propositions)
+
+
+def compare_runs(
+    runs: Mapping[str, EvaluationRun],
+    *,
+    margin: float = MARGIN,
+    dimensions: Collection[str] = (),
+    propositions: bool = True,
+) -> Comparison | None:
+    """The same where each dimension may come from an evaluation of its own, such as the newest evidence.
+
+    Args:
+        runs: By dimension, at least one, the newest last; of one agent, judge and procedure.
+        margin, dimensions, propositions: As in `compare_to_baseline`.
+    """
+    last = list(runs.values())[-1]
+    if last.agent is None:
         return None
-    wanted = [d for d in run.dimensions if not dimensions or d in dimensions]
-    found = get_baseline(agent=run.agent, judge=run.judge, procedure=run.procedure)
-    rows = [b for d, b in found.items() if d in wanted and b.evaluation_run_id != run.pk]
+    found = get_baseline(agent=last.agent, judge=last.judge, procedure=last.procedure)
+    wanted = {d: run for d, run in runs.items() if d in found and (not dimensions or d in dimensions)}
+    rows = [found[d] for d, run in wanted.items() if found[d].evaluation_run_id != run.pk]
     if not rows:
         return None
-    current = side_of_run(run, dimensions=[b.dimension for b in rows])
+    current = side_of_runs({b.dimension: wanted[b.dimension] for b in rows})
     return compare(
         baseline_side(rows, current), current, margin=margin, propositions=propositions, changes=changes_between
+    )
+
+
+def side_of_runs(runs: Mapping[str, EvaluationRun]) -> Side:
+    """Evaluations of one agent, judge and procedure as one side, each in its dimensions; at least one, the newest last."""
+    dimensions: dict[int, list[str]] = {}
+    for name, run in runs.items():
+        dimensions.setdefault(run.pk, []).append(name)
+    by_key = {run.pk: run for run in runs.values()}
+    sides = [side_of_run(by_key[pk], dimensions=names) for pk, names in dimensions.items()]
+    if len(sides) == 1:
+        return sides[0]
+    scopes = {side.scope for side in sides}
+    return replace(
+        sides[-1],
+        **_merged(sides),
+        name="; ".join(f"{', '.join(side.scores)}: {side.name}" for side in sides),
+        evaluation_run=None,
+        scope=sides[0].scope if len(scopes) == 1 else None,
     )
 
 
@@ -181,19 +220,11 @@ def baseline_side(baselines: Iterable[Baseline], current: Side | None = None) ->
     ]
     digests = [b.persona_digest for b in rows]
     other = next((d for d in digests if current is not None and d and d != current.persona_digest), digests[-1])
-    merged: dict[str, Any] = {
-        name: {k: v for side in sides for k, v in getattr(side, name).items()}
-        for name in (
-            *("scores", "proposition_scores", "observations", "unscored", "judged", "digests"),
-            *("shares", "by_message", "reasons"),
-        )
-    }
     return replace(
         sides[-1],
-        **merged,
+        **_merged(sides),
         name=f"baseline of {days[0]}" if len(days) == 1 else f"baselines of {days[0]} to {days[-1]}",
         persona_digest=other,
-        counted=frozenset().union(*(side.counted for side in sides)),
         evaluation_run=sides[-1].evaluation_run if len(sides) == 1 else None,
     )
 
@@ -229,6 +260,24 @@ def _by_message(side: Side, dimensions: Iterable[str], changed: Collection[str])
         for p, share in side.by_message.get(d, {}).items()
         if f"{d}/{p}" not in changed
     }
+
+
+def _merged(sides: Sequence[Side]) -> dict[str, Any]:
+    """What sides of different dimensions hold together."""
+    names = (
+        "scores",
+        "proposition_scores",
+        "observations",
+        "unscored",
+        "judged",
+        "digests",
+        "shares",
+        "by_message",
+        "reasons",
+    )
+    merged = {name: {k: v for side in sides for k, v in getattr(side, name).items()} for name in names}
+    where = sides[0].where if all(side.where == sides[0].where for side in sides) else None
+    return {**merged, "counted": frozenset().union(*(side.counted for side in sides)), "where": where}
 
 
 def _check(baseline: Side, current: Side) -> None:

@@ -38,15 +38,18 @@ def comparisons_table(comparisons: Sequence[Comparison], out: Any) -> None:
     console = console_on(out)
     first, narrow = comparisons[0], console.width < NARROW
     names = {(c.baseline.name, c.current.name) for c in comparisons}
-    what = f"{first.baseline.name} → {first.current.name}" if len(names) == 1 else "Baseline → now"
+    before, now = ({c.baseline.scope for c in comparisons}, {c.current.scope for c in comparisons})
+    several = f"Baseline{_of_messages(before)} → now{_of_messages(now)}"
+    what = f"{first.baseline.name} → {first.current.name}" if len(names) == 1 else several
     title = f"{what}, judged by {judge_label(first.current.judge)}"
     table = Table(title=escape(title), box=box.SIMPLE_HEAD, title_justify="left", padding=(0, 1, 0, 0))
     _columns(table, "Agent" if not first.current.target.startswith("#") else "Channel", "Dim.")
     for comparison in comparisons:
         for n, change in enumerate(comparison.dimensions):
-            stale = " (stale)" if comparison.stale and not n else ""
+            notes = _of_messages({comparison.current.scope}) if len(now) > 1 else ""
+            notes += " (stale)" if comparison.stale else ""
             table.add_row(
-                escape(comparison.current.target + stale) if not n else "",
+                escape(comparison.current.target + notes) if not n else "",
                 heading_of(change.dimension, narrow=True),
                 *_cells(change, narrow=narrow),
             )
@@ -55,6 +58,12 @@ def comparisons_table(comparisons: Sequence[Comparison], out: Any) -> None:
     _explain(comparisons, console)
     if is_heuristic(first.current.judge):
         console.print("heuristic: exact rules and word cues, no LLM. What it cannot see is unscored, never guessed.")
+
+
+def _of_messages(scopes: set[str | None]) -> str:
+    """Which messages, where all are of the same."""
+    (scope, *others) = scopes
+    return f" ({scope})" if scope and not others else ""
 
 
 def _columns(table: Table, *names: str) -> None:

@@ -49,8 +49,9 @@ def side_of_run(run: EvaluationRun, *, name: str = "", dimensions: Collection[st
         parts = linked_parts(run, linked)
         _add_linked(tally, parts)
         digests |= _linked_digests(parts, linked)
+    tags = f" ({', '.join(_tags(run))})" if _tags(run) else ""
     return Side(
-        name=name or f"evaluation {run.pk} of {_day(run)}",
+        name=name or f"evaluation {run.pk} of {_day(run)}{tags}",
         target=target_of(run),
         judge=run.judge,
         procedure=run.procedure,
@@ -67,6 +68,7 @@ def side_of_run(run: EvaluationRun, *, name: str = "", dimensions: Collection[st
         shares=tally.shares,
         by_message=tally.by_message,
         reasons=tally.reasons(),
+        where={} if run.played else run.where,
         digests=digests,
     )
 
@@ -248,8 +250,11 @@ def _day(run: EvaluationRun) -> str:
     return timezone.localtime(run.finished_at or run.created_at).date().isoformat()
 
 
+def _tags(run: EvaluationRun) -> list[str]:
+    return [] if run.played else [f"{key}={value}" for key, value in sorted(run.where.items())]
+
+
 def _scope(run: EvaluationRun) -> str:
     """Which messages; those of a play are its own, whatever its name."""
-    tags = [] if run.played else [f"{key}={value}" for key, value in sorted(run.where.items())]
     bins = ["evenly by turn"] if run.turn_bins else []
-    return ", ".join([*([] if run.window == "all" else [run.window]), *tags, *bins])
+    return ", ".join([*([] if run.window == "all" else [run.window]), *_tags(run), *bins])

@@ -38,6 +38,7 @@ class Side:
         shares: Per dimension and proposition how much was scored of what the judge can score; missing where that is not known.
         by_message: The same of what is judged message by message.
         reasons: Why dimensions have no score although there was something to score.
+        where: The tags its messages have; None where that is not known.
         digests: Per dimension and proposition, of everything in it that can change a score; missing where that is not known.
     """
 
@@ -55,6 +56,7 @@ class Side:
     played: bool = False
     evaluation_run: int | None = None
     scope: str | None = None
+    where: Mapping[str, str] | None = None
     digests: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     shares: Mapping[str, Mapping[str, Share]] = field(default_factory=dict)
     by_message: Mapping[str, Mapping[str, Share]] = field(default_factory=dict)

@@ -12,6 +12,7 @@ from evaluation.models.choices import (
     procedure_name,
 )
 from evaluation.models.drafts import PropositionDraft
+from evaluation.models.evidence import Evidence
 from evaluation.models.labels import DrawnScore, JudgeCalibration, LabelSet, ScoreLabel
 from evaluation.models.runs import EvaluationRun
 from evaluation.models.schedules import DriftAlert, EvaluationSchedule
@@ -29,6 +30,7 @@ __all__ = [
     "EvaluationRun",
     "EvaluationSchedule",
     "EvaluationScore",
+    "Evidence",
     "Idea",
     "IdeaPart",
     "JudgeCalibration",

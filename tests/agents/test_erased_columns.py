@@ -21,6 +21,7 @@ NOT_SPEECH = {
     "CorrectionLog": "source draft_key outcome judge",
     "EvaluationRun": "dimensions judge window history method turn_bins series_points proposition_digests actor_model",
     "EvaluationSchedule": "dimensions window judge",
+    "Evidence": "judge",
     "EvaluationScore": "proposition_id judge served_model evidence",
     "GateDimensionResult": "judge proposition_id mark",
     "Idea": "positions",

@@ -131,7 +131,7 @@ def test_a_judge_that_answered_nothing_has_no_score(
 
     assert code == 2
     assert "9.0" not in table
-    assert next(line for line in table.splitlines() if "ada" in line).split() == ["ada", "–"]
+    assert next(line for line in table.splitlines() if "ada" in line).split()[:2] == ["ada", "–"]
     assert "9.0" not in files["markdown"].read_text()
     (measured,) = json.loads(files["out"].read_text())["runs"]
     assert (measured["overall_score"], measured["dimensions"]["adherence"]["score"]) == (None, None)
