@@ -58,6 +58,7 @@ def found_context(job: Import, choices: Choices, *, may_read: bool) -> dict[str,
             "notes": notes_of(found),
             "refusal": found["refusal"],
             "no_agent": lacks_agent(job),
+            "likely": bool(job.found.get("likely")) and not choices.agents,
             "channels": [
                 {
                     "link": _channel_link(there[slug]) if slug in there else display.isolated(slug),
