@@ -102,7 +102,7 @@ class CorrectionLog(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"attempt {self.attempt}: {self.get_outcome_display()}"
+        return f"attempt {self.attempt}"
 
     @property
     def work_id(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from argparse import ArgumentParser
 from pathlib import Path
@@ -56,6 +57,8 @@ class Command(CodedCommand):
             self.stdout.write(json.dumps(report.as_json(), ensure_ascii=False))
         else:
             self._show(report)
+            if report.speakers and not report.has_agent and not options["map"]:
+                self.stdout.write(without_agents(report))
 
     def _import(self, options: dict[str, Any]) -> ImportReport:
         with Progress(
@@ -98,7 +101,7 @@ class Command(CodedCommand):
         for reason, count in report.skipped.items():
             console.print(f"skipped: {count} × {reason}")
         notes = {
-            "are stored under another author; delete the channel and import again to change that": report.other_author,
+            "are stored under another author and keep it; another --channel imports them for this one": report.other_author,
             "system prompts, which are not messages": report.system_prompts,
             "characters that cannot be stored, replaced by U+FFFD": report.replaced_characters,
             "texts cut for their length": report.cut_texts,
@@ -111,6 +114,17 @@ class Command(CodedCommand):
             console.print(
                 "Messages that were there keep their tags. For another build's conversation use another --channel."
             )
+
+
+def without_agents(report: ImportReport) -> str:
+    """What to do about a conversation in which no agent speaks."""
+    again = "" if report.dry_run else ", and another --channel: in this one the messages keep their authors"
+    name, likely = next(iter(report.likely_agents.items()), ("SPEAKER", None))
+    option = shlex.quote(f"{name}={likely.slug if likely and likely.slug else 'SLUG'}")
+    guess = f" {name!r} is likely one: {likely.why}." if likely else ""
+    return (
+        f"No speaker is an agent, so nothing in it can be measured.{guess} Say who is one with --map {option}{again}."
+    )
 
 
 def pair(text: str, option: str, *, last: bool = False) -> tuple[str, str]:
