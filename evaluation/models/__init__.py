@@ -7,7 +7,7 @@ from evaluation.models.drafts import PropositionDraft
 from evaluation.models.labels import DrawnScore, JudgeCalibration, LabelSet, ScoreLabel
 from evaluation.models.runs import EvaluationRun
 from evaluation.models.schedules import DriftAlert, EvaluationSchedule
-from evaluation.models.scores import EvaluationScore
+from evaluation.models.scores import EvaluationScore, PatternTimeout
 
 __all__ = [
     "CHANNEL_DIMENSIONS",
@@ -26,6 +26,7 @@ __all__ = [
     "LabelSet",
     "LineUpRun",
     "Method",
+    "PatternTimeout",
     "PropositionDraft",
     "ScoreLabel",
     "is_heuristic",

@@ -16,7 +16,8 @@ from agents.text.ngrams import (
     repeated_ngrams,
     repetition_statistics,
 )
-from agents.text.tokens import find_phrases, has_emoji, phrase_pattern, split_sentences, tokenize
+from agents.text.patterns import find, find_all, phrase_pattern
+from agents.text.tokens import has_emoji, split_sentences, tokenize
 
 words = st.lists(st.sampled_from(["paper", "clip", "stapler", "desk", "lamp", "ink"]), max_size=12).map(" ".join)
 messages = st.lists(words, max_size=6)
@@ -135,11 +136,11 @@ def test_signs_and_digits_are_no_emoji(text: str) -> None:
     ],
 )
 def test_a_phrase_is_found_on_word_boundaries_whatever_case_and_spacing(phrase: str, text: str, found: bool) -> None:
-    assert bool(find_phrases(text, [phrase])) is found
+    assert bool(find(phrase, text)) is found
 
 
 def test_found_phrases_keep_the_order_in_which_they_were_asked_for() -> None:
-    assert find_phrases("one two three", ["three", "four", "one"]) == ["three", "one"]
+    assert list(find_all(["three", "four", "one"], "one two three")[0]) == ["three", "one"]
 
 
 @pytest.mark.parametrize(("phrase", "complaint"), [("/(/", "not a valid regular expression"), ("  ", "empty phrase")])
