@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 
 import pytest
 from hypothesis import given
@@ -106,6 +107,14 @@ def test_splitting_loses_no_letter_and_makes_no_empty_sentence(text: str) -> Non
 
     assert all(any(char.isalnum() for char in sentence) for sentence in sentences)
     assert [c for c in "".join(sentences) if c.isalnum()] == [c for c in text if c.isalnum()]
+
+
+@pytest.mark.parametrize("start", ["Dr. ", "a.b. ", "e.g. x ", "etc. a ", ".", ". ", '."', "\n ", "A.", "1. ", "… a"])
+def test_splitting_takes_no_longer_than_the_text_is_long(start: str) -> None:
+    begun = time.process_time()
+    split_sentences(start * (100_000 // len(start)) + "x")
+
+    assert time.process_time() - begun < 5  # a tenth of it; in quadratic time it would be minutes
 
 
 # -- emoji
