@@ -7,20 +7,17 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from agents.text.patterns import Undecided, find, find_all, phrase_pattern
+from agents.text.patterns import Undecided, check_phrase, find, find_all
 from agents.text.tokens import has_emoji, split_sentences, tokenize
 
 
 def _regex(value: str) -> str:
-    phrase_pattern(f"/{value}/")
+    check_phrase(f"/{value}/")
     return value
 
 
 def _phrase(value: str) -> str:
-    if not value.strip() or value.startswith("/"):
-        phrase_pattern(
-            value
-        )  # a plain phrase always compiles; compiling two thousand of them at start-up would take a second
+    check_phrase(value)
     return value
 
 

@@ -41,6 +41,24 @@ def one_message() -> Iterator[None]:
         _left.reset(token)
 
 
+def check_phrase(phrase: str) -> None:
+    """Refuse what cannot be looked for, without compiling it: that would take half a second for the shipped files.
+
+    Raises:
+        ValueError: The phrase is empty, or the ``/regex/`` is not valid or too large.
+    """
+    if not phrase.strip():
+        raise ValueError("an empty phrase matches everything; write at least one word")
+    if not _is_regex(phrase):
+        return
+    try:
+        size = _size(_parser.parse(phrase[1:-1], IGNORECASE))
+    except (ReError, OverflowError, RecursionError) as error:
+        raise ValueError(f"{phrase} is not a valid regular expression: {error}") from None
+    if size > LARGEST:
+        raise ValueError(f"{_named(phrase)} is too large: {size:,} elements with its repeats; allowed: {LARGEST:,}")
+
+
 @lru_cache(maxsize=4096)
 def phrase_pattern(phrase: str) -> regex.Pattern[str]:
     """A compiled pattern for a phrase, or for ``/regex/``.
@@ -48,26 +66,20 @@ def phrase_pattern(phrase: str) -> regex.Pattern[str]:
     A phrase matches whatever the case, on word boundaries, with any white space between its words and either shape of apostrophe.
 
     Raises:
-        ValueError: The phrase is empty, or the regular expression does not compile or is too large.
+        ValueError: As for `check_phrase`.
     """
-    if _is_regex(phrase):
-        source = phrase[1:-1]
-        try:
-            size = _size(_parser.parse(source, IGNORECASE))
-            if size > LARGEST:
-                raise ValueError(
-                    f"{_named(phrase)} is too large: {size:,} elements with its repeats; allowed: {LARGEST:,}"
-                )
-            return regex.compile(source, regex.IGNORECASE | regex.VERSION0)
-        except (ReError, regex.error, OverflowError, RecursionError) as error:
-            raise ValueError(f"{phrase} is not a valid regular expression: {error}") from None
-    words = phrase.split()
-    if not words:
-        raise ValueError("an empty phrase matches everything; write at least one word")
-    body = r"\s+".join(regex.sub("['\u2019]", "['\u2019]", regex.escape(word)) for word in words)
-    before = r"(?<!\w)" if words[0][0].isalnum() else ""
-    after = r"(?!\w)" if words[-1][-1].isalnum() else ""
-    return regex.compile(before + body + after, regex.IGNORECASE | regex.VERSION0)
+    check_phrase(phrase)
+    body = phrase[1:-1]
+    if not _is_regex(phrase):
+        words = phrase.split()
+        before = r"(?<!\w)" if words[0][0].isalnum() else ""
+        after = r"(?!\w)" if words[-1][-1].isalnum() else ""
+        inside = r"\s+".join(regex.sub("['\u2019]", "['\u2019]", regex.escape(word)) for word in words)
+        body = before + inside + after
+    try:
+        return regex.compile(body, regex.IGNORECASE | regex.VERSION0)
+    except (regex.error, OverflowError, RecursionError) as error:  # `re` can read it, `regex` cannot
+        raise ValueError(f"{_named(phrase)} is not a valid regular expression: {error}") from None
 
 
 def find(phrase: str, text: str) -> regex.Match[str] | None:
@@ -79,7 +91,10 @@ def find(phrase: str, text: str) -> regex.Match[str] | None:
     Raises:
         Undecided: It took longer than 0.1 s, or nothing matches in the first 20,000 characters of a longer text.
     """
-    pattern = phrase_pattern(phrase)
+    try:
+        pattern = phrase_pattern(phrase)
+    except ValueError as problem:
+        raise Undecided(str(problem)) from None
     head = text[:LONGEST] if _is_regex(phrase) else text
     left = _left.get()
     seconds = SECONDS if left is None or left[0] > 0 else AFTERWARDS
