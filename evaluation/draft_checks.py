@@ -6,17 +6,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from agents.text.fences import MAX_EVENT_CHARACTERS
+from agents.text.patterns import one_message
 from evaluation.offline import score_claim
 from evaluation.preconditions import PRECONDITIONS, Target
 from evaluation.proposition_files import LoadedFile, propositions_for
 from evaluation.proposition_schema import Cues
 from evaluation.propositions import Proposition
-from evaluation.rules import check_rule
-from evaluation.verdicts import Verdict, judged, parse_answers, rule_verdict, trivial
+from evaluation.verdicts import Verdict, judged, parse_answers, trivial, verdict_by_rule
 
 LEVELS = ("evaluation", "action")
 
 
+@one_message()
 def check_draft(
     *,
     agent_slug: str,
@@ -32,7 +33,8 @@ def check_draft(
 
     Args:
         agent_slug: Whose propositions; those of every agent count, too.
-        text: The draft. Rules look at all of it; cues at its first 4,000 characters, which is what a judge reads of a message.
+        text: The draft. Rules look at all of it, but regular expressions at its first 20,000 characters; cues at its first 4,000,
+            which is what a judge reads of a message.
         channel_kind: Where it will be said, for preconditions.
         is_reply: Whether it answers a message in a thread, for preconditions.
         cues: Whether to look for the cues of judged claims as well, as the offline judge does.
@@ -41,7 +43,7 @@ def check_draft(
 
     Returns:
         Every proposition that could be looked at, in order, with its verdict: scored, trivial where its precondition is false,
-        or unscored where no cue occurs. Judged claims without cues are not among them.
+        or unscored where no cue occurs or a pattern cannot say. Judged claims without cues are not among them.
 
     Raises:
         PropositionError: A file cannot be used.
@@ -56,7 +58,7 @@ def check_draft(
             if name and not PRECONDITIONS[name](target, {}, variables or {}):
                 verdict = trivial(f"its precondition {name} does not hold")
             elif proposition.rule is not None:
-                verdict = rule_verdict(check_rule(proposition.rule, text), inverted=proposition.inverted)
+                verdict = verdict_by_rule(proposition.rule, text, inverted=proposition.inverted)
             elif cues and level == "evaluation" and proposition.cues is not None:
                 verdict = _by_cues(proposition, proposition.cues, text[:MAX_EVENT_CHARACTERS])
             else:

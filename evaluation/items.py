@@ -12,10 +12,9 @@ from agents.text.names import one_line
 from evaluation.preconditions import PRECONDITIONS, Target
 from evaluation.prompts import Context
 from evaluation.propositions import Proposition
-from evaluation.rules import check_rule
 from evaluation.scorers.base import Subject, stretch_end
 from evaluation.scorers.channel import ChannelSubject
-from evaluation.verdicts import Verdict, rule_verdict, trivial, unscored
+from evaluation.verdicts import Verdict, trivial, unscored, verdict_by_rule
 
 T = TypeVar("T")
 
@@ -89,7 +88,7 @@ def settle(
         if not PRECONDITIONS[proposition.precondition](target, additional or {}, variables_in(subject, message)):
             return trivial(f"precondition {proposition.precondition} does not hold")
     if message is not None and proposition.rule:
-        return rule_verdict(check_rule(proposition.rule, message.text), inverted=proposition.inverted)
+        return verdict_by_rule(proposition.rule, message.text, inverted=proposition.inverted)
     return None
 
 

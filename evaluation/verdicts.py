@@ -10,8 +10,10 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from agents.llm.requests import InvalidAnswer
+from agents.text.patterns import Undecided, one_message
 from evaluation.models import Method
 from evaluation.propositions import Proposition
+from evaluation.rules import Rule, check_rule
 
 MIN_SCORE, MAX_SCORE = 0, 9
 HARD_PENALTY = 0.2  # share taken off per flaw (AC-6.0.16)
@@ -77,6 +79,15 @@ def rule_verdict(problems: Sequence[str], *, inverted: bool) -> Verdict:
         judge=RULE_JUDGE,
         served_model=RULE_JUDGE,
     )
+
+
+def verdict_by_rule(rule: Rule, text: str, *, inverted: bool) -> Verdict:
+    """What a rule says of a text: scored, or unscored with the pattern that cannot say."""
+    try:
+        with one_message():
+            return rule_verdict(check_rule(rule, text), inverted=inverted)
+    except Undecided as problem:
+        return unscored(str(problem), judge=RULE_JUDGE, served_model=RULE_JUDGE)
 
 
 def usable_confidence(value: Any) -> Any:

@@ -13,6 +13,7 @@ from django.db.models import Max
 from agents.llm import Label
 from agents.models import Channel
 from agents.text.fences import new_nonce
+from agents.text.patterns import one_message
 from agents.turn.values import Turn
 from correction.config import ResolvedConfig, config_of
 from correction.costs import over_budget
@@ -78,8 +79,9 @@ def evaluate_interventions(
         around = Surroundings.read(agent=turn.agent, channel=turn.channel, reach=max(one.window for one in mine))
         evaluations = [_begin(one, around) for one in mine]
         _pass_over_cooling(turn, evaluations, around)
-        for evaluation in evaluations:
-            _ask_functions(evaluation)
+        with one_message():
+            for evaluation in evaluations:
+                _ask_functions(evaluation)
         _pass_over_asked(turn, evaluations, around)
         asked = _ask_judges(turn, [one for one in evaluations if not one.why], config)
         for evaluation in evaluations:

@@ -16,7 +16,7 @@ from evaluation.models.evidence import Evidence
 from evaluation.models.labels import DrawnScore, JudgeCalibration, LabelSet, ScoreLabel
 from evaluation.models.runs import EvaluationRun
 from evaluation.models.schedules import DriftAlert, EvaluationSchedule
-from evaluation.models.scores import EvaluationScore
+from evaluation.models.scores import EvaluationScore, PatternTimeout
 
 __all__ = [
     "BY_MESSAGE",
@@ -37,6 +37,7 @@ __all__ = [
     "LabelSet",
     "LineUpRun",
     "Method",
+    "PatternTimeout",
     "PropositionDraft",
     "ScoreLabel",
     "is_heuristic",

@@ -39,6 +39,7 @@ NOT_SPEECH = {
     "MemoryBlock": "label",
     "Message": "external_id idempotency_key",
     "ModelPrice": "model source",
+    "PatternTimeout": "proposition_id pattern",
     "Reaction": "emoji",
     "Run": "idempotency_key stop_reason",
     "RunMessage": "role tool_name",

@@ -266,7 +266,7 @@ def test_the_evaluations_there_were_are_taken_over(drifted: EvaluationRun, ada: 
     stored = set(Evidence.objects.values_list("evaluation_run", "dimension", "judge", "procedure", "newest_message_at"))
     Evidence.objects.all().delete()
 
-    import_module("evaluation.migrations.0009_newest_judged_message").note_evidence(apps, None)
+    import_module("evaluation.migrations.0008_newest_judged_message").note_evidence(apps, None)
 
     again = set(Evidence.objects.values_list("evaluation_run", "dimension", "judge", "procedure", "newest_message_at"))
     assert again == stored

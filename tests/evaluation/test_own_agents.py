@@ -194,6 +194,6 @@ def test_agents_made_before_are_marked_by_what_their_versions_say(notes: list[st
         agent.system_prompt = f"You are Kelly {number}."
         save_persona(agent=agent, note=note)
 
-    import_module("agents.migrations.0012_agent_origin").mark_examples(apps, connection.schema_editor())
+    import_module("agents.migrations.0011_agent_origin").mark_examples(apps, connection.schema_editor())
 
     assert Agent.objects.get(slug="kelly").seeded is seeded

@@ -55,7 +55,7 @@ def note_evidence(apps: Any, schema_editor: Any) -> None:
 class Migration(migrations.Migration):
     dependencies = [
         ("agents", "0010_list_orders"),
-        ("evaluation", "0006_list_orders"),
+        ("evaluation", "0007_pattern_timeouts"),
     ]
 
     operations = [
