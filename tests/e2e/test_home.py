@@ -80,7 +80,7 @@ def test_an_operator_sees_who_fell_and_what_the_night_cost(
     expect(page.locator(".pl-card", has_text="Spend today")).to_contain_text("$0.2000 of $0.5000 in 1 budget")
     expect(page.locator(".pl-setup")).to_contain_text("manage.py work")
     expect(page.locator(".pl-legend li")).to_have_count(8)
-    expect(page.locator(".pl-legend li").first).to_contain_text("3.0 baseline 7.5")
+    expect(page.locator(".pl-legend li").first).to_contain_text("3.0 · 100 % baseline 7.5")
     assert fits(visitor)
     contrasts = page.evaluate(CONTRASTS)
     assert len(contrasts) >= 10
