@@ -68,7 +68,7 @@ def outlasting(action: Callable[[], T]) -> T:
         action: A short statement or transaction that does no harm when it is done twice: the answer to the first may be what was lost.
 
     Raises:
-        OperationalError, InterfaceError, InternalError: The outage lasted longer than we are patient, or a transaction is open (and lost).
+        OperationalError, InterfaceError, InternalError: It lasted longer than we are patient, or a transaction is open, which is lost.
     """
     pause, patience = 0.0, _patience.get() or [0.0, 0.0]
     while True:

@@ -51,7 +51,7 @@ def nginx_with(folder: Path, changes: dict[str, str]) -> tuple[str, str]:
         shipped = shipped.replace(before, after)
     (folder / "plumbline.conf").write_text(shipped)
     (folder / "nginx.conf").write_text(NGINX.format(folder=folder, user=user))
-    return program, str(folder / "nginx.conf")
+    return str(program), str(folder / "nginx.conf")
 
 
 @pytest.fixture

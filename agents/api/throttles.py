@@ -29,7 +29,8 @@ class Throttle(SimpleRateThrottle):
     """
 
     setting: ClassVar[str]
-    duration: int  # seconds, of the rate
+    num_requests: int  # allowed in `duration` seconds
+    duration: int
 
     @property
     def cache(self) -> BaseCache:  # type: ignore[override]  # DRF's is the default cache
