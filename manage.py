@@ -17,7 +17,7 @@ def main() -> None:
     try:
         from django.core.exceptions import ImproperlyConfigured
         from django.core.management import execute_from_command_line
-        from django.db import DatabaseError
+        from django.db import Error as DatabaseError
     except ImportError as error:
         raise SystemExit(
             "Django is not installed for this Python. Run `make demo`, or: python3 -m venv .venv && "
@@ -33,8 +33,11 @@ def main() -> None:
     except DatabaseError as error:
         if "no such table" in str(error) or "does not exist" in str(error):
             fail(f"The database is not set up: run `manage.py migrate`. ({str(error).splitlines()[0]})", 2)
-        if "unable to open database file" in str(error) or "connection" in str(error).lower():
-            fail(f"The database cannot be reached; check DATABASE_URL. ({str(error).splitlines()[0]})", 2)
+        from agents.outages import is_unavailable
+
+        if is_unavailable(error):
+            first = str(error).strip().partition("\n")[0]
+            fail(f"The database is away, locked or full: check DATABASE_URL, or try again later. ({first})", 2)
         raise
 
 

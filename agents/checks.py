@@ -48,7 +48,7 @@ def check_judge(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[
 @register()
 def check_models(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
     """Each role's model can be called, and what it costs is known."""
-    return [message for role in ROLES for message in _check_role(role)]
+    return [*(message for role in ROLES for message in _check_role(role)), *_check_prices()]
 
 
 def _check_role(role: Role) -> list[CheckMessage]:
@@ -61,14 +61,27 @@ def _check_role(role: Role) -> list[CheckMessage]:
     if provider_of(model) == "offline" and model not in OFFLINE_MODELS[role]:
         hint = f"Allowed: {', '.join(OFFLINE_MODELS[role])}, the name of a model, or replay:FILE."
         return [Error(f"{setting} is {model!r}: there is no such offline model.", hint=hint, id="agents.E005")]
-    if not has_seed_price(model):
-        where = f" (served by {without_credentials(base_url_of(role))})" if base_url_of(role) else ""
-        hint = (
-            f"Its calls are shown as unpriced. Add a model price for {model!r} in the console, 0 if it costs nothing, and "
-            "put 'agents.W002' into SILENCED_SYSTEM_CHECKS: this check knows only agents/llm/prices.yaml."
-        )
-        return [Warning(f"{setting} is {model!r}{where}, whose price is not known.", hint=hint, id="agents.W002")]
     return []
+
+
+def _check_prices() -> list[CheckMessage]:
+    """One warning for each model that the shipped prices lack, whichever roles it has. No query: a check runs before any command."""
+    roles: dict[str, list[Role]] = {}
+    for role in ROLES:
+        if not problem_of(role, model_of(role)) and not has_seed_price(model_of(role)):
+            roles.setdefault(model_of(role), []).append(role)
+    found: list[CheckMessage] = []
+    for model, having in roles.items():
+        said = " and ".join(f"{role.upper()}_MODEL" for role in having)
+        servers = dict.fromkeys(without_credentials(base_url_of(role)) for role in having if base_url_of(role))
+        where = f" (served by {', '.join(servers)})" if servers else ""
+        hint = (
+            f"Until it has one its calls are shown as unpriced. Add it in the console under Model prices, for the model {model}, 0 if it "
+            "costs nothing. Then set SILENCED_SYSTEM_CHECKS=agents.W002 in the environment or .env: this check reads "
+            "only the shipped prices, not the console's."
+        )
+        found.append(Warning(f"{said}: the price of {model!r}{where} is not known.", hint=hint, id="agents.W002"))
+    return found
 
 
 @register()

@@ -8,17 +8,22 @@ from __future__ import annotations
 
 import hmac
 import logging
+import secrets
 import socket
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from urllib.parse import urlsplit
 
 from django.conf import settings
-from django.db import DatabaseError, connection
+from django.contrib.sessions.models import Session
+from django.db import Error as DatabaseError
+from django.db import connection, transaction
 from django.db.migrations.executor import MigrationExecutor
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, JsonResponse
+from django.utils import timezone
 
 from agents.llm.endpoints import route_of
 
@@ -28,6 +33,8 @@ PROBE_SECONDS = 1.0  # for broker and judge each
 KEPT_SECONDS = (
     15.0  # what was found out about broker and judge holds so long; whoever probes often must not knock there as often
 )
+WRITE_KEPT_SECONDS = 1.0  # the same for a write that worked: everyone may ask, and each time costs the disk a little
+WRITTEN_CHARACTERS = 8_000  # more than a page holds, and not to be compressed: is there room for new pages?
 Probe = Callable[[], str]  # what is wrong; empty when all is well
 
 
@@ -112,10 +119,37 @@ def _database() -> str:
     try:
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1")
+        if time.monotonic() - _kept.get("write", (-WRITE_KEPT_SECONDS, ""))[0] >= WRITE_KEPT_SECONDS:
+            _write()
+            _kept["write"] = time.monotonic(), ""
     except DatabaseError as error:
         connection.close()
         return str(error).strip().partition("\n")[0][:200]
     return ""
+
+
+def _write() -> None:
+    """Store something and delete it again, and commit: only that finds a full disk, a lock and a database that is read-only."""
+    row = Session(session_key=f"readyz-{secrets.token_hex(8)}", session_data=secrets.token_hex(WRITTEN_CHARACTERS // 2))
+    row.expire_date = timezone.now()
+    with _waiting_briefly(), transaction.atomic():
+        row.save(force_insert=True)
+        row.delete()
+
+
+@contextmanager
+def _waiting_briefly() -> Iterator[None]:
+    """Wait for SQLite's lock no longer than for the other checks: a probe gives up after a few seconds."""
+    if connection.vendor != "sqlite" or connection.in_atomic_block:
+        yield
+        return
+    with connection.cursor() as cursor:
+        before = cursor.execute("PRAGMA busy_timeout").fetchone()[0]
+        cursor.execute(f"PRAGMA busy_timeout = {PROBE_SECONDS * 1000:.0f}")
+        try:
+            yield
+        finally:
+            cursor.execute(f"PRAGMA busy_timeout = {before}")
 
 
 def _migrations() -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -30,6 +31,17 @@ def is_outage(error: BaseException) -> bool:
         return "locked" in str(error)
     state = getattr(error.__cause__, "sqlstate", None)
     return state is None or str(state).startswith(PASSING_STATES)
+
+
+def is_unavailable(error: BaseException | None) -> bool:
+    """Whether a request failed because the database is away, locked, full or read-only, and not by a defect of ours.
+
+    Wider than `is_outage`: a full disk does not pass while a worker waits, but a person can try again later.
+    """
+    if not isinstance(error, OUTAGE):
+        return False
+    code = getattr(error.__cause__, "sqlite_errorcode", None)
+    return code is None or code & 0xFF != sqlite3.SQLITE_ERROR  # that one is of statements, such as "no such table"
 
 
 @contextmanager

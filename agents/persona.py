@@ -189,7 +189,8 @@ def upsert_agent(
     """Create or update one agent from a source (seed or import), never overwriting a person's work.
 
     Running it again with the same values changes nothing. A persona that somebody edited since the source last wrote it (its latest
-    version does not carry the source's note) is kept, unless `reset`.
+    version does not carry the source's note) is kept, unless `reset`. The agent is an example when the seed made its persona; an
+    import that replaces the persona makes it the team's own.
 
     Args:
         values: What the source says.
@@ -200,7 +201,7 @@ def upsert_agent(
     """
     agent = Agent.objects.filter(slug=values.slug).first()
     if agent is None:
-        agent = Agent(slug=values.slug)
+        agent = Agent(slug=values.slug, origin=_origin(source))
         _apply(agent, values, source)
         with transaction.atomic():
             save_persona(agent=agent, traits=values.traits or (), note=note, source=source, user=user)
@@ -210,14 +211,21 @@ def upsert_agent(
     wanted = persona_digest(system_prompt=values.system_prompt, traits=traits)
     latest = agent.persona_versions.order_by("-number").first()
     edited = latest is None or current_digest(agent) != latest.digest or latest.note != note
-    if current_digest(agent) != wanted and edited and not reset:
+    replaces = current_digest(agent) != wanted
+    if replaces and edited and not reset:
         return UpsertResult(agent, Outcome.KEPT_EDITED)
+    if replaces or _origin(source) == Agent.Origin.SEED:
+        agent.origin = _origin(source)
     changed = _apply(agent, values, source, reset=reset)
     with transaction.atomic():
         if save_persona(agent=agent, traits=values.traits, note=note, source=source, user=user) is not None:
             changed.append("persona")
         changed += _save_blocks(agent, values)
     return UpsertResult(agent, Outcome.UPDATED if changed else Outcome.UNCHANGED, tuple(dict.fromkeys(changed)))
+
+
+def _origin(source: str) -> Agent.Origin:
+    return Agent.Origin.SEED if source == Agent.Origin.SEED else Agent.Origin.OWN
 
 
 def _apply(agent: Agent, values: AgentValues, source: str, *, reset: bool = False) -> list[str]:

@@ -1,14 +1,69 @@
-"""Exit codes of commands whose codes 1 and 2 mean something of their own: wrong usage is 3."""
+"""Exit codes: one table for every command that ends with a verdict or reads a team's files (docs/ci.md)."""
 
 from __future__ import annotations
 
+import io
+import os
 import sys
 from argparse import ArgumentParser
-from typing import NoReturn
+from typing import Any, NoReturn
 
-from django.core.management.base import CommandError, CommandParser
+from django.core.management.base import BaseCommand, CommandError, CommandParser, OutputWrapper, SystemCheckError
 
-WRONG_USAGE = 3
+REGRESSION = 1  # or a score below its threshold
+NOT_ENOUGH = 2  # could be judged; also a program that broke off
+WRONG_USAGE = 3  # the command line, a file, the settings, or a judge that refuses what it is asked with
+STOPPED = 130
+
+
+class CodedCommand(BaseCommand):
+    """A command whose exit codes are those above, whatever ends it.
+
+    A command line that makes no sense and settings that Django's system checks refuse end with 3. A reader that leaves early (`| head`)
+    changes nothing: the rest of the output is dropped, and the command ends with its own code.
+    """
+
+    def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
+        parser = super().create_parser(prog_name, subcommand, **kwargs)
+        exit_3_on_wrong_usage(parser)
+        return parser
+
+    def check(self, *args: Any, **kwargs: Any) -> None:
+        try:
+            super().check(*args, **kwargs)
+        except SystemCheckError as error:
+            error.returncode = WRONG_USAGE
+            raise
+
+    def run_from_argv(self, argv: list[str]) -> None:
+        sys.stdout = _Output(sys.stdout)
+        self.stdout = OutputWrapper(sys.stdout)
+        super().run_from_argv(argv)
+
+
+class _Output(io.TextIOWrapper):
+    """Standard output that goes on to nowhere once its reader has closed the pipe."""
+
+    def __init__(self, out: Any) -> None:
+        super().__init__(out.buffer, encoding=out.encoding, errors=out.errors, line_buffering=out.line_buffering)
+
+    def write(self, text: str, /) -> int:
+        try:
+            return super().write(text)
+        except BrokenPipeError:
+            self._drop()
+            return len(text)
+
+    def flush(self) -> None:
+        try:
+            super().flush()
+        except BrokenPipeError:
+            self._drop()
+
+    def _drop(self) -> None:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, self.fileno())
+        os.close(nowhere)
 
 
 def exit_3_on_wrong_usage(parser: ArgumentParser) -> None:

@@ -35,7 +35,7 @@ BUILT_IN: dict[str, Any] = {
     "gate_deadline_seconds": Decimal("5.00"),
     "gate_total_deadline_seconds": Decimal("12.00"),
     "anti_convergence_enabled": False,
-    "convergence_threshold": Decimal("0.600"),
+    "convergence_threshold": Decimal("6.0"),
     "variety_intervention_enabled": False,
     "variety_message_threshold": 7,
     "repetition_suppression_enabled": False,

@@ -11,12 +11,13 @@ from typing import Any
 from django.conf import settings
 from django.contrib.auth.base_user import AbstractBaseUser
 from django.db import IntegrityError, transaction
+from django.db.models import Q, QuerySet
 
 from agents.llm.ledger import estimate_cost
 from agents.models import Agent
 from correction.config import FIELDS, ResolvedConfig, resolve_config, resolve_defaults
 from correction.config_fields import ConfigError, read_changes
-from correction.models import AgentEvaluationConfig, LeastConfidence, Requesters
+from correction.models import AgentEvaluationConfig, GateMode, LeastConfidence, Requesters
 
 LONGEST_REASON = 100
 NO_OWN = "nothing set: everything is inherited"
@@ -75,14 +76,14 @@ def configure(
         if row is None and any(value is not None for value in values.values()):
             row = _made(agent, user, NO_OWN)
         if check is not None:
-            check(_in_effect(agent))
+            check(in_effect(agent))
         changed = [name for name, value in values.items() if getattr(row, name, None) != value]
         if row is not None and changed:
             for name in changed:
                 setattr(row, name, values[name])
             _sign(row, user, reason)
             row.save(update_fields=[*changed, "updated_at"])
-    return _in_effect(agent)
+    return in_effect(agent)
 
 
 def ensure_rows(*, agents: Iterable[Agent], reason: str) -> int:
@@ -143,6 +144,55 @@ def revert(*, agent: Agent | None, history_id: int, user: AbstractBaseUser | Non
     return configure(agent=agent, changes=values, user=user, reason=f"back to entry {history_id}")
 
 
+def last_change(*, agent: Agent | None, user: AbstractBaseUser) -> int | None:
+    """The newest entry of this history that `user` made; None where there is none."""
+    entries = _history(agent).filter(history_user=user).order_by("-history_id")
+    newest: int | None = entries.values_list("history_id", flat=True).first()
+    return newest
+
+
+def undo(*, agent: Agent | None, history_id: int, user: AbstractBaseUser | None = None) -> ResolvedConfig:
+    """Set the fields that one change set back to what they were before it, inherit included; other fields stay.
+
+    Raises:
+        ConfigError: There is no such entry, or one of its fields was changed since; nothing was changed.
+    """
+    entry = _history(agent).filter(history_id=history_id).first()
+    if entry is None:
+        raise ConfigError({"history_id": f"the history of {agent or 'the defaults'} has no entry {history_id}"})
+    before = _history(agent).filter(history_id__lt=history_id).order_by("-history_id").first()
+    changed = [name for name in FIELDS if getattr(before, name, None) != getattr(entry, name)]
+    with transaction.atomic():
+        row = _locked(agent)
+        since = [name for name in changed if getattr(row, name, None) != getattr(entry, name)]
+        if since:
+            raise ConfigError(
+                {name: f"{name} was changed since, so nothing was undone; see the history" for name in since}
+            )
+        values = {name: getattr(before, name, None) for name in changed}
+        return configure(agent=agent, changes=values, user=user, reason=f"entry {history_id} undone")
+
+
+def inheritors(changes: Mapping[str, Any]) -> QuerySet[Agent]:
+    """The agents for whom a change of the defaults counts: those that leave at least one of these fields to them."""
+    inherits = Q(evaluation_config__isnull=True)
+    for name in changes:
+        inherits |= Q(**{f"evaluation_config__{name}__isnull": True})
+    return Agent.objects.filter(inherits).order_by("display_name", "slug")
+
+
+def gate_from_now_on(before: ResolvedConfig, after: ResolvedConfig) -> str:
+    """A sentence on what the gate does from now on; empty where a change left it as it was."""
+    if (before.gate_mode, before.gate_dimensions) == (after.gate_mode, after.gate_dimensions):
+        return ""
+    checks = ", ".join(after.gate_dimensions)
+    if after.gate_is_off:
+        return "The gate is off: no draft is checked from now on."
+    if after.gate_mode == GateMode.OBSERVE:
+        return f"Nothing is held back from now on: messages are sent at once and judged for {checks} afterwards."
+    return f"Drafts that fail {checks} are sent back from now on."
+
+
 def notes_on(config: ResolvedConfig) -> list[str]:
     """Sentences on settings that have no effect as they stand together."""
     notes = []
@@ -187,7 +237,8 @@ def plain_values(config: ResolvedConfig) -> dict[str, Any]:
     return {name: float(value) if isinstance(value, Decimal) else value for name, value in config.values.items()}
 
 
-def _in_effect(agent: Agent | None) -> ResolvedConfig:
+def in_effect(agent: Agent | None) -> ResolvedConfig:
+    """The configuration of an agent, or what holds for one that sets nothing itself."""
     return resolve_config(agent) if agent is not None else resolve_defaults()
 
 

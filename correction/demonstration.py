@@ -42,11 +42,11 @@ ATTEMPTS = (  # the second is the least bad: it is the one that has to be sent
     "Please note that my party, the best party ever, has been scheduled. No further action is needed, everybody!",
     "As per the attached, the agenda has been updated as planned. No action needed.",
 )
-AGREEING = (
-    ("pam", "I think the plan with the picnic is a good plan, I agree with the picnic plan."),
-    ("kevin", "I agree, the picnic plan is a good plan. I agree with Pam."),
-    ("phyllis", "Yes, I agree with the picnic plan too, it is a good plan."),
-    ("jim", "The picnic plan is a good plan, I agree with everybody."),
+AGREEING = (  # each in their own words
+    ("pam", "So I thought we could have the picnic on Friday, out behind the warehouse."),
+    ("kevin", "Yes! I will bring the potato salad. The good one, not the one from last time."),
+    ("phyllis", "Oh, that sounds lovely. Bob can lend us his folding chairs."),
+    ("jim", "Works for me. Anything that gets us out of the conference room."),
 )
 REPEATING = (
     ("phyllis", "Hey everyone, just wanted to say that the flowers are here."),

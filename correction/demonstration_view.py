@@ -17,6 +17,7 @@ from correction import observe
 from correction.models import CorrectionLog, InterventionLog, Outcome
 from correction.repetition import check_repetition
 from correction.statistics import get_gate_statistics
+from evaluation.models import is_heuristic
 from evaluation.presentation import judge_label, money
 
 WORDS = 96  # characters of a text shown on one line
@@ -82,11 +83,15 @@ def _observed_scene(out: Any, stage: scenes.Stage) -> None:
 def _nudge_scene(out: Any, stage: scenes.Stage) -> None:
     scenes.lay_down(stage, stage.picnic, scenes.AGREEING)
     run = scenes.take_turn(stage, stage.picnic, "dwight", overrides={**scenes.OFF, "anti_convergence_enabled": True})
-    _title(out, "Four agents agree with each other: an intervention nudges the fifth")
+    _title(out, "Four agents agree with each other: a judge is asked whether the fifth needs a nudge")
     for log in InterventionLog.objects.filter(run=run):
         out.write(f"     {log.name} {'fired' if log.fired else 'did not fire'}: {log.why}")
         if log.nudge:
             out.write(f"     nudge     “{_short(log.nudge)}” (in the prompt of this turn only)")
+    if is_heuristic(str(settings.JUDGE_MODEL)):
+        out.write(
+            "     Agreement in people's own words is nothing that words alone tell: with a model as JUDGE_MODEL it is scored."
+        )
     for line in timeline.lines(run):
         out.write(f"     {line}")
 
@@ -112,7 +117,8 @@ def _sums(out: Any, stage: scenes.Stage) -> None:
     _title(out, "What the gate did for michael")
     rate = statistics.original_success_rate
     out.write(
-        f"     {statistics.total_actions} messages, {statistics.original_pass_count} of the first drafts passed"
+        f"     {statistics.total_actions} messages, "
+        f"{statistics.original_pass_count} of {statistics.judged_count} judged first drafts passed"
         + (f" ({rate:.0%})" if rate is not None else "")
         + f", {statistics.regeneration_count} drafts written anew, {statistics.forced_through_count} forced through"
     )

@@ -11,7 +11,7 @@ from decimal import Decimal
 import sentry_sdk
 from django.conf import settings
 
-from agents.llm import Label, complete_together, warm_up
+from agents.llm import Label, complete_guarded, complete_together, warm_up
 from correction.gate_claims import Claims, context_of, load_claims, questions
 from correction.gate_scores import combine, judge_parts, part_of
 from correction.gate_values import Action, DimensionCheck, DimensionStatus, GateResult, Part
@@ -37,6 +37,7 @@ def check_action_quality(
     within_budget: bool = True,
     model: str = "",
     gate: bool = True,
+    shortened: bool = False,
     claims: Claims | None = None,
 ) -> GateResult:
     """Judge a draft on every dimension, all at once (AC-7.0.1). Never raises for what a judge, a server or a proposition file does.
@@ -55,7 +56,9 @@ def check_action_quality(
         hard_adherence: Judge adherence in hard mode: every flaw takes 20 % off.
         within_budget: False when the agent's budget is used up: no judge is asked.
         model: Overrides the configured judge.
-        gate: Whether the calls may use the slots reserved for drafts, without retries; False for what can wait.
+        gate: Whether the calls may use the slots reserved for drafts, without retries, and pass at once where the judge hangs;
+            False for what can wait.
+        shortened: The deadline is less than what is configured: that a judge is late says nothing about it.
         claims: What `load_claims` returned for the same agent and dimensions, where the caller has it.
     """
     judge = model or str(settings.JUDGE_MODEL)
@@ -67,14 +70,16 @@ def check_action_quality(
         own: list[Part] = []
         looked_ms = 0.0
         parts: dict[str, list[Part]] = {dimension: [] for dimension in dimensions}
-        claims = claims or load_claims(agent_slug=action.agent_slug, dimensions=asked, hard_adherence=hard_adherence)
+        claims = claims or load_claims(
+            agent_slug=action.agent_slug, dimensions=asked, hard_adherence=hard_adherence, seeded=action.seeded
+        )
         if claims.problem:
             parts = {dimension: [_unjudged("error", claims.problem)] for dimension in dimensions}
         else:
             own = _own_parts(action, claims, judge) if rules and "adherence" in parts else []
             looked_ms = (time.perf_counter() - begun) * 1000
             hindrance = _hindrance(deadline=deadline, within_budget=within_budget)
-            for dimension, answers in _ask(action, claims, label, model, gate, deadline, hindrance):
+            for dimension, answers in _ask(action, claims, label, model, gate, shortened, deadline, hindrance):
                 parts[dimension] += answers
             for dimension in asked:
                 parts[dimension] = parts[dimension] or [_unjudged("unscored", NO_CLAIM)]
@@ -105,6 +110,7 @@ def _own_parts(action: Action, claims: Claims, judge: str) -> list[Part]:
         cues=is_heuristic(judge),
         variables=variables,
         files=claims.files,
+        seeded=action.seeded,
     )
     return [
         part_of(p, replace(verdict, judge=verdict.judge or judge), about=_about(p, variables))
@@ -133,6 +139,7 @@ def _ask(
     label: Label,
     model: str,
     gate: bool,
+    shortened: bool,
     deadline: float,
     hindrance: tuple[DimensionStatus, str] | None,
 ) -> list[tuple[str, list[Part]]]:
@@ -143,7 +150,12 @@ def _ask(
     asked = questions(action=action, claims=claims, label=label, model=model, gate=gate)
     if not asked:
         return []
-    replies = complete_together([build_request(question) for _, question in asked], deadline=deadline)
+    requests = [build_request(question) for _, question in asked]
+    if gate:
+        about = None if shortened else (action.agent_slug, action.agent_name, hash(action.text))
+        replies = complete_guarded(requests, deadline=deadline, about=about)
+    else:
+        replies = complete_together(requests, deadline=deadline)
     return [(d, judge_parts(question, reply)) for (d, question), reply in zip(asked, replies, strict=True)]
 
 

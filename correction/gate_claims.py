@@ -9,7 +9,7 @@ from agents.llm import Label
 from correction.gate_values import Action
 from evaluation.judge import MAX_PER_CALL, Question
 from evaluation.prompts import Context
-from evaluation.proposition_files import DEFAULT, LoadedFile, PropositionError, load_all, propositions_for
+from evaluation.proposition_files import DEFAULT, LoadedFile, PropositionError, applying, load_all, propositions_for
 from evaluation.propositions import Proposition
 from evaluation.trajectory import Window, cut_window
 
@@ -39,6 +39,7 @@ def load_claims(
     dimensions: Collection[str],
     hard_adherence: bool = False,
     own: Sequence[LoadedFile] = (),
+    seeded: bool = False,
 ) -> Claims:
     """The claims about a draft of this agent; the folders are looked at once.
 
@@ -47,12 +48,13 @@ def load_claims(
         dimensions: Those a judge is to be asked about. One without an action-level file has no claims.
         hard_adherence: Ask the adherence claims in hard mode (those that are not inverted).
         own: Files that lie in no folder; at action level they take the place of the shipped ones of their dimension.
+        seeded: Whether the agent is one of the examples (`Agent.seeded`): only then their propositions apply.
 
     Returns:
         The claims. Files that cannot be used are no exception: a draft must not wait for somebody to mend a file.
     """
     try:
-        files = tuple(load_all())
+        files = tuple(applying(load_all(), seeded=seeded))
     except PropositionError as error:
         return Claims((), {}, f"proposition files cannot be used: {error.problems[0]}")
     replaced = {file.dimension for file in own if file.level == "action"}
@@ -62,7 +64,7 @@ def load_claims(
     )
     judged: dict[str, tuple[Proposition, ...]] = {}
     for dimension in dimensions:
-        found = propositions_for(agent_slug=agent_slug, dimension=dimension, level="action", files=files)
+        found = propositions_for(agent_slug=agent_slug, dimension=dimension, level="action", files=files, seeded=seeded)
         hard = hard_adherence and dimension == "adherence"
         judged[dimension] = tuple(replace(p, hard=p.hard or (hard and not p.inverted)) for p in found if p.rule is None)
     return Claims(files, judged)

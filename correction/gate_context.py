@@ -59,6 +59,7 @@ def _action(
         text=text,
         agent_name=agent.display_name,
         agent_slug=agent.slug,
+        seeded=agent.seeded,
         persona=persona_of(agent, persona_version_id) if shown else None,
         channel_name=str(channel),
         channel_kind=channel.kind,

@@ -35,7 +35,12 @@ def check_for_agent(
     """
     dimensions = config.gate_dimensions
     judged = [d for d in dimensions if config[f"gate_{d}_enabled"]]
-    claims = load_claims(agent_slug=agent.slug, dimensions=judged, hard_adherence=bool(config["gate_adherence_hard"]))
+    claims = load_claims(
+        agent_slug=agent.slug,
+        dimensions=judged,
+        hard_adherence=bool(config["gate_adherence_hard"]),
+        seeded=agent.seeded,
+    )
     return check_action_quality(
         action=action(claims),
         dimensions=dimensions,
@@ -46,5 +51,6 @@ def check_for_agent(
         rules=bool(config["gate_rules_enabled"]),
         within_budget=not (judged and over_budget(agent, config)),
         gate=gate,
+        shortened=deadline < float(config["gate_deadline_seconds"]),
         claims=claims,
     )

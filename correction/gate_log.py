@@ -17,6 +17,7 @@ from agents.rollups import mark_stale, may_be_closed
 from correction.gate_values import GateResult
 from correction.models import CorrectionLog, GateDimensionResult, Outcome
 from correction.rollup import GATE
+from evaluation.pattern_timeouts import count_timeouts
 
 TRIES = 20  # each lost race means that somebody else won one: as many as may continue one session at once
 
@@ -113,6 +114,7 @@ def _insert(entry: Entry, committed: bool, message: Message | None) -> Correctio
         )
         for check in result.dimensions
     )
+    count_timeouts((check.dimension, part.id, part.reason) for check in result.dimensions for part in check.parts)
     return log
 
 

@@ -36,7 +36,7 @@ def _failure(reply: Reply, verdict: Verdict) -> DimensionStatus | None:
     if reply.ok:
         return "error" if verdict.reason.startswith("malformed") else None
     if reply.status is Status.TIMEOUT:
-        return "timeout" if reply.attempts else "overload"  # without an attempt there was no free slot
+        return "timeout" if reply.attempts else "overload"  # without an attempt: no free slot, or it hangs
     return "error"
 
 

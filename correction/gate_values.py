@@ -28,6 +28,7 @@ class Action:
         text: The draft.
         agent_name: Who is about to say it, as the judge reads it.
         agent_slug: Whose propositions hold for it; those of every agent always do.
+        seeded: Whether the agent is one of the examples, so that their propositions hold.
         persona: The rendered persona; None when there is none to show.
         events: What happened before, oldest first, without the draft: the first `head` of them stand at the start of the
             conversation, `omitted` are left out after those, the rest are the last ones.
@@ -38,6 +39,7 @@ class Action:
     text: str
     agent_name: str
     agent_slug: str = ""
+    seeded: bool = False
     persona: str | None = None
     events: tuple[Event, ...] = ()
     head: int = 0

@@ -17,7 +17,7 @@ from evaluation.yaml_files import dotted, in_words, location_of
 OWNER = ""  # no agent's slug and no file's: what is read here holds for nobody else
 MOST_PROPOSITIONS = 20  # of all dimensions; each may need a call of its own
 MOST_PHRASES = 200  # of all rules and cues; each is looked for in the whole draft
-NO_REGEX = "regular expressions stand in files only, for one can keep a server busy for hours; allowed here: phrases"
+NO_REGEX = "regular expressions stand in files only; allowed here: phrases"
 
 
 def read_propositions(data: Sequence[Any]) -> tuple[LoadedFile, ...]:
@@ -57,7 +57,7 @@ def _read(number: int, data: Any) -> PropositionFile:
 
 
 def _refuse_regexes(data: Mapping[Any, Any]) -> None:
-    """Before anything is compiled: that alone can take long."""
+    """Before anything is compiled: that alone takes longer than the rest of the checks."""
     rows = data.get("propositions")
     for row in rows if isinstance(rows, list) else ():
         rule = row.get("rule") if isinstance(row, Mapping) else None

@@ -139,17 +139,20 @@ def _session(check: QualityCheck) -> Session:
 
 def _judge(check: QualityCheck, config: ResolvedConfig, session: Session) -> GateResult:
     dimensions, judged = _dimensions(check, config)
+    configured = float(config["gate_deadline_seconds"])
     left = float(config["gate_total_deadline_seconds"]) - session.spent_seconds
+    deadline = check.deadline or min(configured, left)
     agent = check.agent
     rules = check.rules
     if rules is None:
         rules = bool(config["gate_rules_enabled"]) or config.provenance["gate_rules_enabled"] == "built-in"
-    slug = agent.slug if agent is not None else OWNER
+    slug, seeded = (agent.slug, agent.seeded) if agent is not None else (OWNER, False)
     claims = load_claims(
         agent_slug=slug,
         dimensions=judged,
         hard_adherence=bool(config["gate_adherence_hard"]),
         own=check.propositions,
+        seeded=seeded,
     )
     name = _name(check)
     return check_action_quality(
@@ -157,6 +160,7 @@ def _judge(check: QualityCheck, config: ResolvedConfig, session: Session) -> Gat
             text=check.draft,
             agent_name=name,
             agent_slug=slug,
+            seeded=seeded,
             persona=persona_of(agent, None) if agent is not None else check.persona,
             events=tuple(e if e.kind == "action" else replace(e, name=name) for e in check.events),
             channel_name=HERE,
@@ -169,7 +173,8 @@ def _judge(check: QualityCheck, config: ResolvedConfig, session: Session) -> Gat
             agent_id=agent.pk if agent is not None else None,
             work_id=f"gate_session:{session.id}",
         ),
-        deadline=check.deadline or min(float(config["gate_deadline_seconds"]), left),
+        deadline=deadline,
+        shortened=deadline < configured,
         judged=judged,
         rules=rules,
         within_budget=not (judged and over_budget(agent, config)),

@@ -1,4 +1,4 @@
-"""The part of `manage.py seed` that is about correction; `SEED_STEPS` names it."""
+"""The parts of `manage.py seed` that are about correction; `SEED_STEPS` and `SEED_REMOVAL_STEPS` name them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from agents.models import Agent
 from correction.configure import ensure_rows
+from correction.models import BehaviorRequest, CorrectionLog, InterventionLog
 
 
 def seed_configs(agents: Sequence[Agent]) -> str:
@@ -16,3 +17,17 @@ def seed_configs(agents: Sequence[Agent]) -> str:
     """
     made = ensure_rows(agents=agents, reason="example data")
     return f"Correction: {made} configurations added, {len(agents) + 1 - made} there already."
+
+
+def remove_logs(agents: Sequence[Agent]) -> dict[str, int]:
+    """The gate sessions, interventions and behaviour requests of the examples, which would stay without a name.
+
+    Returns:
+        How many rows were removed, by what they are.
+    """
+    removed = {}
+    for model in (CorrectionLog, InterventionLog, BehaviorRequest):
+        rows = model._default_manager.filter(agent__in=agents)
+        removed[str(model._meta.verbose_name_plural)] = rows.count()
+        rows.delete()
+    return removed

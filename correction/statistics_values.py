@@ -101,16 +101,11 @@ class GateStatistics:
 
     @property
     def original_success_rate(self) -> float | None:
-        """First drafts that passed ÷ messages, 0 to 1; None where there was no message.
+        """First drafts that passed ÷ messages whose first draft was judged, 0 to 1; None where none was.
 
-        A retry is no message of its own: five messages of which one took three drafts have a rate of 4/5, not 4/7. A first draft
-        that could not be judged did not pass and lowers this rate; `judged_success_rate` leaves it out.
+        A retry is no message of its own: five messages of which one took three drafts have a rate of 4/5, not 4/7. What could not be
+        judged is in neither number, but in `total_actions`.
         """
-        return self.original_pass_count / self.total_actions if self.total_actions else None
-
-    @property
-    def judged_success_rate(self) -> float | None:
-        """First drafts that passed ÷ messages whose first draft was judged, 0 to 1; None where none was."""
         return self.original_pass_count / self.judged_count if self.judged_count else None
 
     @property

@@ -22,7 +22,7 @@ from agents.llm.messages import with_example
 from agents.models import LLMBatch, owner_name
 from evaluation.asking import Ask
 from evaluation.budget import why_over_budget
-from evaluation.estimate import OUTPUT_TOKENS_PER_CLAIM
+from evaluation.estimate import ASSUMED, answer_lengths
 from evaluation.execution import Session
 from evaluation.models import EvaluationRun
 
@@ -123,11 +123,11 @@ def _again(ask: Ask, first: Reply) -> Ask:
 def _estimated(outgoing: Outgoing) -> Decimal:
     """US dollars at the batch price, as far as there is one."""
     model = outgoing.way.model
-    costs = (
-        ledger.estimate_cost(model, estimate_tokens(request), OUTPUT_TOKENS_PER_CLAIM * _claims(request), batch=True)
-        for request, *_ in outgoing.questions
-    )
-    return sum((cost for cost in costs if cost is not None), Decimal(0))
+    lengths, whole = answer_lengths(model), Decimal(0)
+    for request, *_ in outgoing.questions:
+        answered = lengths.get(request.label.dimension, ASSUMED).tokens * _claims(request)
+        whole += ledger.estimate_cost(model, estimate_tokens(request), answered, batch=True) or 0
+    return whole
 
 
 def _claims(request: LLMRequest) -> int:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from django.db.models import Avg, Count, Max, Q
 
+from evaluation.coverage import COVERABLE, Share, total
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.statistics.agreement import spearman
 from evaluation.statistics.bootstrap import Observation, bootstrap_difference, bootstrap_mean
@@ -47,6 +48,7 @@ class _Judged(NamedTuple):
     weight: float
     value: float | None
     counts: dict[str, int]
+    share: Share
 
 
 def turn_profile(run: EvaluationRun, bins: Sequence[Bin] = (), *, margin: float = MARGIN) -> TurnProfile:
@@ -94,6 +96,7 @@ def _judged(run: EvaluationRun, dimension: str, bins: Sequence[Bin]) -> tuple[li
         .annotate(
             heaviest=Max("weight"),
             mean=Avg("score", filter=Q(status="scored")),
+            coverable=Count("pk", filter=COVERABLE),
             **{f"n_{status}": Count("pk", filter=Q(status=status)) for status in STATUSES},
         )
     )
@@ -107,7 +110,8 @@ def _judged(run: EvaluationRun, dimension: str, bins: Sequence[Bin]) -> tuple[li
             outside.add(row["message_id"])
             continue
         counts = {status: row[f"n_{status}"] for status in STATUSES}
-        found.append(_Judged(place, channel, turn, row["message_id"], row["heaviest"], row["mean"], counts))
+        share = Share(int(row["mean"] is not None), int(row["coverable"] > 0))
+        found.append(_Judged(place, channel, turn, row["message_id"], row["heaviest"], row["mean"], counts, share))
     deleted = (
         scores.filter(message__isnull=True, over_window=False, repeat=1)
         .values("proposition_id")
@@ -144,6 +148,7 @@ def _bin(place: int, bin_: Bin, judged: Sequence[_Judged], same: set[int]) -> Tu
         **{status: sum(j.counts[status] for j in here) for status in STATUSES},
         score=_within(bootstrap_mean(_observations(here)), 0.0),
         same=_within(bootstrap_mean(_observations(j for j in here if j.channel in same)), 0.0),
+        share=total(j.share for j in here),
     )
 
 

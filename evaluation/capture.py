@@ -11,6 +11,7 @@ from django.db.models import Q
 
 from agents.models import Agent, Channel
 from evaluation.batches import see_through
+from evaluation.coverage import Share, shares_of, total
 from evaluation.models import CHANNEL_DIMENSIONS, Baseline, EvaluationRun, EvaluationScore
 from evaluation.planning import Prepared, RunSpec, make_plan, prepare_plan
 from evaluation.proposition_files import load_all
@@ -27,12 +28,14 @@ class Captured:
         resumed: Whether the run was taken up again.
         held_elsewhere: Whether another process holds it.
         before: Overall score of the baseline that was current before, by the same judge; None when there was none.
+        before_share: How much was scored of it.
     """
 
     summary: RunSummary
     resumed: bool
     held_elsewhere: bool
     before: float | None = None
+    before_share: Share | None = None
 
 
 class UnknownAgents(ValueError):
@@ -119,7 +122,7 @@ def capture(
         found = EvaluationRun.objects.select_related("agent", "channel").in_bulk([run.pk for run, _ in made])
         summaries = {summary.run.pk: summary for summary in summarize_all(list(found.values()))}
         return [
-            Captured(summaries[run.pk], resumed, run.pk not in held, earlier)
+            Captured(summaries[run.pk], resumed, run.pk not in held, *earlier)
             for (run, resumed), earlier in zip(made, before, strict=True)
             if run.pk in summaries  # else it was deleted meanwhile
         ]
@@ -159,15 +162,17 @@ def channels_of(results: Sequence[Captured]) -> list[RunSummary]:
     return summarize_all(sorted(found.values(), key=lambda run: str(run.channel)))
 
 
-def overall_before(spec: RunSpec) -> float | None:
-    """The overall score of the newest run that is a current baseline of this agent by this judge and procedure."""
+def overall_before(spec: RunSpec) -> tuple[float | None, Share | None]:
+    """Overall score and share of the newest run that is a current baseline of this agent by this judge and procedure."""
     current = Baseline.objects.filter(agent=spec.agent, judge=spec.judge_model, procedure=spec.procedure)
-    score: float | None = (
-        current.order_by("-captured_at").values_list("evaluation_run__overall_score", flat=True).first()
-        if spec.agent is not None
-        else None
+    newest = (
+        current.order_by("-captured_at").select_related("evaluation_run").first() if spec.agent is not None else None
     )
-    return score
+    if newest is None:
+        return None, None
+    return newest.evaluation_run.overall_score, total(
+        shares_of([newest.evaluation_run_id])[newest.evaluation_run_id].values()
+    )
 
 
 def existing(specs: Sequence[RunSpec]) -> list[Captured] | None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from django.conf import settings
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
-from agents.llm import Block, Label, LLMRequest, Reply, complete, complete_together
+from agents.llm import Block, Label, LLMRequest, Reply, complete, complete_guarded
 from agents.text.fences import new_nonce
 from evaluation.answer_schema import CONFIDENCES
 from evaluation.judge import Question, build_request, read_reply
@@ -21,16 +21,16 @@ from evaluation.verdicts import Verdict, usable_confidence
 class _Answer(BaseModel):
     model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
 
-    evidence: Literal["present", "absent"]
+    evidence: Literal["present", "absent"] | None = None
     reasoning: str
     justification: str
     value: bool
-    confidence: Annotated[float | None, BeforeValidator(usable_confidence)]
+    confidence: Annotated[float | None, BeforeValidator(usable_confidence)] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckResult:
-    """Whether a claim holds; without evidence it does not. `holds` is None when it could not be judged, and `reason` says why."""
+    """Whether a claim holds; where evidence is absent it does not. `holds` is None when it could not be judged, and `reason` says why."""
 
     holds: bool | None
     reasoning: str = ""
@@ -128,7 +128,7 @@ def read_check(check: Check, reply: Reply) -> CheckResult:
         return CheckResult(holds=None, reason=f"{reply.status}: {reply.error}", judge=judge, call=reply.call_id)
     answer: _Answer = reply.value
     return CheckResult(
-        holds=answer.value and answer.evidence == "present",
+        holds=answer.value and answer.evidence != "absent",
         reasoning=answer.reasoning,
         justification=answer.justification,
         confidence=answer.confidence,
@@ -151,14 +151,21 @@ def check_proposition(
     return read_check(check, complete(build_check(check), deadline=deadline or settings.LLM_EVALUATION_DEADLINE))
 
 
-def ask_together(asked: Sequence[Check | Question], *, deadline: float) -> list[CheckResult | list[Verdict]]:
-    """Ask several checks, and questions that are scored, at the same time; the deadline (seconds) is that of the whole.
+def ask_together(
+    asked: Sequence[Check | Question], *, deadline: float, about: Hashable | None = None
+) -> list[CheckResult | list[Verdict]]:
+    """Ask several checks, and questions that are scored, at the same time: while a turn waits, so not where the judge hangs.
+
+    Args:
+        asked: What to ask.
+        deadline: Seconds for all of it.
+        about: What tells this turn from others, see `complete_guarded`.
 
     Returns:
         In their order, a result for each check, and for each question one verdict per proposition.
     """
     requests = [build_check(one) if isinstance(one, Check) else build_request(one) for one in asked]
-    replies = complete_together(requests, deadline=deadline) if requests else []
+    replies = complete_guarded(requests, deadline=deadline, about=about)
     return [
         read_check(one, reply) if isinstance(one, Check) else read_reply(one, reply)
         for one, reply in zip(asked, replies, strict=True)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, NamedTuple
 
+from django.db.models import Count
+
 from agents.llm import Label, estimate_tokens, ledger
 from agents.llm.endpoints import provider_of
-from agents.models import Message
+from agents.models import LLMCall, Message
 from agents.text.fences import new_nonce
 from evaluation.channels import channel_specs
 from evaluation.idea_collapse import BATCH
@@ -26,8 +28,20 @@ from evaluation.scorers.channel import ChannelSubject
 from evaluation.targets import subject_of
 
 OUTPUT_TOKENS_PER_CLAIM = 160  # a few sentences of reasoning; an assumption, said so where it is shown
+ENOUGH_CALLS = 20  # of a judge about a dimension, whose mean is better than the assumption
+NEWEST_RUNS, NEWEST_CALLS = 50, 2_000  # whose answers are looked at
 IDEAS_PER_PART, TOKENS_PER_IDEA = 12, 40  # of a conversation; an assumption, too: how many there are is what is asked
 COLLAPSE_TOKENS = 300  # of the instructions for collapsing a list
+
+
+class AnswerLength(NamedTuple):
+    """Output tokens of an answered claim: the mean of so many calls in the ledger; an assumption where these are 0."""
+
+    tokens: int
+    calls: int
+
+
+ASSUMED = AnswerLength(OUTPUT_TOKENS_PER_CLAIM, 0)
 
 
 class Call(NamedTuple):
@@ -42,7 +56,8 @@ class Call(NamedTuple):
 class Estimate:
     """Before a run; of an agent, or of a channel (the other name is empty).
 
-    Tokens are characters / 4 for the prompt and an assumption for the answer; cost is None when unpriced."""
+    Tokens are characters / 4 for the prompt, and `answers` (per dimension with grouped claims that a judge would be asked about) for an
+    answered claim; cost is None when unpriced."""
 
     agent: str
     channel: str
@@ -53,6 +68,7 @@ class Estimate:
     input_tokens: int
     output_tokens: int
     cost_usd: Decimal | None
+    answers: Mapping[str, AnswerLength]
 
 
 def estimate(spec: RunSpec) -> Estimate:
@@ -64,7 +80,8 @@ def estimate(spec: RunSpec) -> Estimate:
     plan = make_plan(spec)
     judgements = free = calls = tokens = output = 0
     cost: Decimal | None = Decimal(0)
-    for items, planned in _calls(plan):
+    measured, answers = answer_lengths(spec.judge_model), dict[str, AnswerLength]()
+    for dimension, items, planned in _calls(plan, measured):
         judgements += items
         free += items
         for call in planned:
@@ -72,6 +89,8 @@ def estimate(spec: RunSpec) -> Estimate:
             calls, free = calls + 1, free - call.settles
             tokens, output = tokens + call.input_tokens, output + call.output_tokens
             cost = None if cost is None or price is None else cost + price
+        if planned and dimension != ideas_quantity.DIMENSION:
+            answers[dimension] = measured.get(dimension, ASSUMED)
     return Estimate(
         agent=spec.agent.slug if spec.agent else "",
         channel=spec.channel.slug if spec.channel else "",
@@ -82,7 +101,32 @@ def estimate(spec: RunSpec) -> Estimate:
         input_tokens=tokens,
         output_tokens=output,
         cost_usd=cost,
+        answers=answers,
     )
+
+
+def answer_lengths(judge: str) -> dict[str, AnswerLength]:
+    """How long this judge's answers to a claim were in its newest evaluations, for the dimensions with enough calls."""
+    if provider_of(judge) != "anthropic":
+        return {}
+    runs = EvaluationRun.objects.filter(judge=judge).order_by("-pk").values_list("pk", flat=True)[:NEWEST_RUNS]
+    calls = LLMCall.objects.filter(
+        work_id__in=[f"evaluation_run:{pk}" for pk in runs],
+        purpose="evaluation",
+        model=judge,
+        status=LLMCall.Status.OK,
+        output_tokens__isnull=False,
+    )
+    calls = calls.exclude(dimension=ideas_quantity.DIMENSION)  # a list, not an answer to a claim
+    claims = calls.annotate(claims=Count("evaluation_scores")).filter(claims__gt=0).order_by("-pk")
+    found: dict[str, list[tuple[int, int]]] = {}
+    for dimension, tokens, number in claims.values_list("dimension", "output_tokens", "claims")[:NEWEST_CALLS]:
+        found.setdefault(dimension, []).append((tokens or 0, number))
+    return {
+        dimension: AnswerLength(round(sum(t for t, _ in rows) / sum(n for _, n in rows)), len(rows))
+        for dimension, rows in found.items()
+        if len(rows) >= ENOUGH_CALLS
+    }
 
 
 def estimate_before(specs: Sequence[RunSpec]) -> list[Estimate] | None:
@@ -102,25 +146,26 @@ def estimate_channels(specs: Sequence[RunSpec]) -> list[Estimate]:
     return [estimate(spec) for spec in found.values()]
 
 
-def _calls(plan: Plan) -> Iterator[tuple[int, list[Call]]]:
-    """Per dimension: how many judgements, and the calls for those that need a judge."""
+def _calls(plan: Plan, lengths: Mapping[str, AnswerLength]) -> Iterator[tuple[str, int, list[Call]]]:
+    """Per dimension: its id, how many judgements, and the calls for those that need a judge."""
     run = new_run(plan)
     subject, label = subject_of(run), Label(purpose="estimate")
     for dimension in plan.spec.own_dimensions:
         scorer = SCORERS[dimension]
         items = list(repeated(scorer.plan(subject, plan.propositions[dimension]), run.repeats))
         if scorer.not_evaluable(subject):
-            yield len(items), []
+            yield dimension, len(items), []
         elif isinstance(subject, ChannelSubject) and dimension == ideas_quantity.DIMENSION:
-            yield len(items), [call for item in items for call in _ideas(item.proposition, subject, run)]
+            yield dimension, len(items), [call for item in items for call in _ideas(item.proposition, subject, run)]
         else:
             questions = _questions(scorer, items, subject, run, label)
-            yield len(items), [call for question in questions for call in _asked(question)]
+            tokens = lengths.get(dimension, ASSUMED).tokens
+            yield dimension, len(items), [call for question in questions for call in _asked(question, tokens)]
 
 
-def _asked(question: Question) -> Iterator[Call]:
+def _asked(question: Question, per_claim: int) -> Iterator[Call]:
     claims = len(question.propositions)
-    sent, answered = estimate_tokens(build_request(question)), claims * OUTPUT_TOKENS_PER_CLAIM
+    sent, answered = estimate_tokens(build_request(question)), claims * per_claim
     yield Call(claims, sent, answered)
     if question.double_check:  # goes on from the question and its answer
         yield Call(0, sent + answered, answered)

@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from agents.terminal import console_on
-from evaluation.estimate import Estimate
+from evaluation.estimate import AnswerLength, Estimate
 from evaluation.presentation import judge_label, money
 from evaluation.rehearsal.estimate import CALLS_PER_LINE, REPLY_TOKENS, PlayEstimate
 from evaluation.spending import Spending
@@ -42,7 +42,24 @@ def _estimated(e: Estimate) -> dict[str, Any]:
         "input_tokens": e.input_tokens,
         "output_tokens": e.output_tokens,
         "cost_usd": None if e.cost_usd is None else float(e.cost_usd),
+        "output_tokens_per_claim": {
+            dimension: {"tokens": length.tokens, "measured_calls": length.calls}
+            for dimension, length in e.answers.items()
+        },
     }
+
+
+def answer_words(estimates: Sequence[Estimate]) -> str:
+    """How long answers are taken to be, and where that is known from: a sentence without its full stop."""
+    lengths: dict[AnswerLength, list[str]] = {}
+    for dimension, length in {d: length for e in estimates for d, length in e.answers.items()}.items():
+        lengths.setdefault(length, []).append(dimension)
+    said = [
+        f"{length.tokens} for an answered claim of {', '.join(sorted(names))} "
+        + (f"(the mean of this judge's last {length.calls:,} calls)" if length.calls else "(assumed)")
+        for length, names in sorted(lengths.items(), key=lambda one: one[1])
+    ]
+    return "; ".join(said)
 
 
 def spending_table(estimate: Spending | None, actual: Spending, out: Any) -> None:
@@ -93,8 +110,9 @@ def estimate_table(estimates: Sequence[Estimate], out: Any, plays: Sequence[Play
     )
     console = console_on(out)
     console.print(table)
+    words = answer_words(estimates)
     console.print(
-        "Tokens are estimated: prompt characters / 4, and 160 tokens per answered claim. Prompt caching is not assumed.\n"
+        f"Tokens are estimated: prompt characters / 4{', and ' if words else ''}{words}. Prompt caching is not assumed.\n"
         "Ideas: 12 of 40 tokens in each part of a conversation, and a call for every 60 of them to find repetitions."
     )
 

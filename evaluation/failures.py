@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Sequence
 from functools import reduce
 from operator import or_
 
-from django.db.models import Q
+from django.db.models import Count, Q
 
 from evaluation.models import EvaluationRun, EvaluationScore
+from evaluation.verdicts import RULE_JUDGE
 
 FAILURES = ("timeout", "rate_limited", "unavailable", "rejected")  # of the call, not of the answer
 CALL_FAILED = reduce(or_, (Q(status="unscored", reason__startswith=failure) for failure in FAILURES))
@@ -31,3 +34,32 @@ def failed_call(run: EvaluationRun) -> str:
 def judge_answered(run: EvaluationRun) -> bool:
     """Whether the judge answered any call: what rules and preconditions settle needs no judge."""
     return EvaluationScore.objects.filter(evaluation_run=run, judge=run.judge).exclude(CALL_FAILED).exists()
+
+
+ANSWERED = ~CALL_FAILED & ~Q(judge__in=["", RULE_JUDGE])  # by the judge, be it that it cannot tell
+# What asking again cannot help: a key that is refused, a model or an address that does not exist.
+_MISCONFIGURED = re.compile(
+    r"rejected: (HTTP 40[134]:|HTTP 400:.*(\bmodel\b.*(not|invalid|unknown|exist)|(invalid|unknown) model)|.*is the base URL right)",
+    re.IGNORECASE,
+)
+
+
+def unanswered(runs: Sequence[EvaluationRun]) -> set[tuple[int, str]]:
+    """Run and dimension where the judge was asked and answered nothing: what rules score there is no score of this judge."""
+    if not runs:
+        return set()
+    rows = EvaluationScore.objects.filter(evaluation_run__in=[run.pk for run in runs]).order_by()
+    found = rows.values("evaluation_run", "dimension").annotate(
+        failed=Count("pk", filter=CALL_FAILED), answered=Count("pk", filter=ANSWERED)
+    )
+    return set(found.filter(failed__gt=0, answered=0).values_list("evaluation_run", "dimension"))
+
+
+def refusal(runs: Iterable[EvaluationRun]) -> str:
+    """Why the judge refused every question of these runs, and would again: key, model or address are wrong; else empty."""
+    keys = {pk for run in runs for pk in (run.pk, *run.channel_runs.values_list("pk", flat=True))}
+    rows = EvaluationScore.objects.filter(evaluation_run__in=keys)
+    reasons = list(rows.filter(CALL_FAILED).order_by().values_list("reason", flat=True).distinct())
+    if not reasons or not all(map(_MISCONFIGURED.match, reasons)) or rows.filter(ANSWERED).exists():
+        return ""
+    return f"the judge answered nothing: {reasons[0]}"

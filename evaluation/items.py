@@ -12,10 +12,9 @@ from agents.text.names import one_line
 from evaluation.preconditions import PRECONDITIONS, Target
 from evaluation.prompts import Context
 from evaluation.propositions import Proposition
-from evaluation.rules import check_rule
-from evaluation.scorers.base import Subject
+from evaluation.scorers.base import Subject, stretch_end
 from evaluation.scorers.channel import ChannelSubject
-from evaluation.verdicts import Verdict, rule_verdict, trivial, unscored
+from evaluation.verdicts import Verdict, trivial, unscored, verdict_by_rule
 
 T = TypeVar("T")
 
@@ -46,7 +45,7 @@ class Group(NamedTuple, Generic[T]):
 def groups(entries: Iterable[Open[T]], per_call: int) -> Iterator[Group[T]]:
     """Items that may share a call: the same message, window and repeat, up to `per_call` of them.
 
-    What begins alike comes as far apart as possible, the messages of one channel and the repeats of one item: by then the prompt cache
+    What begins alike comes as far apart as possible, the messages of one stretch and the repeats of one item: by then the prompt cache
     may hold what they share.
     """
     found: dict[tuple[object, ...], list[Open[T]]] = {}
@@ -56,14 +55,20 @@ def groups(entries: Iterable[Open[T]], per_call: int) -> Iterator[Group[T]]:
     seen: Counter[tuple[object, ...]] = Counter()
     ordered = []
     for group in found.values():
-        first = group[0]
-        shared = (first.repeat, first.message.channel_id if first.message else None, *first.proposition.context_key)
-        ordered.append((first.repeat, seen[shared], group))
+        shared = (group[0].repeat, *_shown(group[0]))
+        ordered.append((group[0].repeat, seen[shared], shared, group))
         seen[shared] += 1
-    for _, _, group in sorted(ordered, key=lambda place: place[:2]):
-        alone = group[0].message is None and len(group) <= per_call  # messages share the window around them
+    for _, _, shared, group in sorted(ordered, key=lambda place: place[:2]):
+        alone = seen[shared] == 1 and group[0].earlier is None and len(group) <= per_call
         for start in range(0, len(group), per_call):
             yield Group(group[start : start + per_call], alone)
+
+
+def _shown(entry: Open[Any]) -> tuple[object, ...]:
+    """Equal for items that are shown the same window."""
+    message, proposition = entry.message, entry.proposition
+    end = stretch_end(message.position, proposition.last_n) if message and entry.earlier is None else None
+    return (message.channel_id if message else None, end, *proposition.context_key)
 
 
 def settle(
@@ -83,7 +88,7 @@ def settle(
         if not PRECONDITIONS[proposition.precondition](target, additional or {}, variables_in(subject, message)):
             return trivial(f"precondition {proposition.precondition} does not hold")
     if message is not None and proposition.rule:
-        return rule_verdict(check_rule(proposition.rule, message.text), inverted=proposition.inverted)
+        return verdict_by_rule(proposition.rule, message.text, inverted=proposition.inverted)
     return None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import sqrt
 
+from evaluation.coverage import total
 from evaluation.models import ChannelShare
 from evaluation.summary_values import ChannelScore, DimensionSummary, PropositionSummary, rounded
 
@@ -23,9 +24,12 @@ def linked_dimension(dimension: str, parts: list[tuple[ChannelShare, DimensionSu
         count=sum(counts) if counts else None,
         noise=rounded(sqrt(sum(noise**2 for noise in noises) / len(noises))) if noises else None,
         channels=tuple(
-            ChannelScore(run=share.channel_run, messages=share.messages, score=part.score, count=part.count)
+            ChannelScore(
+                run=share.channel_run, messages=share.messages, score=part.score, count=part.count, share=part.share
+            )
             for share, part in parts
         ),
+        share=total(part.share for _, part in parts),
     )
 
 
@@ -45,6 +49,7 @@ def _linked_propositions(parts: list[tuple[ChannelShare, DimensionSummary]]) -> 
                 weight=group[0][1].weight,
                 inverted=group[0][1].inverted,
                 count=sum(counts) if counts else None,
+                share=total(p.share for _, p in group),
                 **{k: sum(getattr(p, k) for _, p in group) for k in ("scored", "trivial", "unscored", "pending")},
             )
         )

@@ -8,7 +8,10 @@ from django.db.models import Q
 
 from evaluation import baselines
 from evaluation.models import CHANNEL_DIMENSIONS, ChannelShare, EvaluationRun
+from evaluation.newest import note_evidence
+from evaluation.scorers.base import Subject
 from evaluation.summary import WITHOUT_SCORE, summarize
+from evaluation.targets import subject_of
 
 COMPLETED = EvaluationRun.Status.COMPLETED
 PLAYED_ALONE = "speech was played with one agent at a time: there is no conversation of agents to measure"
@@ -26,9 +29,13 @@ def follow(runs: Iterable[EvaluationRun]) -> None:
     elsewhere = ChannelShare.objects.filter(agent_run__in=ended).exclude(channel_run__in=ended)
     for agent_run in concerned.exclude(Q(pk__in=ended) & ~Q(pk__in=elsewhere.values("agent_run"))):
         summary = summarize(agent_run)
-        error = "" if summary.measured and agent_run.error.startswith("nothing scored") else agent_run.error
+        error = "" if summary.measured else agent_run.error  # of a completed run: why it has no number
         same = EvaluationRun.objects.filter(pk=agent_run.pk, status=COMPLETED)
-        if same.update(overall_score=summary.overall_score, error=error) and agent_run.is_baseline:
+        if not same.update(overall_score=summary.overall_score, error=error):
+            continue
+        if isinstance(subject := subject_of(agent_run), Subject):
+            note_evidence(agent_run, subject.spoken())
+        if agent_run.is_baseline:
             baselines.promote(agent_run, summary, only=CHANNEL_DIMENSIONS)
 
 

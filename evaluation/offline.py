@@ -12,12 +12,13 @@ from typing import Any
 
 from agents.llm.requests import InvalidAnswer, LLMRequest
 from agents.text.ngrams import RepetitionStatistics, extract_ngrams, repetition_statistics
+from agents.text.patterns import find_all, one_message
 from agents.text.style import StyleProfile, style_deviations
-from agents.text.tokens import find_matches
 
 NEEDS_JUDGE = "needs an LLM judge: the claim lists no cues for the offline one"
 NEEDS_JUDGE_FOR_FLAWS = "needs an LLM judge: hard mode takes off for every flaw, and cues list none"
 NO_CUE_FOUND = "needs an LLM judge: none of the claim's cues occurs in the text"
+BEYOND_OFFLINE = (NEEDS_JUDGE, NEEDS_JUDGE_FOR_FLAWS)  # whatever the text: the claim gives nothing to go by
 SUPPORTED, CONTRADICTED, BOTH = 8, 1, 4
 ORDINARY_COMPRESSION_GAIN = 0.45  # what unrelated chat messages gain anyway, see agents.text.ngrams.compression_gain
 
@@ -27,6 +28,7 @@ LEAST_LINES = 10  # lines of a conversation that make voices
 DISTINCT = 0.15  # distinctness at which the scale has risen by 1 - 1/e
 
 
+@one_message()
 def score(request: LLMRequest) -> dict[str, Any]:
     """Scores for the request's claims, in the shape of a judge's reply (responder for the task ``score``)."""
     claims, texts, facts = request.facts["claims"], request.facts["texts"], request.facts
@@ -85,6 +87,7 @@ def _score_voices(figures: Mapping[str, Any] | None) -> dict[str, Any]:
     return _entry(round(9 * (1 - exp(-distinct / DISTINCT))), reasoning, 0.4)
 
 
+@one_message()
 def score_claim(claim: Mapping[str, Any], texts: Sequence[str], history: Sequence[str] | None = None) -> dict[str, Any]:
     """One claim's entry of a reply, or ``{"unscored": why}``.
 
@@ -101,13 +104,19 @@ def score_claim(claim: Mapping[str, Any], texts: Sequence[str], history: Sequenc
     if not cues:
         return {"unscored": NEEDS_JUDGE}
     text = "\n".join(texts)
-    supports, contradicts = find_matches(text, cues["supports"]), find_matches(text, cues["contradicts"])
+    found = []
+    for phrases in (cues["supports"], cues["contradicts"]):
+        matches, undecided = find_all(phrases, text)
+        if undecided and not matches:
+            return {"unscored": str(next(iter(undecided.values())))}
+        found.append([" ".join(match.group().split()) or phrase for phrase, match in matches.items()])
+    supports, contradicts = (list(dict.fromkeys(places)) for places in found)
     if not supports and not contradicts:
         return {"unscored": NO_CUE_FOUND}
     value = BOTH if supports and contradicts else SUPPORTED if supports else CONTRADICTED
-    found = [f"for it: {_quoted(supports)}"] if supports else []
-    found += [f"against it: {_quoted(contradicts)}"] if contradicts else []
-    return _entry(value, f"Cues found {'; '.join(found)}.", 0.5)
+    where = [f"for it: {_quoted(supports)}"] if supports else []
+    where += [f"against it: {_quoted(contradicts)}"] if contradicts else []
+    return _entry(value, f"Cues found {'; '.join(where)}.", 0.5)
 
 
 def _score_repetition(texts: Sequence[str]) -> dict[str, Any]:

@@ -77,8 +77,10 @@ def make_plan(spec: RunSpec, *, files: Sequence[LoadedFile] | None = None) -> Pl
     """
     files, slug = load_all() if files is None else files, spec.target.slug
     traits = list(spec.agent.traits.all()) if spec.agent is not None else None
+    seeded = spec.agent is not None and spec.agent.seeded
     propositions = {
-        d: claims_for(slug=slug, dimension=d, hard=spec.hard, files=files, traits=traits) for d in spec.own_dimensions
+        d: claims_for(slug=slug, dimension=d, hard=spec.hard, files=files, traits=traits, seeded=seeded)
+        for d in spec.own_dimensions
     }
     flat = [p for group in propositions.values() for p in group]
     persona = current_digest(spec.agent) if spec.agent is not None else ""

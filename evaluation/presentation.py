@@ -15,9 +15,11 @@ from rich.table import Table
 from agents.terminal import console_for_bars, console_on
 from evaluation.calibration import agreements_text, calibration_of
 from evaluation.capture import Captured, channels_of, pending_count
+from evaluation.coverage import Share, with_share
 from evaluation.models import CHANNEL_DIMENSIONS, COUNTED, EvaluationRun, is_heuristic
 from evaluation.summary import DimensionSummary, RunSummary, worst_judgement
 from evaluation.summary import by_tag as tag_means
+from evaluation.summary import shares_by_tag as tag_shares
 
 
 def judge_label(judge: str) -> str:
@@ -37,10 +39,10 @@ def number(score: float | None) -> str:
 
 
 def number_of(found: DimensionSummary | None) -> str:
-    """A dimension's score, or its count where it is counted."""
-    if found is not None and found.count is not None:
-        return str(found.count)
-    return number(found.score if found else None)
+    """A dimension's score, or its count where it is counted, with the share scored."""
+    if found is None:
+        return number(None)
+    return with_share(number(found.score) if found.count is None else str(found.count), found.share)
 
 
 class ProgressBar:
@@ -87,6 +89,7 @@ def outcome_table(judge: str, results: Sequence[Captured], out: Any, *, by_tag: 
     """The table at the end of a capture: per agent the scores, what could not be scored, cost; then each agent's weakest proposition."""
     dimensions = list(dict.fromkeys(d for r in results for d in r.summary.run.dimensions))
     values = [tag_means(result.summary.run, by_tag) if by_tag else {} for result in results]
+    shares = [tag_shares(result.summary.run, by_tag) if by_tag else {} for result in results]
     columns = sorted({value for means in values for value in means})
     console = console_on(out)
     narrow = console.width < 110
@@ -102,9 +105,18 @@ def outcome_table(judge: str, results: Sequence[Captured], out: Any, *, by_tag: 
     counted = ["Scored", "Unsc."] if narrow else ["Scored", "Trivial", "Unscored", "Calls"]
     for heading in (*headings, *(f"{by_tag} {value}" for value in columns), *counted, "Cost"):
         table.add_column(escape(heading), justify="right", overflow="fold")
-    for result, means in zip(results, values, strict=True):
-        table.add_row(*_outcome_row(result, dimensions, means, columns, before=before, narrow=narrow))
+    for result, means, of_tags in zip(results, values, shares, strict=True):
+        table.add_row(*_outcome_row(result, dimensions, means, of_tags, columns, before=before, narrow=narrow))
     console.print(table)
+    console.print("In %: the share of judgements scored, of the claims this judge can score at all.")
+    short: dict[str, list[str]] = {}
+    for summary in (result.summary for result in results):
+        for name, found in summary.dimensions.items():
+            if found.reason and summary.run.agent:
+                short.setdefault(f"{name}: {found.reason}", []).append(summary.run.agent.slug)
+    for why, agents in short.items():
+        console.print(f"no score: {escape(', '.join(agents))}: {escape(why)}")
+    console.print()
     if note := _procedure_note(results):
         console.print(f"Judged by {note}: compare only with what was judged the same way.\n")
     if before:
@@ -186,6 +198,7 @@ def _outcome_row(
     result: Captured,
     dimensions: Sequence[str],
     means: dict[str, float],
+    shares: dict[str, Share],
     columns: Sequence[str],
     *,
     before: bool,
@@ -195,16 +208,25 @@ def _outcome_row(
     found = summary.dimensions
     counts = {name: str(sum(getattr(d, name) for d in found.values())) for name in ("scored", "trivial", "unscored")}
     counted = [counts["scored"], counts["unscored"]] if narrow else [*counts.values(), str(summary.calls)]
-    return [
+    row = [
         escape(summary.run.agent.slug if summary.run.agent else str(summary.run.channel))
         + (" (played)" if summary.run.played else ""),
-        number(summary.overall_score) if summary.overall_score is not None else summary.run.status,
-        *([number(result.before)] if before else []),
+        _overall(summary),
+        *([with_share(number(result.before), result.before_share)] if before else []),
         *(number_of(found.get(name)) for name in dimensions),
-        *(number(means.get(value)) for value in columns),
+        *(with_share(number(means.get(value)), shares.get(value)) for value in columns),
         *counted,
         money(summary.cost_usd, summary.unpriced_calls),
     ]
+    return [cell.replace(" · ", "\n") for cell in row] if narrow else row
+
+
+def _overall(summary: RunSummary) -> str:
+    """The overall score; without one the status, where that says why."""
+    completed = summary.run.status == EvaluationRun.Status.COMPLETED
+    if summary.overall_score is None and not completed:
+        return summary.run.status
+    return with_share(number(summary.overall_score), summary.share)
 
 
 def _weakest_table(results: Sequence[Captured]) -> Table:
@@ -226,7 +248,10 @@ def _weakest_table(results: Sequence[Captured]) -> Table:
         weakest, dimension = min(pairs, key=lambda pair: (pair[0].score or 0.0, pair[0].id))
         row = worst_judgement(run, dimension, weakest.id)
         table.add_row(
-            name, escape(weakest.id), number(weakest.score), escape(_short(row.context_snippet)) if row else ""
+            name,
+            escape(weakest.id),
+            with_share(number(weakest.score), weakest.share),
+            escape(_short(row.context_snippet)) if row else "",
         )
     return table
 

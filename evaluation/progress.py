@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from django.db.models import Count, Q
 
 from evaluation.batches import waiting_words
+from evaluation.coverage import COVERABLE, NOTHING, Share
 from evaluation.models import ChannelShare, EvaluationRun, EvaluationScore
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Judgements of a run and of the runs of its channels: those settled (scored, trivial or unscored), and all.
+    """Judgements of a run and of the runs of its channels: those settled (scored, trivial or unscored), all, and the share scored.
 
     `waits_for` says which batches of its own a run waits for, and how far they are; empty for most.
     """
@@ -21,6 +22,7 @@ class Progress:
     settled: int = 0
     total: int = 0
     waits_for: str = ""
+    share: Share = NOTHING
 
 
 def progress_of(runs: Sequence[EvaluationRun]) -> dict[int, Progress]:
@@ -33,13 +35,20 @@ def progress_of(runs: Sequence[EvaluationRun]) -> dict[int, Progress]:
     every = {*own, *(pk for found in linked.values() for pk in found)}
     rows = EvaluationScore.objects.filter(evaluation_run__in=every).order_by().values("evaluation_run")
     counted = {
-        row["evaluation_run"]: (row["settled"], row["total"])
-        for row in rows.annotate(settled=Count("pk", filter=~Q(status="pending")), total=Count("pk"))
+        row["evaluation_run"]: (row["settled"], row["total"], row["scored"], row["asked"])
+        for row in rows.annotate(
+            settled=Count("pk", filter=~Q(status="pending")),
+            total=Count("pk"),
+            scored=Count("pk", filter=Q(status="scored", repeat=1)),
+            asked=Count("pk", filter=COVERABLE & Q(repeat=1)),
+        )
     }
     batched = [run for run in runs if run.batch]
     waits = waiting_words(batched) if batched else {}
 
     def summed(pk: int, place: int) -> int:
-        return sum(counted.get(part, (0, 0))[place] for part in {pk, *linked.get(pk, ())})
+        return sum(counted.get(part, (0, 0, 0, 0))[place] for part in {pk, *linked.get(pk, ())})
 
-    return {pk: Progress(summed(pk, 0), summed(pk, 1), waits.get(pk, "")) for pk in own}
+    return {
+        pk: Progress(summed(pk, 0), summed(pk, 1), waits.get(pk, ""), Share(summed(pk, 2), summed(pk, 3))) for pk in own
+    }

@@ -34,6 +34,7 @@ class Context:
         persona: The rendered persona; None withholds it (AC-6.0.9).
         window: The events around what is judged.
         message: The one message judged; None judges the window as a whole.
+        message_number: Of its entry in the window; None where it is not there.
         action: A draft that has not been sent (the gate); excludes `message`.
         channel_name: Where the message was sent.
         statistics: Measured facts given to the judge as data.
@@ -48,6 +49,7 @@ class Context:
     persona: str | None = None
     window: Window = EMPTY_WINDOW
     message: Event | None = None
+    message_number: int | None = None
     action: str | None = None
     channel_name: str = ""
     statistics: Mapping[str, Any] | None = None
@@ -174,6 +176,7 @@ def user_turn(
         "claims",
         name=one_line(context.agent_name),
         message=message,
+        number=context.message_number,
         action=action,
         pair=[
             render_trajectory(w, nonce=nonce, marker=m).text for w, m in zip(context.pair or (), MOMENTS, strict=False)

@@ -12,6 +12,8 @@ import yaml
 from django.conf import settings
 from pydantic import ValidationError
 
+from agents.models import Agent
+from agents.seed import example_slugs
 from evaluation.proposition_schema import DimensionId, PropositionFile
 from evaluation.propositions import Proposition, resolve
 from evaluation.yaml_files import FileProblem, YamlProblems, dotted, in_words, line_of, location_of, read_mapping
@@ -159,24 +161,51 @@ def _shared_ids(files: Sequence[LoadedFile]) -> Iterator[FileProblem]:
             seen[folder, file.dimension + file.level, file.agent_id, proposition.id] = file
 
 
+def is_example(file: LoadedFile) -> bool:
+    """Whether it holds the propositions of an example agent: a shipped file that bears its slug."""
+    if file.agent_id not in example_slugs():
+        return False
+    in_team = any(file.path.is_relative_to(folder) for folder in settings.PROPOSITION_DIRS)
+    return not in_team and file.path.is_relative_to(settings.PROPOSITIONS_DIR)
+
+
+def applying(files: Sequence[LoadedFile], *, seeded: bool) -> list[LoadedFile]:
+    """The files that may apply to an agent, by whether it is an example (`Agent.seeded`): other agents of the slug get no example's."""
+    return [file for file in files if seeded or not is_example(file)]
+
+
+def own_agents_like_examples() -> set[str]:
+    """The slugs of agents that are the team's own and bear the slug of an example: its propositions do not apply to them."""
+    found = Agent.objects.filter(slug__in=example_slugs()).exclude(origin=Agent.Origin.SEED)
+    return set(found.values_list("slug", flat=True))
+
+
 def propositions_for(
-    *, agent_slug: str, dimension: str, level: str = "evaluation", files: Sequence[LoadedFile] | None = None
+    *,
+    agent_slug: str,
+    dimension: str,
+    level: str = "evaluation",
+    files: Sequence[LoadedFile] | None = None,
+    seeded: bool = False,
 ) -> list[Proposition]:
     """The propositions of one agent and dimension: the defaults, then its own; a team's folder overrides equal ids of ours.
 
-    What is retired in a later folder or in the agent's own file is not asked, whatever stands before it.
+    What is retired in a later folder or in the agent's own file is not asked, whatever stands before it. The propositions that are
+    shipped with the examples apply to these alone.
 
     Args:
         agent_slug: Whose.
         dimension: Its id.
         level: ``evaluation``, or ``action`` for those about a draft.
         files: What `load_all` returned, for callers that ask several times and have no time to look at the folders again.
+        seeded: Whether the agent is one of the examples (`Agent.seeded`).
 
     Raises:
         PropositionError: A file cannot be used.
     """
     merged: dict[str, Proposition] = {}
     chosen = [f for f in (load_all() if files is None else files) if f.dimension == dimension and f.level == level]
+    chosen = applying(chosen, seeded=seeded)
     for owner in (DEFAULT, agent_slug):
         for file in chosen:
             if file.agent_id == owner:

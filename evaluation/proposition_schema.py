@@ -134,9 +134,13 @@ class PropositionFile(BaseModel):
         "evaluation", description="action = judged on a draft before it is sent"
     )
     first_n: EventCount | None = Field(
-        None, description="events shown from the start of the window; default 10, at action level 5"
+        None,
+        description="events shown from the start of the channel (of the window, where that is judged); default 10, at action level 5",
     )
-    last_n: EventCount | None = Field(None, description="events shown from its end; default 100, at action level 10")
+    last_n: EventCount | None = Field(
+        None,
+        description="events shown up to the end of the message's stretch (of the window); default 100, at action level 10",
+    )
     propositions: list[PropositionSpec] = Field(min_length=1)
 
     @model_validator(mode="after")

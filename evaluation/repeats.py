@@ -9,6 +9,7 @@ from typing import Any
 from django.db.models import Count, F, Max, Q, Sum
 from django.db.models.functions import Coalesce
 
+from evaluation.coverage import COVERABLE, MESSAGES
 from evaluation.models import EvaluationRun, EvaluationScore
 
 _STATUSES = ("scored", "trivial", "unscored", "pending")
@@ -32,6 +33,8 @@ def repeated_rows(run: EvaluationRun) -> list[dict[str, Any]]:
             points=Coalesce(Sum("score", filter=scored), 0),
             squared=Coalesce(Sum(F("score") * F("score"), filter=scored), 0),
             with_score=Count("pk", filter=scored),
+            coverable=Count("pk", filter=COVERABLE),
+            single=Count("pk", filter=MESSAGES),
             **{f"n_{status}": Count("pk", filter=Q(status=status)) for status in _STATUSES},
         )
     )
@@ -43,7 +46,7 @@ def repeated_rows(run: EvaluationRun) -> list[dict[str, Any]]:
 
 
 def _empty(dimension: str, proposition_id: str) -> dict[str, Any]:
-    numbers = dict.fromkeys((*_STATUSES, "weight", "inverted", "items", "freedom"), 0)
+    numbers = dict.fromkeys((*_STATUSES, "weight", "inverted", "items", "freedom", "hits", "asked", "of_messages"), 0)
     return {"dimension": dimension, "proposition_id": proposition_id, **numbers, "total": 0.0, "squares": 0.0}
 
 
@@ -52,6 +55,9 @@ def _add(row: dict[str, Any], item: Mapping[str, Any]) -> None:
     row["inverted"] += item["flipped"]
     for status in _STATUSES:
         row[status] += item[f"n_{status}"]
+    row["hits"] += bool(item["n_scored"])
+    row["asked"] += bool(item["coverable"])
+    row["of_messages"] += bool(item["single"])
     n = item["with_score"]
     if n:
         mean = item["points"] / n

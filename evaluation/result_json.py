@@ -56,6 +56,7 @@ def numbers_json(summary: RunSummary) -> dict[str, Any]:
         **({"played": True, "actor_model": run.actor_model} if run.played else {}),
         "persona_digest": run.persona_digest,
         "overall_score": summary.overall_score,
+        "coverage": summary.share.rounded,
         "dimensions": {
             name: dimension_json(summary.dimensions.get(name, empty_dimension(name)), run, agreements)
             for name in run.dimensions
@@ -71,7 +72,9 @@ def numbers_json(summary: RunSummary) -> dict[str, Any]:
 def dimension_json(found: DimensionSummary, run: EvaluationRun, agreements: Mapping[str, Agreement]) -> dict[str, Any]:
     """A dimension; one that is counted has `count` where others have `score`.
 
-    `calibration` is how well its judge agrees with people there, null where nobody labelled: see `calibration_json`.
+    `coverage` is the share scored of the judgements this judge can make, 0 to 1, null where there are none; `reason` says why a score is
+    null although there was something to score. `calibration` is how well its judge agrees with people there, null where nobody labelled:
+    see `calibration_json`.
     """
     counted = found.dimension in COUNTED
     return {
@@ -79,12 +82,14 @@ def dimension_json(found: DimensionSummary, run: EvaluationRun, agreements: Mapp
         "scored": found.scored,
         "trivial": found.trivial,
         "unscored": found.unscored,
+        "coverage": found.share.rounded,
         "propositions": {p.id: p.count if counted else p.score for p in found.propositions},
         **({} if counted else {"calibration": calibration_json(agreements.get(found.dimension))}),
         **({} if found.noise is None else {"noise": found.noise}),
         **({"figures": run.figures[found.dimension]} if found.dimension in run.figures else {}),
         **({"ideas": ideas_json(run)} if counted and run.channel is not None else {}),
         **({"channels": [_channel_json(c, counted) for c in found.channels]} if found.channels else {}),
+        **({"reason": found.reason} if found.reason else {}),
         **({"reason": PLAYED_ALONE} if run.played and found.dimension in CHANNEL_DIMENSIONS else {}),
     }
 
@@ -95,6 +100,7 @@ def _channel_json(found: ChannelScore, counted: bool) -> dict[str, Any]:
         "evaluation_run": found.run.pk,
         "messages": found.messages,
         **({"count": found.count} if counted else {"score": found.score}),
+        "coverage": found.share.rounded,
     }
 
 

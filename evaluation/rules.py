@@ -7,19 +7,17 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from agents.text.tokens import find_phrases, has_emoji, phrase_pattern, split_sentences, tokenize
+from agents.text.patterns import Undecided, check_phrase, find, find_all
+from agents.text.tokens import has_emoji, split_sentences, tokenize
 
 
 def _regex(value: str) -> str:
-    phrase_pattern(f"/{value}/")
+    check_phrase(f"/{value}/")
     return value
 
 
 def _phrase(value: str) -> str:
-    if not value.strip() or value.startswith("/"):
-        phrase_pattern(
-            value
-        )  # a plain phrase always compiles; compiling two thousand of them at start-up would take a second
+    check_phrase(value)
     return value
 
 
@@ -74,25 +72,33 @@ def _words(text: str) -> int:
 
 
 def _matches(text: str, pattern: str) -> str:
-    return "" if phrase_pattern(f"/{pattern}/").search(text) else f"nothing matches {pattern!r}"
+    return "" if find(f"/{pattern}/", text) else f"nothing matches {pattern!r}"
 
 
 def _not_matches(text: str, pattern: str) -> str:
-    found = phrase_pattern(f"/{pattern}/").search(text)
+    found = find(f"/{pattern}/", text)
     return f"{found.group()!r} matches {pattern!r}" if found else ""
 
 
 def _contains_any(text: str, phrases: list[str]) -> str:
-    return "" if find_phrases(text, phrases) else f"none of {', '.join(map(repr, phrases))} occurs"
+    found, undecided = find_all(phrases, text)
+    if not found and undecided:
+        raise next(iter(undecided.values()))
+    return "" if found else f"none of {', '.join(map(repr, phrases))} occurs"
 
 
 def _contains_all(text: str, phrases: list[str]) -> str:
-    missing = [phrase for phrase in phrases if phrase not in find_phrases(text, phrases)]
+    found, undecided = find_all(phrases, text)
+    missing = [phrase for phrase in phrases if phrase not in found and phrase not in undecided]
+    if not missing and undecided:
+        raise next(iter(undecided.values()))
     return f"missing: {', '.join(map(repr, missing))}" if missing else ""
 
 
 def _contains_none(text: str, phrases: list[str]) -> str:
-    found = find_phrases(text, phrases)
+    found, undecided = find_all(phrases, text)
+    if not found and undecided:
+        raise next(iter(undecided.values()))
     return f"contains {', '.join(map(repr, found))}" if found else ""
 
 
@@ -113,5 +119,20 @@ CHECKS: dict[str, Callable[[str, Any], str]] = {
 
 
 def check_rule(rule: Rule, text: str) -> list[str]:
-    """What the text breaks of the rule, one sentence per broken check; an empty list means that the rule holds."""
-    return [problem for name, value in rule.checks().items() if (problem := CHECKS[name](text, value))]
+    """What the text breaks of the rule, one sentence per broken check; an empty list means that the rule holds.
+
+    Raises:
+        Undecided: No check is known to be broken, and a pattern of one of them cannot say.
+    """
+    problems: list[str] = []
+    undecided: Undecided | None = None
+    for name, value in rule.checks().items():
+        try:
+            problem = CHECKS[name](text, value)
+        except Undecided as reason:
+            undecided = undecided or reason
+        else:
+            problems += [problem] if problem else []
+    if undecided is not None and not problems:
+        raise undecided
+    return problems

@@ -20,6 +20,7 @@ from evaluation.budget import why_over_budget
 from evaluation.execution import Progress, Session, Superseded, lease, open_session
 from evaluation.failures import failed_call, judge_answered, reopen_failed
 from evaluation.models import EvaluationRun, EvaluationScore
+from evaluation.newest import note_evidence
 from evaluation.planning import UNFINISHED
 from evaluation.proposition_files import LoadedFile, PropositionError, load_all
 from evaluation.rehearsal.queued import awaits_play, play_for
@@ -171,7 +172,7 @@ def _end(session: Session, summary: RunSummary, failure: str = "") -> None:
         status, error = Status.PAUSED_BUDGET, session.budget.reason
     elif left:
         status, error = Status.FAILED, failure or f"{counted(left, 'judgement is', 'judgements are')} still pending"
-    elif (broken := failed_call(run)) and (not any(d.measured for d in own) or not judge_answered(run)):
+    elif (broken := failed_call(run)) and (not any(d.scored for d in own) or not judge_answered(run)):
         status, error = Status.FAILED, failure or f"the judge scored nothing; for example {broken}"
     else:
         status = Status.COMPLETED
@@ -180,6 +181,8 @@ def _end(session: Session, summary: RunSummary, failure: str = "") -> None:
             reasons = "; ".join(dict.fromkeys(filter(None, (*found, links.why_nothing(run)))))
             first = scores.filter(status="unscored").values_list("reason", flat=True).first()
             error = f"nothing scored: {reasons or first or 'no proposition applies'}"
+            if short := [f"{name}: {d.reason}" for name, d in summary.dimensions.items() if d.reason and d.scored]:
+                error = "; ".join(short)
     score = summary.overall_score if status == Status.COMPLETED else None
     with transaction.atomic():  # a run is not completed without its baselines
         ended = run.finish(
@@ -188,6 +191,8 @@ def _end(session: Session, summary: RunSummary, failure: str = "") -> None:
         if ended and status == Status.PAUSED_BUDGET and run.batch:
             # What is spent may leave room that the next batch does not find: looked at again, but not at once.
             EvaluationRun.objects.filter(pk=run.pk).update(lease_expires_at=timezone.now() + BATCH_PAUSE)
+        if ended and status == Status.COMPLETED and isinstance(session.subject, Subject):
+            note_evidence(run, session.subject.spoken())
         if ended and status == Status.COMPLETED and run.is_baseline and run.agent_id is not None:
             baselines.promote(run, summary)
         if ended and status == Status.COMPLETED and run.batch:

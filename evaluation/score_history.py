@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Case, F, FloatField, Sum, When
+from django.db.models import Case, Count, F, FloatField, Q, Sum, When
 from django.db.models.functions import Cast
 
 from agents.models import Agent
 from evaluation.cast.choosing import runs_judged
 from evaluation.cast.values import Judged
+from evaluation.coverage import COVERABLE, MESSAGES, Share, why_too_little
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore, procedure_name
 from evaluation.verdicts import RULE_JUDGE
 
@@ -53,7 +54,12 @@ class History:
     @property
     def now(self) -> float | None:
         """The newest score there is."""
-        return next((found.score for found in reversed(self.readings) if found.score is not None), None)
+        return self.newest.score if self.newest is not None else None
+
+    @property
+    def newest(self) -> Reading | None:
+        """The newest reading that has a score."""
+        return next((found for found in reversed(self.readings) if found.score is not None), None)
 
     @property
     def fall(self) -> float | None:
@@ -132,10 +138,12 @@ def _reading(row: dict[str, Any], dimension: str, summed: dict[int, float], aske
 
 
 def _summed(runs: Collection[int], dimension: str) -> dict[int, float]:
-    """The weighted mean of what was scored, by run; as in `evaluation.summary`, a rule weighs once however often a judge is asked."""
-    rows = EvaluationScore.objects.filter(
-        evaluation_run__in=runs, dimension=dimension, status="scored", score__isnull=False
-    )
+    """The weighted mean of what was scored, by run; as in `evaluation.summary`, a rule weighs once however often a judge is asked.
+
+    A run of which too little was scored has none.
+    """
+    rows = EvaluationScore.objects.filter(evaluation_run__in=runs, dimension=dimension)
+    scored = Q(status="scored", score__isnull=False)
     share = Case(
         When(judge=RULE_JUDGE, then=F("weight")),
         default=F("weight") / Cast("evaluation_run__repeats", FloatField()),
@@ -144,6 +152,15 @@ def _summed(runs: Collection[int], dimension: str) -> dict[int, float]:
     sums = (
         rows.order_by()
         .values("evaluation_run")
-        .annotate(points=Sum(share * F("score"), output_field=FloatField()), weights=Sum(share))
+        .annotate(
+            points=Sum(share * F("score"), filter=scored, output_field=FloatField()),
+            weights=Sum(share, filter=scored),
+            hits=Count("pk", filter=MESSAGES & Q(status="scored", repeat=1)),
+            asked=Count("pk", filter=MESSAGES & COVERABLE & Q(repeat=1)),
+        )
     )
-    return {row["evaluation_run"]: row["points"] / row["weights"] for row in sums if row["weights"]}
+    return {
+        row["evaluation_run"]: row["points"] / row["weights"]
+        for row in sums
+        if row["weights"] and not why_too_little(Share(row["hits"], row["asked"]))
+    }

@@ -10,6 +10,7 @@ from agents.outages import outlasting
 from evaluation.bulk import update_rows
 from evaluation.judge import Question
 from evaluation.models import EvaluationScore
+from evaluation.pattern_timeouts import count_timeouts
 from evaluation.verdicts import Verdict
 
 SNIPPET_CHARACTERS = 240
@@ -54,6 +55,7 @@ def save_verdicts(rows: Sequence[EvaluationScore], verdicts: Sequence[Verdict], 
         return update_rows(rows, _SAVED, where="status = 'pending'")
 
     if outlasting(write) == len(rows):
+        count_timeouts((row.dimension, row.proposition_id, row.reason) for row in rows)
         return True
     # What the database did before its connection was lost was done, though nobody was told.
     mine = EvaluationScore.objects.filter(pk__in=[row.pk for row in rows], judged_at=now)

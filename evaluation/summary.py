@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from math import sqrt
 from typing import Any
 
@@ -10,6 +11,8 @@ from django.db.models import Count, Max, Q, Sum
 from django.db.models.functions import Coalesce
 
 from agents.llm import ledger
+from evaluation.coverage import COVERABLE, MESSAGES, NOTHING, Share, total, why_too_little
+from evaluation.failures import unanswered
 from evaluation.linked import linked_dimension
 from evaluation.models import COUNTED, ChannelShare, EvaluationRun, EvaluationScore
 from evaluation.repeats import repeated_rows
@@ -25,6 +28,7 @@ __all__ = [
     "dimension_summaries",
     "empty_dimension",
     "overall",
+    "shares_by_tag",
     "summarize",
     "worst_judgement",
 ]
@@ -37,10 +41,11 @@ WITHOUT_SCORE = (
 
 
 def dimension_summaries(scores: Iterable[Mapping[str, Any]]) -> dict[str, DimensionSummary]:
-    """Dimensions from rows of (dimension, proposition_id, weight, inverted, total, scored, trivial, unscored, pending).
+    """Dimensions from rows of (dimension, proposition_id, weight, inverted, total, scored, trivial, unscored, pending, asked, of_messages).
 
-    With repeats a row also has `items` (scored items, `total` being the sum of their means), `squares` and `freedom` (for the noise);
-    a counted one has `count`.
+    `asked` judgements could be scored by this judge, `of_messages` were made message by message. With repeats a row also has `items`
+    (scored items, `total` being the sum of their means), `hits` (items scored or counted), `squares` and `freedom` (for the noise); a
+    counted one has `count`.
     """
     grouped: dict[str, list[Mapping[str, Any]]] = {}
     for row in scores:
@@ -50,17 +55,21 @@ def dimension_summaries(scores: Iterable[Mapping[str, Any]]) -> dict[str, Dimens
 
 def _dimension(dimension: str, rows: list[Mapping[str, Any]]) -> DimensionSummary:
     propositions = []
+    by_message: list[Share] = []
     weighted = weights = 0.0
     for row in sorted(rows, key=lambda r: str(r["proposition_id"])):
-        items, total, weight = row.get("items", row["scored"]), float(row["total"]), float(row["weight"])
+        items, points, weight = row.get("items", row["scored"]), float(row["total"]), float(row["weight"])
         count = row.get("count")
+        share = Share(row.get("hits", row["scored"]), row["asked"])
+        if row["of_messages"]:
+            by_message.append(share)
         if count is None:
-            weighted += weight * total
+            weighted += weight * points
             weights += weight * items
         propositions.append(
             PropositionSummary(
                 id=str(row["proposition_id"]),
-                score=rounded(total / items) if items and count is None else None,
+                score=rounded(points / items) if items and count is None else None,
                 weight=weight,
                 inverted=bool(row["inverted"]),
                 scored=row["scored"],
@@ -68,13 +77,15 @@ def _dimension(dimension: str, rows: list[Mapping[str, Any]]) -> DimensionSummar
                 unscored=row["unscored"],
                 pending=row["pending"],
                 count=count,
+                share=share,
             )
         )
+    reason = why_too_little(total(by_message))
     counts = [p.count for p in propositions if p.count is not None]
     freedom = sum(row.get("freedom", 0) for row in rows)
     return DimensionSummary(
         dimension=dimension,
-        score=rounded(weighted / weights) if weights else None,
+        score=rounded(weighted / weights) if weights and not reason else None,
         scored=sum(p.scored for p in propositions),
         trivial=sum(p.trivial for p in propositions),
         unscored=sum(p.unscored for p in propositions),
@@ -82,6 +93,8 @@ def _dimension(dimension: str, rows: list[Mapping[str, Any]]) -> DimensionSummar
         propositions=tuple(propositions),
         count=sum(counts) if counts else None,
         noise=rounded(sqrt(sum(row.get("squares", 0.0) for row in rows) / freedom)) if freedom else None,
+        share=total(p.share for p in propositions),
+        reason=reason,
     )
 
 
@@ -93,7 +106,10 @@ def empty_dimension(dimension: str) -> DimensionSummary:
 
 
 def overall(dimensions: Iterable[DimensionSummary]) -> float | None:
-    """Mean of the dimensions that have a score of 0 to 9; None when none has."""
+    """Mean of the dimensions that have a score of 0 to 9; None when none has, or one fell short of what a score needs."""
+    dimensions = list(dimensions)
+    if any(d.fell_short for d in dimensions):
+        return None
     scores = [d.score for d in dimensions if d.score is not None and d.dimension not in COUNTED]
     return rounded(sum(scores) / len(scores)) if scores else None
 
@@ -106,11 +122,23 @@ def summarize(run: EvaluationRun) -> RunSummary:
 def summarize_all(runs: Sequence[EvaluationRun]) -> list[RunSummary]:
     """The numbers of several runs, in their order, in as many queries as for one."""
     rows, used = _rows(runs), ledger.totals_of_work([run.work_id for run in runs])
+    silent = unanswered([run for run in runs if any(row["unscored"] for row in rows[run.pk])])
     linked = linked_dimensions([run for run in runs if set(run.dimensions) - set(run.own_dimensions)])
     return [
-        _summary(run, {**dimension_summaries(rows[run.pk]), **linked.get(run.pk, {})}, used[run.work_id])
+        _summary(
+            run,
+            {**_answered(run, dimension_summaries(rows[run.pk]), silent), **linked.get(run.pk, {})},
+            used[run.work_id],
+        )
         for run in runs
     ]
+
+
+def _answered(
+    run: EvaluationRun, found: dict[str, DimensionSummary], silent: set[tuple[int, str]]
+) -> dict[str, DimensionSummary]:
+    """The dimensions, without a score where the judge answered nothing: the rest is of exact rules, and not the judge's."""
+    return {name: replace(d, score=None) if (run.pk, name) in silent else d for name, d in found.items()}
 
 
 def _summary(run: EvaluationRun, dimensions: dict[str, DimensionSummary], used: ledger.Totals) -> RunSummary:
@@ -144,6 +172,8 @@ def _rows(runs: Sequence[EvaluationRun]) -> dict[int, list[dict[str, Any]]]:
             trivial=Count("pk", filter=Q(status="trivial")),
             unscored=Count("pk", filter=Q(status="unscored")),
             pending=Count("pk", filter=Q(status="pending")),
+            asked=Count("pk", filter=COVERABLE),
+            of_messages=Count("pk", filter=MESSAGES),
             counted=Sum("count"),  # of one row: nothing is repeated
         )
     )
@@ -197,6 +227,17 @@ def by_tag(run: EvaluationRun, key: str) -> dict[str, float]:
             entry[0] += weight * (score or 0)
             entry[1] += weight
     return {value: round(total / weight, 4) for value, (total, weight) in sorted(sums.items())}
+
+
+def shares_by_tag(run: EvaluationRun, key: str) -> dict[str, Share]:
+    """How much of the run's adherence was scored, per value of a tag; repeats count once."""
+    rows = EvaluationScore.objects.filter(COVERABLE, evaluation_run=run, dimension="adherence", repeat=1)
+    found: dict[str, Share] = {}
+    for tags, status in rows.filter(message__isnull=False).values_list("message__tags", "status").iterator():
+        if isinstance(tags, dict) and key in tags:
+            value = str(tags[key])
+            found[value] = found.get(value, NOTHING) + Share(int(status == "scored"), 1)
+    return found
 
 
 def worst_judgement(run: EvaluationRun, dimension: str, proposition_id: str) -> EvaluationScore | None:

@@ -25,6 +25,7 @@ def claims_for(
     hard: bool,
     files: Sequence[LoadedFile] | None = None,
     traits: Iterable[TraitLike] | None = None,
+    seeded: bool = False,
 ) -> list[Proposition]:
     """The propositions of a run about the agent (or channel) of that slug; in a hard run all that can be hard are.
 
@@ -34,11 +35,12 @@ def claims_for(
         hard: Whether it is a hard run.
         files: What `load_all` returned, for callers that ask for several dimensions.
         traits: Of the agent: each is measured in adherence.
+        seeded: Whether the agent is one of the examples.
 
     Raises:
         PropositionError: Proposition files cannot be used.
     """
-    found = propositions_for(agent_slug=slug, dimension=dimension, files=files)
+    found = propositions_for(agent_slug=slug, dimension=dimension, files=files, seeded=seeded)
     if traits is not None and dimension == trait_propositions.DIMENSION:
         found = trait_propositions.with_traits(found, traits, automatic=settings.TRAIT_PROPOSITIONS)
     if not hard or dimension == "ideas_quantity":
@@ -53,13 +55,15 @@ def claims_of(run: EvaluationRun, subject: Subject | ChannelSubject, files: Sequ
         PropositionError: Proposition files cannot be used.
     """
     if isinstance(subject, Subject):
-        slug, traits = subject.agent.slug, list(subject.agent.traits.all())
+        slug, traits, seeded = subject.agent.slug, list(subject.agent.traits.all()), subject.agent.seeded
     else:
-        slug, traits = subject.channel.slug, None
+        slug, traits, seeded = subject.channel.slug, None, False
     return [
         claim
         for dimension in run.own_dimensions
-        for claim in claims_for(slug=slug, dimension=dimension, hard=run.hard, files=files, traits=traits)
+        for claim in claims_for(
+            slug=slug, dimension=dimension, hard=run.hard, files=files, traits=traits, seeded=seeded
+        )
     ]
 
 

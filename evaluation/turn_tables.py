@@ -9,6 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from agents.terminal import console_on
+from evaluation.coverage import with_share
 from evaluation.presentation import judge_label, number
 from evaluation.statistics.estimates import Estimate
 from evaluation.turn_values import TurnBin, TurnChange, TurnDimension, TurnProfile
@@ -41,7 +42,7 @@ def _table(profile: TurnProfile, found: TurnDimension) -> Table:
     title = f"{found.dimension.capitalize()} of {profile.agent} by turn, by {judge_label(profile.judge)}"
     table = Table(title=escape(title), box=box.SIMPLE_HEAD, title_justify="left", padding=(0, 1))
     table.add_column("Turns", no_wrap=True)
-    for heading in ("Score", "95 %", "Same conv.", "Messages", "Conv.", "Scored", "Unsc."):
+    for heading in ("Score", "95 %", "Same c.", "Mess.", "Conv.", "Scored", "Unsc."):
         table.add_column(heading, justify="right", no_wrap=True)
     for row in found.bins:
         table.add_row(*_cells(row))
@@ -52,7 +53,7 @@ def _cells(row: TurnBin) -> list[str]:
     interval = row.score.interval
     return [
         row.name,
-        number(row.score.value),
+        with_share(number(row.score.value), row.share),
         f"{interval.low:.1f} to {interval.high:.1f}" if interval else "–",
         number(row.same.value),
         *(str(count) for count in (row.messages, row.conversations, row.scored, row.unscored)),
@@ -99,6 +100,7 @@ def _dimension_json(found: TurnDimension) -> dict[str, Any]:
                 "first": row.first,
                 "last": row.last,
                 **_estimate_json(row.score, "score"),
+                "coverage": row.share.rounded,
                 "same_conversations": _estimate_json(row.same, "score"),
                 **{name: getattr(row, name) for name in _COUNTS},
             }

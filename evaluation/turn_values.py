@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from evaluation.coverage import NOTHING, Share
 from evaluation.statistics.comparison import Decision
 from evaluation.statistics.estimates import Estimate
 
@@ -17,6 +18,7 @@ class TurnBin:
         messages: Judged messages; `conversations` they come from.
         scored, trivial, unscored, pending: Judgements in that status.
         score: Mean with its interval over the scored judgements; no value when there are none.
+        share: How much was scored of what the judge can score; repeats count once.
         same: The same over the conversations that have scores in the first and in the last stretch.
     """
 
@@ -31,6 +33,7 @@ class TurnBin:
     pending: int
     score: Estimate
     same: Estimate
+    share: Share = NOTHING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,8 +10,10 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from agents.llm.requests import InvalidAnswer
+from agents.text.patterns import Undecided, one_message
 from evaluation.models import Method
 from evaluation.propositions import Proposition
+from evaluation.rules import Rule, check_rule
 
 MIN_SCORE, MAX_SCORE = 0, 9
 HARD_PENALTY = 0.2  # share taken off per flaw (AC-6.0.16)
@@ -29,7 +31,7 @@ class Verdict:
         value: 0 to 9, higher is better: inverted claims flipped, penalties applied. None exactly when unscored.
         raw_value: 0 to 9 as the judge gave it.
         flaws: Flaws listed by the judge (hard mode).
-        evidence: ``present`` or ``absent``; empty when unscored.
+        evidence: ``present`` or ``absent``; empty when unscored, or when the judge did not say.
         confidence: 0 to 1, the judge's own; None when it gave no usable one.
         recommendations: Advice for a low score: the proposition's, else the judge's (AC-6.0.14).
         first_value: The value before the judge was asked whether it is sure (AC-6.0.11); None when it was asked once.
@@ -79,6 +81,15 @@ def rule_verdict(problems: Sequence[str], *, inverted: bool) -> Verdict:
     )
 
 
+def verdict_by_rule(rule: Rule, text: str, *, inverted: bool) -> Verdict:
+    """What a rule says of a text: scored, or unscored with the pattern that cannot say."""
+    try:
+        with one_message():
+            return rule_verdict(check_rule(rule, text), inverted=inverted)
+    except Undecided as problem:
+        return unscored(str(problem), judge=RULE_JUDGE, served_model=RULE_JUDGE)
+
+
 def usable_confidence(value: Any) -> Any:
     """A confidence outside 0 to 1 says nothing; it must not cost the score it stands beside."""
     ok = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
@@ -91,15 +102,18 @@ def usable_advice(value: Any) -> str:
 
 
 class Answer(BaseModel):
-    """One claim's entry in a judge's reply. Strict: ``"7"``, 7.5, true, null and 97 are no values."""
+    """One claim's entry in a judge's reply. Strict: ``"7"``, 7.5, true, null and 97 are no values.
+
+    `evidence` and `confidence` may be missing (AC-6.0.6): they are then unknown, and the score counts.
+    """
 
     model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
 
-    evidence: Literal["present", "absent"]
+    evidence: Literal["present", "absent"] | None = None
     reasoning: str
     justification: str
     value: Annotated[int, Field(ge=MIN_SCORE, le=MAX_SCORE)]
-    confidence: Annotated[float | None, BeforeValidator(usable_confidence)]
+    confidence: Annotated[float | None, BeforeValidator(usable_confidence)] = None
     flaws: list[str] | None = None
     recommendations: Annotated[str, BeforeValidator(usable_advice)] = ""
 
@@ -165,7 +179,7 @@ def judged(entry: Answer | Abstention, proposition: Proposition, method: str = M
         "reasoning": entry.reasoning,
         "justification": entry.justification,
         "confidence": entry.confidence,
-        "evidence": entry.evidence,
+        "evidence": entry.evidence or "",
     }
     if entry.evidence == "absent" and method != Method.TINYTROUPE:
         return trivial("the judge found nothing to judge the claim by", raw_value=entry.value, **fields)
@@ -173,7 +187,7 @@ def judged(entry: Answer | Abstention, proposition: Proposition, method: str = M
     value = hard_score(entry.value, len(flaws)) if proposition.hard else entry.value
     return Verdict(
         status="scored",
-        value=MAX_SCORE - value if proposition.inverted and entry.evidence == "present" else value,
+        value=MAX_SCORE - value if proposition.inverted and entry.evidence != "absent" else value,
         raw_value=entry.value,
         flaws=flaws,
         recommendations=proposition.recommendations or entry.recommendations,

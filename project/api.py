@@ -1,12 +1,14 @@
 """Settings of the API: who may call it, how it answers, and what a user may spend in a minute."""
 
-from project.environment import number
+from project.environment import flag, number
 
 # POSTs a minute of one user
 API_PAID_PER_MINUTE = int(number("API_PAID_PER_MINUTE", 60))  # evaluations, captures, turns: what may cost money
 API_SENDS_PER_MINUTE = int(number("API_SENDS_PER_MINUTE", 600))  # drafts through the gate
 API_INGESTS_PER_MINUTE = int(number("API_INGESTS_PER_MINUTE", 600))  # batches of up to 1,000 messages
 API_TRANSCRIPTS_PER_MINUTE = int(number("API_TRANSCRIPTS_PER_MINUTE", 30))  # files of up to 10 MB
+# Wrong passwords of one address and for one user name, and wrong tokens of one address
+WRONG_SIGN_INS_PER_MINUTE = int(number("WRONG_SIGN_INS_PER_MINUTE", 10))
 # Event streams (agents/events): each occupies a thread of the web server
 EVENT_STREAMS = int(
     number("EVENT_STREAMS", number("WEB_THREADS", 16) // 2)
@@ -14,7 +16,7 @@ EVENT_STREAMS = int(
 EVENT_STREAM_SECONDS = number("EVENT_STREAM_SECONDS", 300)  # after which one ends, and its client comes back
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
-        "rest_framework.authentication.TokenAuthentication",  # first: it makes an anonymous request a 401, not a 403
+        "agents.api.authentication.Tokens",  # first: it makes an anonymous request a 401, not a 403
         "rest_framework.authentication.SessionAuthentication",
     ],
     "DEFAULT_PERMISSION_CLASSES": ["agents.api.permissions.ModelPermissions"],
@@ -30,6 +32,8 @@ REST_FRAMEWORK = {
     "VIEW_DESCRIPTION_FUNCTION": "agents.api.browsing.description",
     "EXCEPTION_HANDLER": "agents.api.problems.as_problem",
     "TEST_REQUEST_DEFAULT_FORMAT": "json",
+    # Whose address counts: the last that X-Forwarded-For names, where a proxy sets it, else that of the connection.
+    "NUM_PROXIES": 1 if flag("TRUST_PROXY_HEADERS", default=False) else 0,
 }
 SPECTACULAR_SETTINGS = {
     "TITLE": "Plumbline",

@@ -6,7 +6,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from project.environment import env
 
-# Where web processes count together how often somebody asked: that of CELERY_BROKER_URL unless it is set; none = each on its own.
+# Where web processes count requests together: that of CELERY_BROKER_URL unless it is set; none = each on its own.
 CACHE_URL = env.str("CACHE_URL", default="")
 _REDIS = ("redis://", "rediss://", "unix://")
 if CACHE_URL and not CACHE_URL.startswith(_REDIS):
@@ -16,7 +16,7 @@ _broker = env.str("CELERY_BROKER_URL", default="")
 _shared_url = CACHE_URL or (_broker if _broker.startswith(_REDIS) else "")
 _own: dict[str, Any] = {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}
 _shared: dict[str, Any] = {
-    "BACKEND": "agents.shared_cache.SharedCache",
+    "BACKEND": "django.core.cache.backends.redis.RedisCache",
     "LOCATION": _shared_url,
     "KEY_PREFIX": "plumbline",
     "OPTIONS": {"socket_connect_timeout": 0.5, "socket_timeout": 0.5},  # seconds that a request may lose by it

@@ -1,4 +1,4 @@
-"""The Celery application: ``celery -A project worker``. Only of use with CELERY_BROKER_URL; `manage.py work` needs no broker."""
+"""The Celery application: ``celery -A project worker``. It needs CELERY_BROKER_URL; `manage.py work` does the same without a broker."""
 
 import os
 
@@ -6,6 +6,13 @@ from celery import Celery
 from celery.signals import setup_logging
 from kombu.transport.virtual import QoS
 
+from project.workers import CELERY_BROKER_URL
+
+if not CELERY_BROKER_URL:  # Celery would try a broker on this machine, and again, for ever
+    raise SystemExit(
+        "CELERY_BROKER_URL is not set, so Celery has no broker: set it, e.g. to redis://127.0.0.1:6379/0, or run "
+        "`manage.py work`, which needs none."
+    )
 # A message that was taken is not put back when its connection is lost: see `ack_emulation` in project/celery_settings.py.
 QoS.restore_at_shutdown = False
 

@@ -23,6 +23,7 @@ from project.api import (  # noqa: F401
     EVENT_STREAMS,
     REST_FRAMEWORK,
     SPECTACULAR_SETTINGS,
+    WRONG_SIGN_INS_PER_MINUTE,
 )
 from project.caches import CACHES  # noqa: F401
 from project.console import CONSOLE_EMPTY, CONSOLE_MENU, EFFECTIVE_SETTINGS, UNFOLD  # noqa: F401
@@ -154,6 +155,7 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "agents.api.problems.DatabaseOutages",  # after what names the user, before what asks who it is
     "django.contrib.auth.middleware.LoginRequiredMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
@@ -177,6 +179,7 @@ TEMPLATES = [
 ]
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 LOGIN_URL = "admin:login"
+SILENCED_SYSTEM_CHECKS = [name.strip() for name in env.list("SILENCED_SYSTEM_CHECKS", default=[])]
 LOGIN_REDIRECT_URL = "admin:index"
 LANGUAGE_CODE = "en"
 TIME_ZONE = env.str("TIME_ZONE", default="UTC")
@@ -231,6 +234,8 @@ WHITENOISE_AUTOREFRESH = DEBUG
 # --- Measuring ----------------------------------------------------------------------------------------------------------
 PROPOSITIONS_DIR = BASE_DIR / "propositions"
 IDEAS_PART_CHARACTERS = int(number("IDEAS_PART_CHARACTERS", 24_000))  # of a conversation read in one call
+SCORE_MIN_JUDGEMENTS = int(number("SCORE_MIN_JUDGEMENTS", 8))  # scored, in a dimension judged message by message
+SCORE_MIN_COVERAGE = number("SCORE_MIN_COVERAGE", 0.15)  # share scored of what the judge can score there
 TRAIT_PROPOSITIONS = flag("TRAIT_PROPOSITIONS", default=True)  # one for each trait that no file speaks of
 _proposition_dirs = env.list("PROPOSITION_DIRS", default=None)
 if _proposition_dirs is None and not PRODUCTION:
@@ -244,6 +249,8 @@ EVALUATION_BUDGET = "correction.costs.evaluation_over_budget"
 PERSONA_CHANGE_ORIGINS = ["correction.behavior.origins.origins_of"]
 # What `manage.py seed` does besides: callables that take the example agents and return a sentence.
 SEED_STEPS = ["correction.seed.seed_configs"]
+# What `manage.py seed --remove` does besides: callables that take the agents that go and return how many rows of what they removed.
+SEED_REMOVAL_STEPS = ["correction.seed.remove_logs"]
 
 # --- Turns (agents/turn) ------------------------------------------------------------------------------------------------
 # The stages a turn passes; order is meaning. Dotted paths, so that no floor imports one above it.

@@ -2,8 +2,11 @@ from django.contrib import admin
 from django.urls import include, path
 from django.views.generic import RedirectView
 
+from agents.admin.sign_in import sign_in
+
 urlpatterns = [
     path("", RedirectView.as_view(pattern_name="admin:index"), name="home"),
+    path("admin/login/", sign_in),  # before the admin site's own
     path("admin/", admin.site.urls),
     path("api/", include("agents.api.urls")),
     path("api/evaluations/", include("evaluation.api.urls")),

@@ -15,7 +15,7 @@ from django.core.cache import cache, caches
 from django.test import Client, SimpleTestCase
 from pytest_django import Settings
 
-from agents.llm import endpoints, prices
+from agents.llm import breaker, endpoints, ledger, prices
 from tests.console import signed_in, superuser
 from tests.database_file import migrated_in
 from tests.llm_server import LLMServer
@@ -66,7 +66,16 @@ def _nothing_remembered(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> 
         settings.CACHES = {"default": settings.CACHES["default"], "throttles": settings.CACHES["default"]}
     caches["throttles"].clear()  # how often somebody asked for what costs money
     endpoints.forget()
+    breaker.forget()
+    ledger.forget_late()
     prices.forget_prices()
+
+
+@pytest.fixture(autouse=True)
+def _few_judgements_make_a_score(settings: Settings, request: pytest.FixtureRequest) -> None:
+    """Most tests judge a message or two. Those of what a score needs are marked `usual_minimum`."""
+    if request.node.get_closest_marker("usual_minimum") is None:
+        settings.SCORE_MIN_JUDGEMENTS, settings.SCORE_MIN_COVERAGE = 1, 0.0
 
 
 @pytest.fixture

@@ -151,9 +151,13 @@ class Plumbline:
 
     def start(self, name: str, *command: str) -> subprocess.Popen[bytes]:
         """A process with a process group of its own, so that it can be killed with its children, as when a machine dies."""
+        return self.run(name, sys.executable, *command)
+
+    def run(self, name: str, *command: str) -> subprocess.Popen[bytes]:
+        """The same for a program that is not Python's."""
         log = (self.folder / f"{name}.log").open("ab")
         process = subprocess.Popen(
-            [sys.executable, *command], cwd=ROOT, env=self.environment, stdout=log, stderr=log, start_new_session=True
+            [*command], cwd=ROOT, env=self.environment, stdout=log, stderr=log, start_new_session=True
         )
         self._processes.append(process)
         self._logs.append(log)

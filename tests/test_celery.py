@@ -70,6 +70,19 @@ def test_a_queued_baseline_is_done_by_a_celery_worker(database_file: Path, redis
         worker.wait(timeout=90)
 
 
+@pytest.mark.parametrize("program", ["worker", "beat"])
+def test_celery_without_a_broker_s_address_says_so_and_stops(tmp_path: Path, program: str) -> None:
+    command = [sys.executable, "-m", "celery", "-A", "project", program]
+    environment = {"PATH": os.environ["PATH"], "DEBUG": "1", "DATABASE_URL": f"sqlite:///{tmp_path / 'db.sqlite3'}"}
+
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60)
+
+    assert done.returncode != 0
+    assert done.stderr.startswith("CELERY_BROKER_URL is not set")
+    assert "manage.py work" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_a_broker_that_is_down_does_not_keep_work_from_being_queued(database_file: Path) -> None:
     assert "broker not reached" in queue(queueing(database_file, "redis://127.0.0.1:1/0"))
     assert status_of_newest_run(database_file) == "pending"

@@ -252,6 +252,10 @@ def test_compose_file_sets_only_settings_that_exist_and_passes_secrets_by_file()
         assert service["read_only"] is True
         assert service["cap_drop"] == ["ALL"]
         assert not {"SECRET_KEY", "DATABASE_URL", "ANTHROPIC_API_KEY", "METRICS_TOKEN"} & service["environment"].keys()
+    open_to_others = {name: service["ports"] for name, service in compose["services"].items() if "ports" in service}
+    assert open_to_others == {"proxy": ["127.0.0.1:${WEB_PORT:-8000}:8080"]}
+    mounted = [volume.split(":")[0] for volume in compose["services"]["proxy"]["volumes"]]
+    assert all((ROOT / path).is_file() for path in mounted)
     wanted = {secret for service in compose["services"].values() for secret in service.get("secrets", ())}
     assert wanted == set(compose["secrets"])
     assert "secrets/" in (ROOT / ".gitignore").read_text().splitlines()

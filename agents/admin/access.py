@@ -45,34 +45,48 @@ class ThemedGroupAdmin(GroupAdmin, ModelAdmin[Group]):
     ordering: ClassVar = ["name"]
 
 
-def _may_know(request: HttpRequest, token: TokenProxy | None) -> bool:
-    """Every page of a token names it by its key."""
+def shortened(token: TokenProxy) -> str:
+    """Enough of a token to tell it from others, and too little to use it."""
+    return f"{token.key[:4]}…{token.key[-4:]}"
+
+
+TokenProxy.__str__ = shortened  # type: ignore[method-assign,assignment]  # titles and breadcrumbs name a token by it
+
+
+def _may_see(request: HttpRequest, token: TokenProxy | None) -> bool:
     return token is None or request.user.pk == token.user_id or user_of(request).is_superuser
 
 
 @admin.register(TokenProxy)
 class ThemedTokenAdmin(TokenAdmin, ModelAdmin[TokenProxy]):
-    """Tokens of the API. Whoever knows one acts as its user: only that user and superusers see it, and no log or message holds it."""
+    """Tokens of the API. Whoever knows one acts as its user: it is shown once, when it is made; afterwards only its ends are.
 
-    list_display = ("user", "created")
+    Its page is for its user and superusers only, and no log or message holds it.
+    """
+
+    list_display = ("user", "shown", "created")
     list_display_links = ("user",)
     list_filter = ()
     autocomplete_fields = ("user",)
 
     def has_view_permission(self, request: HttpRequest, obj: TokenProxy | None = None) -> bool:
-        return super().has_view_permission(request, obj) and _may_know(request, obj)
+        return super().has_view_permission(request, obj) and _may_see(request, obj)
 
     def has_change_permission(self, request: HttpRequest, obj: TokenProxy | None = None) -> bool:
-        return super().has_change_permission(request, obj) and _may_know(request, obj)
+        return super().has_change_permission(request, obj) and _may_see(request, obj)
 
     def has_delete_permission(self, request: HttpRequest, obj: TokenProxy | None = None) -> bool:
-        return super().has_delete_permission(request, obj) and _may_know(request, obj)
+        return super().has_delete_permission(request, obj) and _may_see(request, obj)
+
+    @admin.display(description="Token")
+    def shown(self, obj: TokenProxy) -> str:
+        return shortened(obj)
 
     def get_fields(self, request: HttpRequest, obj: TokenProxy | None = None) -> Any:
-        return ("user",) if obj is None else ("user", "created", "key")
+        return ("user",) if obj is None else ("user", "created", "shown")
 
     def get_readonly_fields(self, request: HttpRequest, obj: TokenProxy | None = None) -> Any:
-        return () if obj is None else ("user", "created", "key")
+        return () if obj is None else ("user", "created", "shown")
 
     def log_addition(self, request: HttpRequest, obj: TokenProxy, message: Any) -> Any:
         return self._note(request, obj, ADDITION, message)
@@ -84,8 +98,8 @@ class ThemedTokenAdmin(TokenAdmin, ModelAdmin[TokenProxy]):
         return [self._note(request, token, DELETION, []) for token in queryset]
 
     def response_add(self, request: HttpRequest, obj: TokenProxy, post_url_continue: str | None = None) -> HttpResponse:
-        self.message_user(request, f"{obj.user} has a token now.", messages.SUCCESS)
-        return HttpResponseRedirect(reverse("admin:authtoken_tokenproxy_change", args=[obj.user_id]))
+        """Show the token on the answer itself: a message would keep it in a cookie or a session."""
+        return self.page(request, "admin/agents/token_made.html", f"{obj.user} has a token now", token=obj)
 
     def response_delete(self, request: HttpRequest, obj_display: str, obj_id: Any) -> HttpResponse:
         self.message_user(request, "The token is deleted: nobody can use it any more.", messages.SUCCESS)

@@ -17,6 +17,7 @@ from agents.personas_io.shape import SLUG_LIMIT, SYSTEM_PROMPT_LIMIT, slug_of
 from agents.transcripts.importer import AUTO
 from agents.transcripts.readers import READERS
 from agents.transcripts.readers.csv_table import FIELDS
+from agents.transcripts.speakers import Likely
 from agents.transcripts.times import zone
 
 FORMAT_NAMES = {
@@ -125,7 +126,15 @@ class SpeakerForm(forms.Form):
     slug = forms.CharField(required=False, max_length=SLUG_LIMIT, widget=TextInput)
     persona = forms.CharField(required=False, max_length=SYSTEM_PROMPT_LIMIT, widget=GrowingTextarea(attrs={"rows": 2}))
 
-    def __init__(self, *args: Any, speaker: Mapping[str, Any], may_make: bool, choices: Choices, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        speaker: Mapping[str, Any],
+        may_make: bool,
+        choices: Choices,
+        likely: Likely | None = None,
+        **kwargs: Any,
+    ) -> None:
         self.speaker = speaker
         name = str(speaker["name"])
         new = choices.made.get(name)
@@ -134,6 +143,7 @@ class SpeakerForm(forms.Form):
             "name": display.visible(name),
             "why": display.visible(speaker["why"]),
             "made": new.slug if new else "",
+            "likely": display.visible(likely.why) if likely else "",
         }
         slug = choices.agents.get(name)
         who = (
@@ -147,9 +157,11 @@ class SpeakerForm(forms.Form):
             if slug
             else ""
         )
+        if likely:  # a proposal: nothing holds before it is sent
+            who = "agent" if likely.slug or not may_make else "new"
         initial = {
             "who": who,
-            "agent": slug or "",
+            "agent": slug or (likely.slug if likely else ""),
             "slug": new.slug if new else slug_of(name),
             "persona": new.system_prompt if new else f"You are {printable(name)}.",
         }
@@ -180,9 +192,24 @@ def printable(name: str) -> str:
 class Speakers:
     """The speakers of a file, each with its form."""
 
-    def __init__(self, data: Any, *, speakers: Sequence[Mapping[str, Any]], choices: Choices, may_make: bool) -> None:
+    def __init__(
+        self,
+        data: Any,
+        *,
+        speakers: Sequence[Mapping[str, Any]],
+        choices: Choices,
+        may_make: bool,
+        likely: Mapping[str, Likely],
+    ) -> None:
         self.forms = [
-            SpeakerForm(data, prefix=f"s{number}", speaker=speaker, may_make=may_make, choices=choices)
+            SpeakerForm(
+                data,
+                prefix=f"s{number}",
+                speaker=speaker,
+                may_make=may_make,
+                choices=choices,
+                likely=likely.get(str(speaker["name"])),
+            )
             for number, speaker in enumerate(speakers)
         ]
         self.agents: dict[str, str] = {}

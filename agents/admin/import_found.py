@@ -11,6 +11,7 @@ from django.utils.safestring import SafeString
 
 from agents.admin import display
 from agents.imports.choices import Choices
+from agents.imports.control import lacks_agent
 from agents.models import Agent, Channel, Import
 from agents.persona import Outcome
 
@@ -23,7 +24,10 @@ _OUTCOMES: dict[str, display.Tone] = {
 _WHY = {Outcome.KEPT_EDITED: "the persona was edited here or does not come from an import: it stays as it is"}
 _NOTES = (
     ("system_prompts", "system prompts, which are not messages"),
-    ("other_author", "are stored under another author, which this import does not change"),
+    (
+        "other_author",
+        "are stored under another author and keep it; with another name of the channel they are imported for this one",
+    ),
     ("replaced_characters", "characters that cannot be stored, replaced by U+FFFD"),
     ("cut_texts", "texts cut for their length"),
     ("replies_without_parent", "replies whose parent is not there"),
@@ -53,6 +57,8 @@ def found_context(job: Import, choices: Choices, *, may_read: bool) -> dict[str,
             "messages": found["imported"] + found["duplicates"],
             "notes": notes_of(found),
             "refusal": found["refusal"],
+            "no_agent": lacks_agent(job),
+            "likely": bool(job.found.get("likely")) and not choices.agents,
             "channels": [
                 {
                     "link": _channel_link(there[slug]) if slug in there else display.isolated(slug),

@@ -13,8 +13,10 @@ from agents.admin import display
 from agents.admin.import_forms import FORMAT_NAMES, Speakers, options_of, suggested_agents
 from agents.admin.import_found import found_context, result_context
 from agents.imports.choices import Choices, choices_of, may_make_speakers
+from agents.imports.control import lacks_agent
 from agents.imports.uploads import are_kept
 from agents.models import Import
+from agents.transcripts.speakers import Likely
 from agents.worker_heartbeat import alive
 
 Status, Step = Import.Status, Import.Step
@@ -122,8 +124,17 @@ def forms_of(job: Import, choices: Choices, user: User, data: Any = None) -> dic
     speakers = job.found.get("speakers", ())
     return {
         "options": options_of(data, choices=choices, found=job.found),
-        "speakers": Speakers(data, speakers=speakers, choices=choices, may_make=may_make_speakers(user)),
+        "speakers": Speakers(
+            data, speakers=speakers, choices=choices, may_make=may_make_speakers(user), likely=_proposals(job, choices)
+        ),
     }
+
+
+def _proposals(job: Import, choices: Choices) -> dict[str, Likely]:
+    """Who is likely an agent, as long as no speaker was decided about."""
+    if not lacks_agent(job) or choices.agents or choices.made:
+        return {}
+    return {name: Likely(*guess) for name, guess in job.found.get("likely", {}).items()}
 
 
 def size_of(size: int) -> str:

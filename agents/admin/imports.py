@@ -161,13 +161,16 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
             valid = [bound["options"].is_valid(), speakers is None or speakers.is_valid()]
             if not all(valid):
                 return self._show(request, job, bound=bound)
-            choices = bound["options"].chosen(speakers.agents if speakers else {}, speakers.made if speakers else {})
+            who = (speakers.agents, speakers.made) if speakers else ({}, {})
+            if "without_agents" in request.POST:  # what is only proposed for the speakers does not count then
+                who = (before.agents, before.made)
+            choices = bound["options"].chosen(*who)
         return self._decide(request, job, choices, changed=choices != before)
 
     def _decide(self, request: HttpRequest, job: Import, choices: Choices, *, changed: bool) -> HttpResponse:
         try:
             if "import" in request.POST and not changed:
-                agree(job)
+                agree(job, without_agents="without_agents" in request.POST)
                 self.log_change(request, job, "import pressed")
             else:
                 check_again(job, choices)

@@ -60,9 +60,23 @@ class AgentAdmin(VersionPages):
     list_filter = ("is_active",)
     search_fields = ("display_name", "slug", "title")
     prepopulated_fields: ClassVar = {"slug": ("display_name",)}
-    readonly_fields = ("rendered_persona", "traces")
+    readonly_fields = ("origin", "rendered_persona", "traces")
     fieldsets = (
-        (None, {"fields": ("display_name", "slug", "title", "description", "avatar_color", "is_active", "traces")}),
+        (
+            None,
+            {
+                "fields": (
+                    "display_name",
+                    "slug",
+                    "origin",
+                    "title",
+                    "description",
+                    "avatar_color",
+                    "is_active",
+                    "traces",
+                )
+            },
+        ),
         ("Persona", {"fields": ("system_prompt", "rendered_persona", "version_note")}),
         ("Sample lines", {"fields": ("sample_lines",), "classes": ("collapse",)}),
         ("Model", {"fields": ("model_id", "max_turns"), "classes": ("collapse",)}),

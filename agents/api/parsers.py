@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import io
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from django.conf import settings
 from rest_framework.exceptions import APIException, ParseError
-from rest_framework.parsers import BaseParser, JSONParser
+from rest_framework.parsers import BaseParser, JSONParser, get_encoding  # type: ignore[attr-defined]  # not in the stubs
 from rest_framework.renderers import JSONRenderer
+from rest_framework.utils.json import strict_constant
+
+from agents.transcripts.json_input import keys_once
 
 DEEPEST = 50  # levels; what is stored is read and written again where less of the stack is left
 TOO_DEEP = f"the JSON is nested too deeply; allowed: at most {DEEPEST} levels"
@@ -36,7 +39,10 @@ class BoundedJSONParser(BaseParser):
         if len(body) > most:
             raise BodyTooLarge(f"the body is too large; allowed: at most {most:,} bytes")
         try:
-            found = JSONParser().parse(io.BytesIO(body), media_type, parser_context)
+            text = body.decode(get_encoding(parser_context or {}))
+            found = json.loads(text, parse_constant=strict_constant, object_pairs_hook=keys_once)
+        except ValueError as error:
+            raise ParseError(f"JSON parse error - {error}") from None
         except RecursionError:
             raise ParseError(TOO_DEEP) from None
         level = [found]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import sys
 from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
@@ -9,6 +11,7 @@ from typing import Any
 from django.conf import settings
 from django.core.exceptions import RequestDataTooBig
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.template.loader import render_to_string
 from django.urls import is_valid_path
 from django.views import defaults
 from rest_framework.exceptions import APIException, NotAuthenticated
@@ -17,11 +20,15 @@ from rest_framework.response import Response
 from rest_framework.views import exception_handler
 
 from agents.api.parsers import BodyTooLarge
+from agents.outages import is_unavailable
 
+logger = logging.getLogger(__name__)
 CONTENT_TYPE = "application/problem+json"
 LONGEST_NAME = 100
 SIGN_IN = "nobody is signed in; send `Authorization: Token YOUR_TOKEN` (the word is Token, not Bearer)"
 _FOR_PEOPLE = ("api", "html")
+TRY_AGAIN_SECONDS = 5
+DATABASE_AWAY = "The database cannot be used just now: it is away, locked or full. Try again in a few seconds."
 
 
 class Conflict(APIException):
@@ -95,10 +102,52 @@ class UnknownRoutes:
         return not_found(request, Http404())
 
 
+class DatabaseOutages:
+    """Middleware: a database that is away, locked or full is a 503 with ``Retry-After``, also while ``DEBUG`` is on."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self._get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        return self._get_response(request)
+
+    def process_view(self, request: HttpRequest, *_: Any) -> HttpResponse | None:
+        """Look the user up here: what a later middleware's look raises would pass `process_exception` by."""
+        try:
+            request.user.is_authenticated  # noqa: B018 (looked up by this, once for the whole request)
+        except Exception as error:
+            if (answer := self.process_exception(request, error)) is None:
+                raise
+            return answer
+        return None
+
+    def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
+        return _unavailable(request, error) if is_unavailable(error) else None
+
+
 def server_error(request: HttpRequest) -> HttpResponse:
     """Django's handler of 500; what went wrong stands in the log."""
+    error = sys.exception()
+    if is_unavailable(error):  # in a middleware
+        return _unavailable(request, error)
     text = "something went wrong here; the server's log says what"
     return _of_api(request, HTTPStatus.INTERNAL_SERVER_ERROR, text) or defaults.server_error(request)
+
+
+def _unavailable(request: HttpRequest, error: BaseException | None) -> HttpResponse:
+    logger.warning("%s %s: the database cannot be used: %s", request.method, request.path, error)
+    status = HTTPStatus.SERVICE_UNAVAILABLE
+    return refused_for_now(request, status, DATABASE_AWAY, retry_after=TRY_AGAIN_SECONDS)
+
+
+def refused_for_now(request: HttpRequest, status: HTTPStatus, text: str, *, retry_after: int) -> HttpResponse:
+    """A refusal for a moment: a problem in the API, elsewhere a page that needs neither database nor session."""
+    response = _of_api(request, status, text) or HttpResponse(
+        render_to_string("refused.html", {"title": status.phrase, "text": text, "again": request.get_full_path()}),
+        status=status,
+    )
+    response["Retry-After"] = str(retry_after)
+    return response
 
 
 def _of_api(request: HttpRequest, status: HTTPStatus, detail: str) -> HttpResponse | None:

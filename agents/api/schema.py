@@ -28,10 +28,10 @@ PROBLEMS = {
     413: "the body is too large",
     415: "the body is not of a type that the route reads",
     422: f"this `{HEADER}` was used for another request",
-    429: "asked too often; `Retry-After` says for how many seconds to wait",
-    503: "what it needs does not work just now; nothing was done",
+    429: "asked too often, or with too many wrong tokens; `Retry-After` says for how many seconds to wait",
+    503: "what it needs, such as the database, does not work just now; try again",
 }
-_ALWAYS = (400, 401, 403, 406)
+_ALWAYS = (400, 401, 403, 406, 429, 503)
 _WITH_BODY = (413, 415)
 _KEY = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[\\x21-\\x7e]+$"}
 _TAG = {"type": "string", "minLength": 1}
@@ -141,8 +141,6 @@ class Schema(AutoSchema):
             found += [409, 422]
         if self.method in ("PUT", "PATCH") and isinstance(self.view, ConditionalWrites):
             found.append(412)
-        if any(_applies(throttle, self.method) for throttle in self.view.get_throttles()):
-            found.append(429)
         return found
 
     def _problem(self, status: int) -> dict[str, Any]:
@@ -175,10 +173,6 @@ class Schema(AutoSchema):
                 parameters.append(_header("If-Match", "the ETag that was read: 412 when it changed since", _TAG))
         if not parameters:
             del operation["parameters"]
-
-
-def _applies(throttle: Any, method: str) -> bool:
-    return not hasattr(throttle, "applies_to") or bool(throttle.applies_to(method))
 
 
 def _header(name: str, description: str, schema: dict[str, Any]) -> dict[str, Any]:

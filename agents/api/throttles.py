@@ -1,24 +1,35 @@
-"""How often one user may ask for what costs money, or the server's time."""
+"""How often one user may ask for what costs money or the server's time, and how often anybody may try wrong passwords and tokens."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+import hashlib
+import logging
+import math
+import time
+import unicodedata
+from contextlib import suppress
+from typing import Any, ClassVar
 
 from django.conf import settings
 from django.core.cache import caches
 from django.core.cache.backends.base import BaseCache
-from rest_framework.request import Request
-from rest_framework.throttling import UserRateThrottle
-from rest_framework.views import APIView
+from redis.exceptions import RedisError
+from rest_framework.throttling import SimpleRateThrottle
+
+logger = logging.getLogger(__name__)
+PAUSE = 10.0  # seconds in which a cache that did not answer is not asked again: each time costs its timeout
+_away_until = 0.0
 
 
-class Posts(UserRateThrottle):
-    """At most so many POSTs a minute and user, over all routes of the same scope; reading is free.
+class Throttle(SimpleRateThrottle):
+    """At most so many requests a minute as a setting says, by all routes of the same scope.
 
-    Counted by all web processes together where there is a Redis (`CACHE_URL`), else by each on its own.
+    All web processes count together where there is a Redis (`CACHE_URL`), else each on its own. While that Redis is away requests
+    pass, and the log says so: it must not take the gate down with it.
     """
 
     setting: ClassVar[str]
+    duration: int  # seconds, of the rate
 
     @property
     def cache(self) -> BaseCache:  # type: ignore[override]  # DRF's is the default cache
@@ -27,12 +38,41 @@ class Posts(UserRateThrottle):
     def get_rate(self) -> str:
         return f"{getattr(settings, self.setting)}/minute"
 
-    def allow_request(self, request: Request, view: APIView) -> bool:
-        return not self.applies_to(request.method) or super().allow_request(request, view)
+    def get_cache_key(self, request: Any, view: Any) -> str | None:
+        return str(self.cache_format % {"scope": self.scope, "ident": self.ident(request)})
 
-    @staticmethod
-    def applies_to(method: str | None) -> bool:
-        return method == "POST"
+    def ident(self, request: Any) -> object:
+        """Whose requests are counted together; the client's address unless a subclass says otherwise."""
+        return self.get_ident(request)
+
+    def allow_request(self, request: Any, view: Any = None) -> bool:
+        global _away_until
+        if time.monotonic() < _away_until:
+            return True
+        try:
+            return super().allow_request(request, view)
+        except (RedisError, OSError) as error:
+            _away_until = time.monotonic() + PAUSE
+            logger.warning(
+                "the cache in which requests are counted does not answer (%s): all of them pass for %d seconds",
+                type(error).__name__,
+                PAUSE,
+            )
+            return True
+
+    def seconds(self) -> int:
+        """How long to wait before the next request is counted as allowed."""
+        return math.ceil(self.wait() or self.duration)
+
+
+class Posts(Throttle):
+    """POSTs of one user; reading is free."""
+
+    def ident(self, request: Any) -> object:
+        return request.user.pk if request.user.is_authenticated else super().ident(request)
+
+    def allow_request(self, request: Any, view: Any = None) -> bool:
+        return request.method != "POST" or super().allow_request(request, view)
 
 
 class PaidRequests(Posts):
@@ -61,3 +101,38 @@ class Transcripts(Posts):
 
     scope = "transcript"
     setting = "API_TRANSCRIPTS_PER_MINUTE"
+
+
+class WrongTokens(Throttle):
+    """Requests with a wrong token, by address."""
+
+    scope = "wrong_token"
+    setting = "WRONG_SIGN_INS_PER_MINUTE"
+
+
+class SignIns(Throttle):
+    """Attempts to sign in, by address. Each counts before the password is looked at, so that many at a time count, too."""
+
+    scope = "sign_in"
+    setting = "WRONG_SIGN_INS_PER_MINUTE"
+    now = 0.0  # of the attempt; stays so where it was not counted
+
+    def forgive(self) -> None:
+        """Take the attempt back: the password was right."""
+        if not self.now:
+            return
+        with suppress(RedisError, OSError):  # else it counts, for a minute
+            history = self.cache.get(self.key, [])
+            self.cache.set(self.key, [moment for moment in history if moment != self.now], self.duration)
+
+
+class SignInsOfUser(SignIns):
+    """The same by user name, whatever address they come from."""
+
+    scope = "sign_in_name"
+
+    def ident(self, request: Any) -> object:
+        name = (
+            unicodedata.normalize("NFKC", request.POST.get("username", "")).casefold().strip()
+        )  # as the form reads it
+        return hashlib.sha256(name.encode("utf-8", "backslashreplace")).hexdigest()

@@ -217,6 +217,8 @@ def _found(report: ImportReport, seen: _Seen, user: User) -> dict[str, Any]:
         **shortened(report.as_json()),
         "channels": seen.per_channel.most_common(MOST_CHANNELS),
         "speakers": speakers[:MOST_SPEAKERS],
+        "no_agent": bool(report.speakers) and not report.has_agent,
+        "likely": report.likely_agents,
         "undecided": sum(bool(speaker["why"]) for speaker in speakers),
         "sample": seen.sample,
         "refusal": refusal,

@@ -67,8 +67,12 @@ def check_again(job: Import, choices: Choices) -> None:
     _begin(job)
 
 
-def agree(job: Import) -> None:
+def agree(job: Import, *, without_agents: bool = False) -> None:
     """Have a worker import what was checked.
+
+    Args:
+        job: The import.
+        without_agents: Also a conversation in which no agent speaks, so that nothing in it can be measured.
 
     Raises:
         NotNow: It is not checked, refused, or being imported already.
@@ -79,8 +83,15 @@ def agree(job: Import) -> None:
         raise NotNow(job.found["refusal"])
     if job.found.get("undecided"):
         raise NotNow("first say who the speakers are for whom there is no agent")
+    if lacks_agent(job) and not without_agents:
+        raise NotNow("no speaker is an agent: say who is one, or confirm that it is to be imported without")
     _move(job, Step.IMPORT, from_status=(Status.COMPLETED,), started_at=None)
     wake_workers()
+
+
+def lacks_agent(job: Import) -> bool:
+    """Whether no agent speaks in what was checked, not even one that is still to be made."""
+    return bool(job.found.get("no_agent")) and not choices_of(job.choices).made
 
 
 def try_again(job: Import) -> None:

@@ -1,5 +1,6 @@
 """Calling a model: `complete`, `complete_many`, `complete_together`, and the values that go in and come out."""
 
+from agents.llm.breaker import complete_guarded
 from agents.llm.digest import estimate_tokens, request_digest
 from agents.llm.requests import (
     Block,
@@ -31,6 +32,7 @@ __all__ = [
     "Turn",
     "Usage",
     "complete",
+    "complete_guarded",
     "complete_many",
     "complete_together",
     "estimate_tokens",

@@ -162,6 +162,7 @@ async def _exchange(call: Call, ability: Ability, *, example: bool) -> Exchange:
     seen: dict[str, Any] = {
         "latency_ms": _milliseconds(clock() - begun),
         "attempts": trace.attempts,
+        "heard": trace.http_status > 0 if trace.attempts else None,
         "request_id": trace.request_id,
     }
     return Exchange(replace(reply, **seen), started_at, body, blocks)

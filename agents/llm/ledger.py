@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import atexit
+import itertools
 import logging
+import os
+import threading
+from collections import deque
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import date
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -17,14 +22,27 @@ from django.utils import timezone
 from agents.llm import prices
 from agents.llm.answers import Exchange, one_line
 from agents.llm.extraction import storable
-from agents.llm.ledger_rows import insert_calls
+from agents.llm.ledger_rows import ROWS_PER_STATEMENT, insert_calls
 from agents.llm.requests import LLMRequest, Reply, Status, Usage
 from agents.models import LLMCall, LLMPayload
-from agents.outages import outlasting
+from agents.outages import OUTAGE, is_outage, outlasting
 
 logger = logging.getLogger(__name__)
 
 STORE_CHOICES = ("none", "judge", "all")
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A call that is to be written, with the time that tells it from all others."""
+
+    request: LLMRequest
+    exchange: Exchange
+    at: datetime
+
+    @property
+    def identity(self) -> tuple[datetime, str, str]:
+        return self.at, self.exchange.reply.request_digest, self.request.label.work_id[:80]
 
 
 def record_all(calls: Sequence[tuple[LLMRequest, Exchange]]) -> list[int | None]:
@@ -32,48 +50,53 @@ def record_all(calls: Sequence[tuple[LLMRequest, Exchange]]) -> list[int | None]
 
     Where the insert fails, because an agent was deleted meanwhile or a value does not fit, each row is written alone,
     so that one cannot cost the others. A row that cannot be written even so is logged and its key is None: the caller
-    must not lose the answer with it. A worker waits for a database that is away (`agents.outages`).
+    must not lose the answer with it. A worker waits for a database that is away (`agents.outages`). What an outage
+    outlasts is kept in memory, its key is None, and the next call that is written, or the end of the process, writes it.
     """
     if not calls:
         return []
+    now, tries = timezone.now(), itertools.count()
+    rows = [_Row(*call, now + timedelta(microseconds=number)) for number, call in enumerate(calls)]
     try:
-        return outlasting(lambda: _record_together(calls))
+        keys = outlasting(lambda: _record_together(rows, again=next(tries) > 0))
     except Exception as problem:  # noqa: BLE001 (what is wrong is said when the row is written alone)
+        if isinstance(problem, OUTAGE) and not connection.in_atomic_block:
+            _keep(rows)
+            return [None] * len(rows)
         logger.info("%d ledger rows could not be written at once, now one by one: %r", len(calls), problem)
-    return [_record_or_log(request, exchange) for request, exchange in calls]
+        return [_record_or_log(row) for row in rows]
+    write_late()
+    return keys
 
 
-def record(request: LLMRequest, exchange: Exchange) -> int:
-    """Write the row of one call, and its payload where `LLM_STORE_PAYLOADS` says so; return the row's primary key.
-
-    Args:
-        request: What was asked; its label gives the columns.
-        exchange: What was sent over the network and how it ended.
-
-    Raises:
-        DatabaseError: The row could not be written. A payload that cannot be written is only logged.
-    """
-    call = _insert(_columns(request, exchange.reply))
-    if _stores_payload(request, exchange):
-        _insert_payload(_payload(call.pk, exchange))
-    return call.pk
-
-
-def _record_or_log(request: LLMRequest, exchange: Exchange) -> int | None:
+def _record_or_log(row: _Row) -> int | None:
+    tries = itertools.count()
     try:
-        return outlasting(lambda: record(request, exchange))
+        return outlasting(lambda: _record_alone(row, again=next(tries) > 0))
     except Exception:
-        purpose, status = request.label.purpose, exchange.reply.status
+        purpose, status = row.request.label.purpose, row.exchange.reply.status
         logger.exception("the ledger row of a %s call (%s) could not be written", purpose, status)
         return None
 
 
-def _record_together(calls: Sequence[tuple[LLMRequest, Exchange]]) -> list[int | None]:
-    keys = insert_calls([_columns(request, exchange.reply) for request, exchange in calls])
+def _record_alone(row: _Row, *, again: bool = False) -> int:
+    if again and (known := _known([row])):
+        return known[row.identity]
+    key = _insert(_columns(row))
+    if _stores_payload(row.request, row.exchange):
+        _insert_payload(_payload(key, row.exchange))
+    return key
+
+
+def _record_together(rows: Sequence[_Row], *, again: bool = False) -> list[int | None]:
+    known = _known(rows) if again else {}
+    if len(known) == len(rows):  # the answer to the insert was what the outage took
+        return [known[row.identity] for row in rows]
+    keys = insert_calls([_columns(row) for row in rows])
     payloads = [
-        _payload(key, exchange)
-        for key, (request, exchange) in zip(keys, calls, strict=True)
-        if _stores_payload(request, exchange)
+        _payload(key, row.exchange)
+        for key, row in zip(keys, rows, strict=True)
+        if _stores_payload(row.request, row.exchange)
     ]
     if not payloads:
         return [*keys]
@@ -85,6 +108,111 @@ def _record_together(calls: Sequence[tuple[LLMRequest, Exchange]]) -> list[int |
         for payload in payloads:
             _insert_payload(payload)
     return [*keys]
+
+
+def _known(rows: Sequence[_Row]) -> dict[tuple[datetime, str, str], int]:
+    """The primary keys of those that are written already."""
+    wanted = {row.identity for row in rows}
+    found = LLMCall.objects.filter(created_at__in=[row.at for row in rows]).order_by()
+    identities = found.values_list("created_at", "request_digest", "work_id", "pk")
+    return {(at, digest, work): key for at, digest, work, key in identities if (at, digest, work) in wanted}
+
+
+MOST_LATE = 1_000  # rows that wait in memory for the end of an outage
+_late: deque[_Row] = deque()
+_lost = 0
+_lock, _writing = threading.Lock(), threading.Lock()
+
+
+def _keep(rows: Sequence[_Row]) -> None:
+    """Hold rows that an outage kept from being written; those beyond the bound are counted as lost, and logged."""
+    global _lost
+    with _lock:
+        room = max(0, MOST_LATE - len(_late))
+        _late.extend(map(_as_small, rows[:room]))
+        left_out = len(rows) - min(room, len(rows))
+        _lost += left_out
+        waiting, lost = len(_late), _lost
+    if left_out:
+        logger.error("%d ledger rows are lost, %d in all: %d wait for the database already", left_out, lost, waiting)
+    else:
+        logger.warning("%d ledger rows wait for the database, and are written afterwards", waiting)
+
+
+def _as_small(row: _Row) -> _Row:
+    """The row without the texts that are not written."""
+    request = replace(row.request, system=(), turns=(), facts={}, parse=None, span=None)
+    if _stores_payload(row.request, row.exchange):
+        return replace(row, request=request)
+    reply = replace(row.exchange.reply, text="", value=None, tool_calls=(), earlier=())
+    return replace(row, request=request, exchange=Exchange(reply, row.exchange.started_at))
+
+
+def write_late() -> None:
+    """Write the rows that an outage kept from being written, oldest first, each once and with its own time."""
+    if not _late or connection.in_atomic_block or not _writing.acquire(blocking=False):
+        return
+    try:
+        while rows := _first_late():
+            _write_some(rows)
+            with _lock:
+                for _ in rows:
+                    _late.popleft()
+    except OUTAGE as problem:
+        logger.info("the database is away again, %d ledger rows wait: %s", len(_late), problem)
+    finally:
+        _writing.release()
+
+
+def _first_late() -> list[_Row]:
+    with _lock:
+        return list(itertools.islice(_late, ROWS_PER_STATEMENT))
+
+
+def _write_some(rows: Sequence[_Row]) -> None:
+    """Write late rows in one transaction, or one by one where that fails.
+
+    Raises:
+        OperationalError, InterfaceError: The database is away again; those that are written by now are not written again.
+    """
+    global _lost
+    known = _known(rows)
+    missing = [row for row in rows if row.identity not in known]
+    try:
+        with transaction.atomic():
+            _record_together(missing)
+        return
+    except Exception as problem:
+        if is_outage(problem):
+            raise
+    for row in missing:
+        try:
+            _record_alone(row)
+        except Exception as problem:
+            if is_outage(problem):
+                raise
+            with _lock:
+                _lost += 1
+            logger.exception("a ledger row of %s could not be written afterwards, %d are lost in all", row.at, _lost)
+
+
+def _write_at_exit() -> None:
+    if not _late:
+        return
+    write_late()
+    if _late:
+        logger.error("%d ledger rows are lost: the process ends and the database is still away", len(_late))
+
+
+def forget_late() -> None:
+    """Give up the rows that wait: a forked child must not write those of its parent."""
+    global _late, _lost, _lock, _writing
+    _late, _lost = deque(), 0
+    _lock, _writing = threading.Lock(), threading.Lock()
+
+
+os.register_at_fork(after_in_child=forget_late)
+atexit.register(_write_at_exit)
 
 
 def keep_payload(call_id: int, request: LLMRequest, exchange: Exchange) -> None:
@@ -115,10 +243,12 @@ def _insert_payload(payload: LLMPayload) -> None:
         logger.exception("the payload of model call %s could not be stored", payload.call_id)
 
 
-def _columns(request: LLMRequest, reply: Reply) -> dict[str, Any]:
-    label, usage = request.label, reply.usage
+def _columns(row: _Row) -> dict[str, Any]:
+    label, reply = row.request.label, row.exchange.reply
+    usage = reply.usage
     return {
-        "role": request.role,
+        "created_at": row.at,
+        "role": row.request.role,
         "purpose": label.purpose[:64],
         "mechanism": label.mechanism[:64],
         "dimension": label.dimension[:32],
@@ -136,7 +266,7 @@ def _columns(request: LLMRequest, reply: Reply) -> dict[str, Any]:
         "output_tokens": usage.output_tokens,
         "cache_read_tokens": usage.cache_read_tokens,
         "cache_write_tokens": usage.cache_write_tokens,
-        "cost_usd": _cost(reply),
+        "cost_usd": _cost(reply, row.at),
         "latency_ms": reply.latency_ms,
         "attempts": reply.attempts,
         "batch": reply.batch,
@@ -145,7 +275,7 @@ def _columns(request: LLMRequest, reply: Reply) -> dict[str, Any]:
     }
 
 
-def _cost(reply: Reply) -> Decimal | None:
+def _cost(reply: Reply, at: datetime) -> Decimal | None:
     turned_away = (
         reply.status in (Status.RATE_LIMITED, Status.REJECTED)
         or reply.error.startswith("HTTP 5")
@@ -153,19 +283,18 @@ def _cost(reply: Reply) -> Decimal | None:
     )
     if reply.attempts == 0 or turned_away:  # nothing was sent, or an HTTP error came back, which nobody bills
         return Decimal(0)
-    today = timezone.now().date()
-    return prices.cost(reply.model, reply.usage, day=today, served_model=reply.served_model, batch=reply.batch)
+    day = at.astimezone(UTC).date()
+    return prices.cost(reply.model, reply.usage, day=day, served_model=reply.served_model, batch=reply.batch)
 
 
-def _insert(columns: dict[str, Any]) -> LLMCall:
+def _insert(columns: dict[str, Any]) -> int:
     """Insert the row; without its agent and run if they were deleted during the call, for its cost must not be lost."""
-    if connection.in_atomic_block:
-        with transaction.atomic():  # a savepoint: a row that fails must not spoil the caller's transaction
-            return LLMCall.objects.create(**columns)
     try:
-        return LLMCall.objects.create(**columns)
+        return insert_calls([columns])[0]
     except IntegrityError:
-        return LLMCall.objects.create(**{**columns, "agent_id": None, "run_id": None})
+        if connection.in_atomic_block:
+            raise
+        return insert_calls([{**columns, "agent_id": None, "run_id": None}])[0]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ from functools import lru_cache
 from typing import Any
 
 from django.db import connection, transaction
-from django.utils import timezone
 
 from agents.models import LLMCall
 
@@ -19,16 +18,16 @@ def insert_calls(rows: Sequence[Mapping[str, Any]]) -> list[int]:
     """Insert calls, all of them or none, and return their primary keys in their order.
 
     Args:
-        rows: Per call the value of every column but the primary key and `created_at`, which is now.
+        rows: Per call the value of every column but the primary key.
 
     Raises:
         DatabaseError: A row does not fit; a transaction around this stays usable.
     """
-    now, found = timezone.now(), list[int]()
+    found: list[int] = []
     one_statement = len(rows) <= ROWS_PER_STATEMENT
     with nullcontext() if one_statement and not connection.in_atomic_block else transaction.atomic():
         for start in range(0, len(rows), ROWS_PER_STATEMENT):
-            found += _insert([{"created_at": now, **row} for row in rows[start : start + ROWS_PER_STATEMENT]])
+            found += _insert(rows[start : start + ROWS_PER_STATEMENT])
     return found
 
 

@@ -159,6 +159,7 @@ class Reply:
         model: The model asked for. `served_model`: the one the server says it used.
         latency_ms: Wall time of this call without waiting for a slot. `waited_ms`: waiting for a slot.
         attempts: HTTP requests made, retries included.
+        heard: Whether the server began to answer the last of them; None where nothing was sent, or that is not known.
         call_id: Primary key of the ledger row; None only when writing it failed.
         batch: Whether it was answered in a batch, at the batch price.
         earlier: Replies of this request before a re-ask; each has its own ledger row.
@@ -180,6 +181,7 @@ class Reply:
     latency_ms: int = 0
     waited_ms: int = 0
     attempts: int = 1
+    heard: bool | None = None
     call_id: int | None = None
     batch: bool = False
     earlier: tuple[Reply, ...] = ()

@@ -25,7 +25,21 @@ class Agent(models.Model):
         PERSON = "person", "a person"
         GENERATED = "generated", "generated"
 
+    class Origin(models.TextChoices):
+        """Whose persona it is."""
+
+        OWN = "", "your own"
+        SEED = "seed", "example"
+
     slug = models.SlugField(max_length=64, unique=True, help_text="the agent's id in commands, files and the API")
+    origin = models.CharField(
+        max_length=10,
+        blank=True,
+        default="",
+        choices=Origin.choices,
+        editable=False,
+        help_text="an example of `manage.py seed`, or your own; the examples' propositions and nudges are for examples only",
+    )
     display_name = models.CharField(max_length=120)
     title = models.CharField(max_length=200, blank=True, default="", help_text="role or job, shown under the name")
     description = models.TextField(
@@ -71,6 +85,11 @@ class Agent(models.Model):
 
     def __str__(self) -> str:
         return self.display_name
+
+    @property
+    def seeded(self) -> bool:
+        """Whether it is one of the examples: their propositions and nudges apply to no other agent."""
+        return self.origin == self.Origin.SEED
 
 
 class PersonaVersion(models.Model):

@@ -95,7 +95,10 @@ def _read_file(path: Path, stem: str) -> Iterator[AgentValues]:
 
 
 def _text(path: Path) -> str:
-    return "\n".join(text for _, text in Source(path).lines())
+    text = "\n".join(text for _, text in Source(path).lines())
+    if text.count("\0") * 4 > len(text):  # a stray one is replaced
+        raise NotAPersonaError("consists of NUL bytes, not of text; allowed: text in UTF-8, or in UTF-16 with a BOM")
+    return text
 
 
 def _listed(value: Any) -> list[Any]:

@@ -1,1 +1,12 @@
 """The sixteen example agents and their conversations, as data files, and the service that loads them."""
+
+from functools import lru_cache
+from pathlib import Path
+
+FOLDER = Path(__file__).resolve().parent
+
+
+@lru_cache(maxsize=1)
+def example_slugs() -> frozenset[str]:
+    """The slugs of the example agents, by the names of their files."""
+    return frozenset(path.stem for path in (FOLDER / "personas").glob("*.yaml"))

@@ -19,8 +19,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from agents.models import Agent, Channel, ChannelMember, Message
 from agents.persona import AgentValues, Outcome, TraitValue, upsert_agent
+from agents.seed import FOLDER
 
-FOLDER = Path(__file__).resolve().parent
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # both are safe; the C one is ten times faster
 NOTE = "example data"
 
@@ -76,7 +76,7 @@ class SeedChannel(_Strict):
 
 
 class SeedMessage(_Strict):
-    """One message; `day` counts back from the day of seeding."""
+    """One message; `day` counts back from the day before seeding, so that a schedule over the last day finds none of them."""
 
     id: str
     author: str | None = None
@@ -195,5 +195,5 @@ def _link_replies(channel: Channel, messages: list[SeedMessage]) -> None:
 
 
 def _moment(message: SeedMessage, now: datetime) -> datetime:
-    day = timezone.localtime(now).date() + timedelta(days=message.day)
+    day = timezone.localtime(now).date() + timedelta(days=message.day - 1)
     return timezone.make_aware(datetime.combine(day, time.fromisoformat(message.time)))

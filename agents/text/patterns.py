@@ -1,177 +1,155 @@
-"""Regular expressions that operators write: only those that end soon, whatever a message says."""
+"""Phrases and regular expressions of operators, teams and files: checked when they are read, and stopped when they take too long."""
 
 from __future__ import annotations
 
-import math
-import re
-import string
-from collections import Counter
-from collections.abc import Iterator
-from itertools import pairwise
-from re import _compiler, _constants, _parser  # type: ignore[attr-defined, unused-ignore]  # what `re` itself reads with
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import lru_cache
+from re import IGNORECASE, _parser  # type: ignore[attr-defined, unused-ignore]  # what `re` itself reads with
+from re import error as ReError
 from typing import Any
 
-LONGEST = 500  # characters of one pattern
-MOST_WAYS = 1_000  # in which a repeated group may match one text
-MOST_IN_A_ROW = 2  # repeats that can take the same characters from each other
-MOST_CHOICES = 6  # between alternatives, one after another
-_BACK, _CHOICES = "back", "choices"  # counted beside the characters: repeated back-references, and choices
-_REPEATS = ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT")
-_SINGLE = ("LITERAL", "NOT_LITERAL", "ANY", "IN")  # what takes exactly one character
-_TRIED = frozenset(string.printable + "é漢٣ ")  # stand for all characters, with those that the pattern names
+import regex
+
+SECONDS = 0.1  # of processor time, for one pattern on one text
+TOGETHER = 1.0  # seconds for all patterns of one message: those that come later get `AFTERWARDS` each
+AFTERWARDS = 0.01  # enough for an ordinary pattern (0.2 ms), so that a slow one cannot disable the others
+LONGEST = 20_000  # characters of a text that a regular expression is shown
+LARGEST = 5_000  # elements of a compiled expression; `regex` copies what is repeated: /(?:a{1000}){1000}/ takes 274 MB
+TIMED_OUT = "pattern timed out: "  # begins the reason of what a slow pattern left unscored
+_NAMED = 200  # characters of a pattern in a reason
+
+_left: ContextVar[list[float] | None] = ContextVar("seconds left for the patterns of a message", default=None)
 
 
-def ends_soon(phrase: str) -> str:
-    """Refuse a ``/regex/`` that may take for ever: thirty characters can keep ``/(a+)+$/`` busy for minutes, and nothing stops it.
+class Undecided(Exception):
+    """A pattern cannot say whether it matches: it took too long, or the text goes on after what it was shown."""
+
+
+@contextmanager
+def one_message() -> Iterator[None]:
+    """Let the patterns that run inside share `TOGETHER` seconds. Inside another one it changes nothing."""
+    if _left.get() is not None:
+        yield
+        return
+    token = _left.set([TOGETHER])
+    try:
+        yield
+    finally:
+        _left.reset(token)
+
+
+def check_phrase(phrase: str) -> None:
+    """Refuse what cannot be looked for, without compiling it: that would take half a second for the shipped files.
 
     Raises:
-        ValueError: It is longer than 500 characters or not valid; something is repeated that can match in very many ways; or more
-            than two repeats in a row can take the same characters, or more than six choices follow each other.
+        ValueError: The phrase is empty, or the ``/regex/`` is not valid or too large.
     """
-    if not (len(phrase) > 2 and phrase.startswith("/") and phrase.endswith("/")):
-        return phrase
-    text = phrase[1:-1]
-    if len(text) > LONGEST:
-        raise ValueError(f"{phrase[:40]}… has {len(text):,} characters; a regular expression may have {LONGEST}")
+    if not phrase.strip():
+        raise ValueError("an empty phrase matches everything; write at least one word")
+    if not _is_regex(phrase):
+        return
     try:
-        pattern = _parser.parse(text, re.IGNORECASE)
-        row = _Row(_TRIED | set(text))
-        row.ways(pattern)
-        row.walk(pattern, Counter())
-    except _Endless as problem:
-        raise ValueError(f"{phrase} {problem}, which may take for ever") from None
-    except (re.error, OverflowError, RecursionError) as error:
+        size = _size(_parser.parse(phrase[1:-1], IGNORECASE))
+    except (ReError, OverflowError, RecursionError) as error:
         raise ValueError(f"{phrase} is not a valid regular expression: {error}") from None
-    return phrase
+    if size > LARGEST:
+        raise ValueError(f"{_named(phrase)} is too large: {size:,} elements with its repeats; allowed: {LARGEST:,}")
 
 
-class _Endless(Exception):
-    """What of a pattern may take for ever."""
+@lru_cache(maxsize=4096)
+def phrase_pattern(phrase: str) -> regex.Pattern[str]:
+    """A compiled pattern for a phrase, or for ``/regex/``.
+
+    A phrase matches whatever the case, on word boundaries, with any white space between its words and either shape of apostrophe.
+
+    Raises:
+        ValueError: As for `check_phrase`.
+    """
+    check_phrase(phrase)
+    body = phrase[1:-1]
+    if not _is_regex(phrase):
+        words = phrase.split()
+        before = r"(?<!\w)" if words[0][0].isalnum() else ""
+        after = r"(?!\w)" if words[-1][-1].isalnum() else ""
+        inside = r"\s+".join(regex.sub("['\u2019]", "['\u2019]", regex.escape(word)) for word in words)
+        body = before + inside + after
+    try:
+        return regex.compile(body, regex.IGNORECASE | regex.VERSION0)
+    except (regex.error, OverflowError, RecursionError) as error:  # `re` can read it, `regex` cannot
+        raise ValueError(f"{_named(phrase)} is not a valid regular expression: {error}") from None
 
 
-class _Row:
-    """Counts, for each character, the repeats in a row that can take it: each more multiplies the tries by the text's length."""
+def find(phrase: str, text: str) -> regex.Match[str] | None:
+    """The first place where a phrase or ``/regex/`` matches.
 
-    def __init__(self, tried: frozenset[str]) -> None:
-        self._tried = tried
-        self._words = frozenset(char for char in tried if re.fullmatch(r"\w", char))
+    A regular expression is searched for in the first 20,000 characters. A match there counts when the whole text has it at the same
+    place: the cut is no end for ``$``, ``\\Z``, ``\\b`` and lookaheads.
 
-    def ways(self, pattern: Any) -> float:
-        """In how many ways a pattern can match at one place, at most.
-
-        Raises:
-            _Endless: A part that can match in several ways is repeated so often that they multiply beyond what is tried in a moment.
-        """
-        ways = 1.0
-        for code, value in pattern:
-            name = str(code)
-            if name in _REPEATS:
-                fewest, most, inside = value
-                each = 1.0 if self._is_marked_off(inside) else self.ways(inside)
-                endless = most is _constants.MAXREPEAT
-                if each > 1 and most > 1 and (endless or math.log(each) * int(most) > math.log(MOST_WAYS)):
-                    raise _Endless("repeats a group that itself repeats or chooses")
-                ways *= math.inf if endless else (int(most) - fewest + 1) * (each ** int(most) if each > 1 else 1)
-            elif name == "BRANCH":
-                ways *= sum(self.ways(part) for part in _parts(value))
-            else:
-                ways *= math.prod(self.ways(part) for part in _parts(value))
-        return ways
-
-    def _is_marked_off(self, pattern: Any) -> bool:
-        """Whether a group such as ``\\S+\\s+`` can be repeated in one way only: no part can take what the next one begins with."""
-        while len(pattern) == 1 and str(pattern[0][0]) == "SUBPATTERN":
-            pattern = pattern[0][1][-1]
-        taken = []
-        for code, value in pattern:
-            name = str(code)
-            inside = value[2] if name in _REPEATS and value[0] > 0 else [(code, value)]
-            if len(inside) != 1 or str(inside[0][0]) not in _SINGLE:
-                return False
-            taken.append(self._chars(inside))
-        return len(taken) > 1 and not any(one & following for one, following in pairwise([*taken, taken[0]]))
-
-    def walk(self, pattern: Any, row: Counter[str]) -> Counter[str]:
-        """The counts after a pattern, from those before it.
-
-        Raises:
-            _Endless: They grow too large.
-        """
-        before: frozenset[str] = frozenset()
-        for code, value in pattern:
-            name = str(code)
-            if name == "AT":
-                if str(value) == "AT_BOUNDARY" and before and (before <= self._words or not before & self._words):
-                    row = _only(row, frozenset())  # a run of letters ends in one place only
-                continue
-            before = self._chars([(code, value)])
-            if name in _SINGLE:
-                row = _only(row, before)
-            elif name in _REPEATS:
-                row = self._repeat(value, row)
-            elif name == "BRANCH":
-                row = self._either(list(_parts(value)), row)
-            elif name in ("ASSERT", "ASSERT_NOT"):
-                for part in _parts(value):
-                    self.walk(part, Counter())
-            else:
-                for part in _parts(value):
-                    row = self.walk(part, row)
-        return row
-
-    def _repeat(self, value: Any, row: Counter[str]) -> Counter[str]:
-        fewest, most, inside = value
-        once = self.walk(inside, row)
-        if fewest == most:
-            return self.walk(inside, once) if fewest > 1 else once
-        if most == 1 and self.ways(inside) > 1:
-            return once | row
-        if self._is_marked_off(inside):
-            return self.walk(inside, once) | (Counter() if fewest else row)
-        chars = frozenset([_BACK]) if len(inside) and str(inside[0][0]) == "GROUPREF" else self._chars(inside)
-        return _counted((_only(row, chars) if fewest else row) + Counter(chars))
-
-    def _either(self, parts: list[Any], row: Counter[str]) -> Counter[str]:
-        """After a choice; one between something and nothing is a repeat of at most one."""
-        together: Counter[str] = Counter()
-        for part in parts:
-            together |= self.walk(part, row)
-        if not all(len(part) for part in parts):
-            together += Counter(frozenset().union(*map(self._chars, parts)) or self._tried)
-        return _counted(together + Counter([_CHOICES]))
-
-    def _chars(self, pattern: Any) -> frozenset[str]:
-        """The characters that parts of a pattern can take."""
-        found: frozenset[str] = frozenset()
-        for code, value in pattern:
-            name = str(code)
-            if name == "LITERAL":
-                found |= {char for char in self._tried if char.lower() == chr(value).lower()}
-            elif name in _SINGLE:
-                one = _compiler.compile(_parser.SubPattern(_parser.State(), [(code, value)]), re.IGNORECASE)
-                found |= {char for char in self._tried if one.fullmatch(char)}
-            elif name in ("GROUPREF", "GROUPREF_EXISTS"):
-                found |= self._tried
-            elif name not in ("ASSERT", "ASSERT_NOT"):
-                for part in _parts(value):
-                    found |= self._chars(part)
-        return found
+    Raises:
+        Undecided: It took longer than 0.1 s, or nothing matches in the first 20,000 characters of a longer text.
+    """
+    try:
+        pattern = phrase_pattern(phrase)
+    except ValueError as problem:
+        raise Undecided(str(problem)) from None
+    head = text[:LONGEST] if _is_regex(phrase) else text
+    left = _left.get()
+    seconds = SECONDS if left is None or left[0] > 0 else AFTERWARDS
+    begun = time.perf_counter()
+    try:
+        match = pattern.search(head, timeout=seconds)
+        if match is not None and len(head) < len(text):
+            match = pattern.match(text, match.start(), timeout=seconds)
+    except TimeoutError:
+        raise Undecided(f"{TIMED_OUT}{_named(phrase)}") from None
+    finally:
+        if left is not None:
+            left[0] -= time.perf_counter() - begun
+    if match is None and len(head) < len(text):
+        raise Undecided(f"the first {LONGEST:,} of {len(text):,} characters do not decide {_named(phrase)}")
+    return match
 
 
-def _counted(row: Counter[str]) -> Counter[str]:
-    if row[_CHOICES] > MOST_CHOICES:
-        raise _Endless(f"has more than {MOST_CHOICES} choices in a row")
-    if any(count > MOST_IN_A_ROW for key, count in row.items() if key != _CHOICES):
-        raise _Endless(f"has more than {MOST_IN_A_ROW} repeats in a row that can take the same characters")
-    return row
+def find_all(phrases: Iterable[str], text: str) -> tuple[dict[str, regex.Match[str]], dict[str, Undecided]]:
+    """The first match of each phrase that occurs, and apart from them the phrases that cannot say."""
+    found: dict[str, regex.Match[str]] = {}
+    undecided: dict[str, Undecided] = {}
+    for phrase in phrases:
+        try:
+            match = find(phrase, text)
+        except Undecided as problem:
+            undecided[phrase] = problem
+        else:
+            if match is not None:
+                found[phrase] = match
+    return found, undecided
 
 
-def _only(row: Counter[str], chars: frozenset[str]) -> Counter[str]:
-    return Counter({char: count for char, count in row.items() if char in chars or char in (_BACK, _CHOICES)})
+def _is_regex(phrase: str) -> bool:
+    return len(phrase) > 2 and phrase.startswith("/") and phrase.endswith("/")
+
+
+def _named(phrase: str) -> str:
+    return phrase if len(phrase) <= _NAMED else f"{phrase[: _NAMED - 1]}…"
+
+
+def _size(parsed: Any) -> int:
+    """How many elements the compiled expression has: what must occur n times stands in it n times."""
+    size = 0
+    for code, value in parsed:
+        inside = sum(map(_size, _parts(value))) or (len(value) if isinstance(value, list) else 1)
+        if str(code).endswith("_REPEAT"):
+            fewest, most, _ = value
+            inside *= int(fewest) + (most != fewest)
+        size += inside
+    return size
 
 
 def _parts(value: Any) -> Iterator[Any]:
-    """The patterns inside an element of a parsed pattern."""
+    """The expressions inside an element of a parsed one."""
     if isinstance(value, _parser.SubPattern):
         yield value
     elif isinstance(value, tuple | list):

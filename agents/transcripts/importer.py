@@ -19,7 +19,7 @@ from agents.transcripts.records import OptionError, ReaderOptions
 from agents.transcripts.rights import Needs, Rights
 from agents.transcripts.rows import bad_tag_key
 from agents.transcripts.source import Source
-from agents.transcripts.speakers import Speakers, Unknown
+from agents.transcripts.speakers import Answering, Likely, Speakers, Unknown, likely_agents
 from agents.transcripts.store import BatchResult, Key, count_batch, link_orphans, write_batch
 from agents.transcripts.times import zone
 
@@ -32,7 +32,10 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportReport:
-    """What an import did, or would do. ``read = imported + duplicates + skipped + system_prompts``."""
+    """What an import did, or would do. ``read = imported + duplicates + skipped + system_prompts``.
+
+    `likely_agents` are guesses, made only where no speaker is an agent.
+    """
 
     format: str
     channels: list[str]
@@ -43,10 +46,16 @@ class ImportReport:
     system_prompts: int
     other_author: int
     speakers: Mapping[str, tuple[str | None, int]]
+    likely_agents: Mapping[str, Likely]
     replaced_characters: int
     cut_texts: int
     replies_without_parent: int
     dry_run: bool
+
+    @property
+    def has_agent(self) -> bool:
+        """Whether an agent says anything in it."""
+        return any(slug for slug, _ in self.speakers.values())
 
     def as_json(self) -> dict[str, Any]:
         """The object that ``--json`` prints."""
@@ -135,10 +144,11 @@ def import_transcript(
         return preparer, preparer.messages(READERS[used](source, options))
 
     checked, messages = preparer()
-    needs = Needs()
+    needs, answering = Needs(), Answering()
     for number, message in enumerate(messages):
         needs.add(message)
         on_checked(message)
+        answering.add(message.target.slug, message.author.outsider)
         if number % BATCH == 0:
             progress(CHECKING, source.bytes_read, source.size)
     if unused := checked.speakers.unused():
@@ -156,6 +166,9 @@ def import_transcript(
         report=lambda done: progress(doing, done, checked.tally.messages),
     )
     lost = link_orphans(total.orphans)
+    speakers = checked.tally.speakers
+    has_agent = any(slug for slug, _ in speakers.values())
+    by_messages = sorted(speakers, key=lambda name: -speakers[name][1])
     return ImportReport(
         format=used,
         channels=checked.targets.slugs,
@@ -165,7 +178,8 @@ def import_transcript(
         other_author=total.other_author,
         skipped=checked.tally.skipped,
         system_prompts=checked.tally.system_prompts,
-        speakers=checked.tally.speakers,
+        speakers=speakers,
+        likely_agents={} if has_agent else likely_agents(by_messages, answering=answering.speaker),
         replaced_characters=checked.cleaner.replaced,
         cut_texts=checked.cleaner.cut,
         replies_without_parent=lost,

@@ -29,14 +29,28 @@ def _constant(text: str) -> float:
     raise ValueError(f"{text} is not JSON")
 
 
-_decoder = json.JSONDecoder(parse_float=_number, parse_constant=_constant)
+def keys_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Make an object of its pairs: what reads JSON, as ``object_pairs_hook``, would keep only the last value of a key.
+
+    Raises:
+        ValueError: A key occurs twice.
+    """
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        name = next(name for name in found if names.count(name) > 1)
+        raise ValueError(f"the key {name[:60]!r} occurs twice in one object; allowed: each key once")
+    return found
+
+
+_decoder = json.JSONDecoder(parse_float=_number, parse_constant=_constant, object_pairs_hook=keys_once)
 
 
 def parse(text: str, *, path: str, line: int) -> Any:
     """One JSON value.
 
     Raises:
-        TranscriptError: Not JSON, NaN or Infinity, a number too large, or nested too deep.
+        TranscriptError: Not JSON, NaN or Infinity, a number too large, a key twice, or nested too deep.
     """
     try:
         return _decoder.decode(text)

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from django.contrib.auth import get_user_model
+from django.db.models import Exists, OuterRef
 
-from agents.models import Agent
+from agents.models import Agent, Message
 from agents.transcripts.records import OptionError, SourceMessage
 
 NAME_LIMIT = 200
+_NEAR = 0.8  # likeness of two names, 0 to 1, from which they may be the same
+_ANSWERS = 3  # messages before a speaker is one who always answers
+_MOST_GUESSED, _MOST_COMPARED = 20, 1_000  # speakers and agents that are compared by name
+_WORD = re.compile(r"\w+")
+_BOT = re.compile(r"\b(assistant|ai|agent|model|gpt|llm|chatgpt|claude|gemini|llama)\b|bot\b", re.IGNORECASE)
+_PEOPLE = {"user", "human", "customer", "client", "guest", "visitor", "person", "people", "me", "you", "i"}
 Unknown = Callable[[str, str], None]
 """Called with a speaker's name and why it is not known who that is here."""
 
@@ -132,6 +142,75 @@ class Speakers:
     def unused(self) -> list[str]:
         """Keys of the mapping that no speaker and no role of the file had."""
         return sorted(self._keys.values())
+
+
+class Likely(NamedTuple):
+    """Why a speaker is likely an agent, and which one; an empty slug where that is not known."""
+
+    slug: str
+    why: str
+
+
+class Answering:
+    """Finds the speaker who always answers: each of its messages directly follows one of another speaker."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, str] = {}
+        self._answers: Counter[str] = Counter()
+        self._begins: set[str] = set()
+
+    def add(self, channel: str, speaker: str) -> None:
+        """Note the next message of a channel."""
+        before = self._last.get(channel, speaker)
+        self._last[channel] = speaker
+        self._answers[speaker] += 1
+        if before == speaker:
+            self._begins.add(speaker)
+
+    @property
+    def speaker(self) -> str:
+        """Its name; empty where none, or more than one, does so."""
+        found = [name for name, count in self._answers.items() if count >= _ANSWERS and name not in self._begins]
+        return found[0] if len(found) == 1 else ""
+
+
+def likely_agents(speakers: Sequence[str], *, answering: str) -> dict[str, Likely]:
+    """Guess which speakers are agents, in a conversation in which none is known to be one.
+
+    In this order: who is named nearly like an agent, who is named like a bot, who always answers.
+
+    Args:
+        speakers: Their names, those who say most first.
+        answering: Who always answers; empty where nobody does.
+    """
+    names = speakers[:_MOST_GUESSED]
+    agents = list(Agent.objects.order_by("slug").values_list("slug", "display_name")[:_MOST_COMPARED])
+    near = {name: slug for name in names if (slug := _named_nearly(name, agents))}
+    if near:
+        return {name: Likely(slug, f"named nearly like {slug}") for name, slug in near.items()}
+    bots = {name: "it is named like a bot" for name in names if _BOT.search(name)}
+    if not bots and answering in names:
+        bots = {answering: "it always answers"}
+    silent = Agent.objects.filter(~Exists(Message.objects.filter(agent=OuterRef("pk"))))
+    known = [slug for slug, _ in agents] if len(agents) == 1 else list(silent.values_list("slug", flat=True)[:2])
+    slug = known[0] if len(bots) == len(known) == 1 else ""
+    return {name: Likely(slug, why) for name, why in bots.items()}
+
+
+def _named_nearly(name: str, agents: Iterable[tuple[str, str]]) -> str:
+    """The slug of the one agent that is named nearly so; empty where none or several are."""
+    words = set(_WORD.findall(name.casefold()))
+    if not words or words <= _PEOPLE:
+        return ""
+    found, spelled = set(), {}
+    for slug, display_name in agents:
+        for known in (slug, display_name):
+            spelled[known.casefold()] = slug
+            theirs = set(_WORD.findall(known.casefold().replace("-", " ").replace("_", " ")))
+            if theirs and (theirs <= words or words <= theirs):
+                found.add(slug)
+    found = found or {spelled[known] for known in difflib.get_close_matches(name.casefold(), spelled, cutoff=_NEAR)}
+    return found.pop() if len(found) == 1 else ""
 
 
 def _one(author: Author | None) -> Iterable[Author]:

@@ -19,8 +19,9 @@ from agents.adminsite import Select
 from agents.models import Agent
 from correction.admin.config_page import stored_rows
 from correction.admin.mechanisms import BY_ID, MECHANISMS
+from correction.config import ResolvedConfig, resolve_all
 from correction.config_fields import CONFIG_FIELDS, ConfigError
-from correction.configure import configure, copy_config
+from correction.configure import configure, copy_config, gate_from_now_on
 from correction.models import AgentEvaluationConfig
 
 NAMED = 5  # agents of each kind that the answer names
@@ -73,6 +74,7 @@ def switch_mechanism(model_admin: Any, request: HttpRequest, queryset: QuerySet[
     mechanism, state = BY_ID[form.cleaned_data["mechanism"]], form.cleaned_data["state"]
     wanted = CONFIG_FIELDS[mechanism.switch].read(state)
     rows = {row.agent_id: row for row in AgentEvaluationConfig.objects.filter(agent__in=queryset)}
+    before = _in_effect(queryset)
     done, same, refused = [], [], []
     for agent in queryset:
         if getattr(rows.get(agent.pk), mechanism.switch, None) == wanted:
@@ -86,6 +88,7 @@ def switch_mechanism(model_admin: Any, request: HttpRequest, queryset: QuerySet[
             refused.append((agent, str(error)))
     what = f"{mechanism.label} {'inherited' if wanted is None else state}"
     _tell(model_admin, request, f"{what}: set for", done, messages.SUCCESS)
+    _tell_gate(model_admin, request, done, before)
     _tell(model_admin, request, f"{what}: skipped, because it is so already, for", same, messages.INFO)
     for agent, why in refused:
         model_admin.message_user(request, f"{agent}: {why}", messages.ERROR)
@@ -100,8 +103,10 @@ def copy_corrections(model_admin: Any, request: HttpRequest, queryset: QuerySet[
         return _ask(model_admin, request, queryset, form, "copy_corrections", "Copy corrections", "Copy")
     source = form.cleaned_data["source"]
     targets = [agent for agent in queryset if agent.pk != source.pk]
+    before = _in_effect(queryset)
     copy_config(source=source, targets=targets, user=user_of(request))
     _tell(model_admin, request, f"Corrections copied from {source} to", targets, messages.SUCCESS)
+    _tell_gate(model_admin, request, targets, before)
     own, _ = stored_rows(source)
     if own is None:
         model_admin.message_user(request, f"{source} sets nothing itself: they inherit everything now.", messages.INFO)
@@ -136,6 +141,21 @@ def _ask(
 def _tell(model_admin: Any, request: HttpRequest, what: str, agents: list[Agent], level: int) -> None:
     if agents:
         model_admin.message_user(request, format_html("{} {}.", what, _names(agents)), level)
+
+
+def _in_effect(agents: QuerySet[Agent]) -> dict[int, ResolvedConfig]:
+    return {agent.pk: config for agent, config in resolve_all(agents.select_related("evaluation_config"))}
+
+
+def _tell_gate(model_admin: Any, request: HttpRequest, agents: list[Agent], before: dict[int, ResolvedConfig]) -> None:
+    """Say what the gate does from now on, where that changed."""
+    after = _in_effect(Agent.objects.filter(pk__in=[agent.pk for agent in agents]))
+    said: dict[str, list[Agent]] = {}
+    for agent in agents:
+        said.setdefault(gate_from_now_on(before[agent.pk], after[agent.pk]), []).append(agent)
+    for sentence, those in said.items():
+        if sentence:
+            _tell(model_admin, request, f"{sentence} It holds for", those, messages.INFO)
 
 
 def _names(agents: Iterable[Agent]) -> SafeString | str:

@@ -12,7 +12,7 @@ from agents.admin import display
 from agents.admin.transcript import transcript_url
 from agents.llm.ledger import Totals
 from agents.models import Agent, LLMCall
-from correction.admin.display import against_threshold, outcome_badge, source_badge
+from correction.admin.display import Ending, against_threshold, attempt_badge, endings, source_badge
 from correction.costs import CORRECTION, CostRow, get_cost_summary
 from correction.models import CorrectionLog, InterventionLog, Outcome
 
@@ -27,21 +27,23 @@ def corrections_panel(request: HttpRequest, agent: Agent) -> SafeString:
     """The last drafts that did not pass at once."""
     newest = CorrectionLog.objects.filter(agent=agent).order_by("-created_at", "-pk").values("pk")[:MOST_LOOKED_AT]
     held_back = CorrectionLog.objects.filter(pk__in=list(newest.values_list("pk", flat=True)), outcome__in=CORRECTED)
-    rows = held_back.select_related("message__channel").prefetch_related("dimension_results").order_by("-pk")
+    held_back = held_back.select_related("message__channel").prefetch_related("dimension_results").order_by("-pk")
+    rows = list(held_back[:SHOWN])
+    ended = endings(rows)
     may_read = request.user.has_perm(READING)
     context = {
-        "rows": [_log(log, may_read=may_read) for log in rows[:SHOWN]],
+        "rows": [_log(log, ended[log.session], may_read=may_read) for log in rows],
         "looked_at": MOST_LOOKED_AT,
         "logs_url": display.list_url(CorrectionLog, agent__id__exact=agent.pk),
     }
     return SafeString(render_to_string("admin/correction/agent_corrections.html", context, request))
 
 
-def _log(log: CorrectionLog, *, may_read: bool) -> dict[str, Any]:
+def _log(log: CorrectionLog, ending: Ending, *, may_read: bool) -> dict[str, Any]:
     return {
         "when": display.moment(log.created_at),
         "page": display.page_of(log, f"attempt {log.attempt}"),
-        "outcome": outcome_badge(log.outcome),
+        "outcome": attempt_badge(log, ending),
         "source": source_badge(log),
         "results": [against_threshold(result) for result in log.dimension_results.all()],
         "draft": display.visible(display.shortened(" ".join(log.judged_text.split()), 160)) if may_read else "",

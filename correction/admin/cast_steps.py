@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from django.http import HttpRequest
 
 from agents.models import Agent
-from correction.admin.matrix import config_url
+from correction.admin.matrix import config_url, observe_url
 from correction.admin.mechanisms import BY_ID
 from correction.config import GATE_DIMENSIONS, ResolvedConfig, resolve_all
 from correction.models import GateMode
@@ -32,7 +32,9 @@ def _step(agent: Agent, config: ResolvedConfig, dimension: str) -> Step | None:
         return None
     if config.gate_is_off or dimension not in config.gate_dimensions:
         why = f"the gate does not check {dimension}: observing holds nothing back"
-        return Step("Observe it at the gate", config_url(agent, BY_ID[dimension]), why)
+        if config.gate_mode == GateMode.ENFORCE and not config.gate_is_off:
+            why += f"; {', '.join(config.gate_dimensions)}, enforced until now, would only be observed, too"
+        return Step("Observe it at the gate", observe_url(agent, BY_ID[dimension]), why)
     if config.gate_mode == GateMode.OBSERVE:
         why = f"the gate only observes {dimension}; look at its false alarms first"
         return Step("Enforce it at the gate", config_url(agent, BY_ID["gate"]), why)

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.middleware.csrf import get_token
 from django.urls import URLPattern, path, reverse
+from django.utils.html import format_html
+from django.utils.http import url_has_allowed_host_and_scheme
+from django.utils.safestring import SafeString
 
 from agents.admin.access import user_of
 from agents.adminsite import ModelAdmin
 from agents.models import Agent
 from correction.admin.config_form import ConfigForm
 from correction.admin.config_history import history_context
-from correction.admin.config_page import form_context, stored_rows
+from correction.admin.config_page import asking, form_context, stored_rows
 from correction.admin.matrix import DEFAULTS, anchor_of, config_url, context_of, matrix, target_of
 from correction.admin.mechanisms import BY_ID, BY_SWITCH, MECHANISMS, Mechanism
 from correction.admin.thresholds import thresholds_context, thresholds_url
 from correction.admin.trying import tried
 from correction.config import GATE_DIMENSIONS
 from correction.config_fields import ConfigError
-from correction.configure import configure, revert
-from correction.models import AgentEvaluationConfig
+from correction.configure import configure, gate_from_now_on, in_effect, last_change, revert, undo
+from correction.models import AgentEvaluationConfig, GateMode
 
 PAGES = "admin/correction/config/"
 
@@ -82,17 +87,22 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
         agent, chosen = _agent(target), _mechanism(request)
         own, defaults = stored_rows(agent)
         shown = MECHANISMS if chosen is None else (chosen,)
+        observing = chosen is not None and bool(chosen.dimension) and "observe" in request.GET
+        if chosen is not None and observing:
+            shown = (replace(chosen, fields=("gate_mode", *chosen.fields)),)
         names = [name for mechanism in shown for name in mechanism.fields]
         typed = {name: request.GET[name] for name in names if name.endswith("_threshold") and name in request.GET}
+        tried_now = "_try" in request.POST or bool(typed)
+        if chosen is not None and observing:
+            typed |= {"gate_mode": str(GateMode.OBSERVE), chosen.switch: "on"}
         form = ConfigForm(request.POST or None, own=own, defaults=defaults, names=names, typed=typed)
         if request.method == "POST":
             self._allow(request, change=True)
             if "_reset" in request.POST:
-                return self._save(request, agent, chosen, dict.fromkeys(names))
+                return self._save(request, agent, chosen, dict.fromkeys(chosen.fields if chosen else names))
             if form.is_valid() and "_try" not in request.POST:
                 return self._save(request, agent, chosen, form.changes, reason=form.cleaned_data["reason"])
         title = f"{agent or 'Defaults'}: {chosen.label if chosen else 'corrections'}"
-        tried_now = "_try" in request.POST or bool(typed)
         context = form_context(agent, form, shown, own=own, defaults=defaults, tried_now=tried_now)
         return self.page(
             request,
@@ -133,8 +143,12 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
         self._allow(request, change=request.method == "POST")
         agent = _agent(target)
         if request.method == "POST":
-            self._go_back(request, agent, request.POST.get("history_id", ""))
-            return HttpResponseRedirect(_history_url(agent))
+            undoing = "undo" in request.POST
+            self._go_back(request, agent, request.POST.get("undo" if undoing else "history_id", ""), undoing=undoing)
+            came_from = request.POST.get("next", "")
+            hosts, secure = {request.get_host()}, request.is_secure()
+            safe = url_has_allowed_host_and_scheme(came_from, hosts, require_https=secure)
+            return HttpResponseRedirect(came_from if safe else _history_url(agent))
         return self.page(
             request,
             f"{PAGES}history.html",
@@ -144,14 +158,17 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
             **history_context(agent),
         )
 
-    def _go_back(self, request: HttpRequest, agent: Agent | None, entry: str) -> None:
+    def _go_back(self, request: HttpRequest, agent: Agent | None, entry: str, *, undoing: bool) -> None:
         number = int(entry) if entry.isdecimal() and len(entry) < 19 else 0
+        before = in_effect(agent)
         try:
-            revert(agent=agent, history_id=number, user=user_of(request))
+            after = (undo if undoing else revert)(agent=agent, history_id=number, user=user_of(request))
         except ConfigError as error:
             self.message_user(request, str(error), messages.ERROR)
         else:
-            self.message_user(request, f"{agent or 'The defaults'}: back to entry {entry}.", messages.SUCCESS)
+            done = "undone, everything is as before" if undoing else f"back to entry {entry}"
+            text = f"{agent or 'The defaults'}: {done}. {gate_from_now_on(before, after)}"
+            self.message_user(request, text.strip(), messages.SUCCESS)
 
     def _button_pressed(self, request: HttpRequest) -> HttpResponse:
         """``set=TARGET:FIELD:VALUE`` or ``reset=TARGET:MECHANISM``."""
@@ -174,20 +191,31 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
         reason: str = "",
         stay: str = "",
     ) -> HttpResponse:
-        """Store the changes under the user's name, say so, and return to where the person was."""
+        """Store the changes under the user's name, say so with what the gate does now, and return to where the person was.
+
+        A change of the defaults is asked about first, where agents inherit it.
+        """
+        user, before = user_of(request), in_effect(agent)
+        if agent is None and "confirmed" not in request.POST and (context := asking(before, changes)):
+            what = mechanism.label if mechanism else "corrections"
+            return self.page(request, f"{PAGES}confirm.html", f"Defaults: {what}", posted=_posted(request), **context)
+        if mechanism is None:
+            back = config_url(agent)
+        else:
+            matrix_url = stay or reverse("admin:correction_agentevaluationconfig_changelist")
+            back = f"{matrix_url}#{anchor_of(agent, mechanism)}"
+        earlier = last_change(agent=agent, user=user)
         try:
-            configure(agent=agent, changes=changes, user=user_of(request), reason=reason)
+            after = configure(agent=agent, changes=changes, user=user, reason=reason)
         except ConfigError as error:
             self.message_user(request, str(error), messages.ERROR)
         else:
-            whose = str(agent or "The defaults")
-            self.message_user(
-                request, f"{whose}: {mechanism.label if mechanism else 'corrections'} saved.", messages.SUCCESS
-            )
-        if mechanism is None:
-            return HttpResponseRedirect(config_url(agent))
-        matrix_url = stay or reverse("admin:correction_agentevaluationconfig_changelist")
-        return HttpResponseRedirect(f"{matrix_url}#{anchor_of(agent, mechanism)}")
+            said = f"{agent or 'The defaults'}: {mechanism.label if mechanism else 'corrections'} saved."
+            entry = last_change(agent=agent, user=user)
+            button = _undo_button(request, agent, entry, back) if entry != earlier else ""
+            text = format_html("{} {} {}", said, gate_from_now_on(before, after), button)
+            self.message_user(request, text, messages.SUCCESS)
+        return HttpResponseRedirect(back)
 
     def _allow(self, request: HttpRequest, *, change: bool = False) -> None:
         if not (self.has_change_permission(request) if change else self.has_view_permission(request)):
@@ -209,6 +237,20 @@ def _agent(target: str) -> Agent | None:
     if agent is None:
         raise Http404(f"There is no agent {target}.")
     return agent
+
+
+def _posted(request: HttpRequest) -> list[tuple[str, str]]:
+    """What a form sent, to be sent once more when the person agrees."""
+    return [(name, text) for name, texts in request.POST.lists() for text in texts if name != "csrfmiddlewaretoken"]
+
+
+def _undo_button(request: HttpRequest, agent: Agent | None, entry: int | None, back: str) -> SafeString:
+    """A form of its own for the notice, so that it works without scripts; `back` is where it leads."""
+    return format_html(
+        '<form class="pl-undo" method="post" action="{}"><input type="hidden" name="csrfmiddlewaretoken" value="{}">'
+        '<input type="hidden" name="next" value="{}"><button class="pl-button" type="submit" name="undo" value="{}">Undo</button></form>',
+        _history_url(agent), get_token(request), back, entry,
+    )  # fmt: skip
 
 
 def _mechanism(request: HttpRequest) -> Mechanism | None:

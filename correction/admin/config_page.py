@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import copy
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,16 +15,19 @@ from django.utils.safestring import SafeString
 from agents.admin import display
 from agents.models import Agent
 from correction.admin.config_form import SEEN, ConfigForm
-from correction.admin.display import origin, setting
+from correction.admin.display import label_of, origin, setting
 from correction.admin.matrix import target_of
 from correction.admin.mechanisms import Mechanism
 from correction.admin.precision import precision_lines
 from correction.admin.thresholds import thresholds_url
 from correction.admin.trying import tried, would_change
-from correction.config import ResolvedConfig, merge
-from correction.configure import notes_on
+from correction.config import FIELDS, ResolvedConfig, merge
+from correction.config_fields import ConfigError, read_changes
+from correction.configure import gate_from_now_on, inheritors, notes_on
 from correction.marks import Precision, precision
 from correction.models import AgentEvaluationConfig
+
+NAMED = 5  # agents that inherit a change of the defaults and are named; the others are counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +94,32 @@ def form_context(
             )
             for mechanism in mechanisms
         ],
+    }
+
+
+def asking(before: ResolvedConfig, changes: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What the page shows that asks before the defaults are changed; None where nothing changes for any agent."""
+    try:
+        values = read_changes(changes)
+    except ConfigError:
+        return None
+    stored, _ = stored_rows(None)
+    row = copy.copy(stored) if stored is not None else AgentEvaluationConfig(is_defaults=True)
+    changed = {name: value for name, value in values.items() if getattr(row, name) != value}
+    for name, value in changed.items():
+        setattr(row, name, value)
+    number = inheritors(changed).count() if changed else 0
+    if not number:
+        return None
+    after = merge(own=None, defaults=row)
+    moved = [name for name in FIELDS if before[name] != after[name] or name in changed]
+    return {
+        "number": number,
+        "named": [display.isolated(agent) for agent in inheritors(changed)[:NAMED]],
+        "more": max(0, number - NAMED),
+        "changes": [(label_of(name), setting(name, before[name]), setting(name, after[name])) for name in moved],
+        "gate": gate_from_now_on(before, after),
+        "back": reverse("admin:correction_agentevaluationconfig_changelist"),
     }
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
@@ -24,7 +26,7 @@ _OUTCOMES: dict[str, tuple[str, Tone]] = {
     Outcome.PASSED_AFTER_RETRY: ("passed after retry", "good"),
     Outcome.FORCED_THROUGH: ("forced through", "bad"),
     Outcome.TIMEOUT_PASSED: ("timed out", "warning"),
-    Outcome.OVERLOAD_PASSED: ("no free slot", "warning"),
+    Outcome.OVERLOAD_PASSED: ("judge overloaded", "warning"),
     Outcome.ERROR_PASSED: ("judge failed", "warning"),
     Outcome.UNSCORED_PASSED: ("not judged", "warning"),
     Outcome.BUDGET_PASSED: ("budget used up", "warning"),
@@ -33,11 +35,51 @@ _OUTCOMES: dict[str, tuple[str, Tone]] = {
 }
 
 
+_NOT_SENT = "it failed too, and an earlier attempt was better"
+
+
+def outcome_words(outcome: str) -> str:
+    """An outcome for people, of a session or an attempt: the same words on every page."""
+    return _OUTCOMES.get(outcome, (outcome, "plain"))[0]
+
+
 def outcome_badge(outcome: str) -> SafeString:
-    """The badge of an attempt's outcome; its title says it in full."""
-    label, tone = _OUTCOMES.get(outcome, (outcome, "plain"))
+    """The badge of an outcome; its title says it in full."""
+    tone: Tone = _OUTCOMES.get(outcome, (outcome, "plain"))[1]
     title = Outcome(outcome).label if outcome in Outcome.values else "not a known outcome"
-    return display.badge(label, tone, str(title))
+    return display.badge(outcome_words(outcome), tone, str(title))
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a session ended: the outcome of its last attempt, and the number of the attempt that was sent, if it was one of them."""
+
+    outcome: str
+    sent: int | None
+
+
+def ending_of(attempts: Sequence[CorrectionLog]) -> Ending:
+    """How the session ended whose attempts these are, in their order."""
+    return Ending(attempts[-1].outcome, next((log.attempt for log in attempts if log.committed), None))
+
+
+def endings(logs: Sequence[CorrectionLog]) -> dict[UUID, Ending]:
+    """How the sessions of these attempts ended, in one query."""
+    alone = {log.session: ending_of([log]) for log in logs}  # for a session that is deleted meanwhile
+    rows = CorrectionLog.objects.filter(session__in=alone).order_by("attempt")
+    sessions: dict[UUID, list[CorrectionLog]] = {}
+    for row in rows.only("session", "attempt", "outcome", "committed"):
+        sessions.setdefault(row.session, []).append(row)
+    return alone | {session: ending_of(attempts) for session, attempts in sessions.items()}
+
+
+def attempt_badge(log: CorrectionLog, ending: Ending) -> SafeString:
+    """What became of one attempt: the one that was sent carries the session's outcome."""
+    if log.committed:
+        return outcome_badge(ending.outcome)
+    if log.outcome == Outcome.FORCED_THROUGH and ending.sent is not None:
+        return display.badge("not sent", "plain", _NOT_SENT)
+    return outcome_badge(log.outcome)
 
 
 def source_badge(log: CorrectionLog) -> SafeString:

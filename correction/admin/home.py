@@ -59,13 +59,15 @@ def _pass_card(day: GateStatistics, week: GateStatistics) -> SafeString:
     unjudged = day.timeouts + day.overloads + day.errors + day.unscored + day.over_budget
     if unjudged:
         url = _logs(outcome__in=",".join(PASSED_UNJUDGED.values()))
-        lines.append(format_html("{} passed without a full judgement.", number_link(url, f"{unjudged:,}")))
+        lines.append(format_html("{} not checked, or only in part.", number_link(url, f"{unjudged:,}")))
     if day.observed.total:
         passed = number_link(_logs(source__exact="observe"), share(day.observed.passed, day.observed.total))
         lines.append(format_html("Observed: {} would have passed.", passed))
-    before = f"{percent(week.judged_success_rate)} of {week.judged_count:,}" if week.judged_count else "nothing judged"
+    before = (
+        f"{percent(week.original_success_rate)} of {week.judged_count:,}" if week.judged_count else "nothing judged"
+    )
     lines.append(format_html("{} days: {}", DAYS, display.link(_logs(hours=24 * DAYS, source__exact="gate"), before)))
-    rate = day.judged_success_rate
+    rate = day.original_success_rate
     figure = percent(rate) if rate is None else number_link(_logs(source__exact="gate"), percent(rate))
     return card("Gate pass rate", figure=figure, unit="in 24 h" if rate is not None else "", lines=lines)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
@@ -18,7 +18,15 @@ from agents.admin import display
 from agents.admin.filters import DateRangeFilter, RecentValuesFilter
 from agents.admin.log_filters import AgentFilter, tag_filter
 from agents.admin.logs import LogAdmin
-from correction.admin.display import outcome_badge, results, source_badge, speaker
+from correction.admin.display import (
+    attempt_badge,
+    endings,
+    outcome_badge,
+    outcome_words,
+    results,
+    source_badge,
+    speaker,
+)
 from correction.admin.exports import ATTEMPTS
 from correction.admin.log_filters import (
     FailedDimensionFilter,
@@ -59,6 +67,16 @@ class CorrectionLogAdmin(LogAdmin[CorrectionLog]):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[CorrectionLog]:
         return super().get_queryset(request).prefetch_related("dimension_results")
+
+    def fill_in(self, rows: list[Any]) -> None:
+        found = endings(rows)
+        for row in rows:
+            row.ending = found[row.session]
+
+    def render_change_form(self, request: HttpRequest, context: dict[str, Any], **more: Any) -> HttpResponse:  # type: ignore[override]
+        log = more["obj"]
+        context["subtitle"] = f"{log}: {outcome_words(log.ending.outcome)}"
+        return super().render_change_form(request, context, **more)
 
     def get_panels(self, request: HttpRequest, obj: CorrectionLog) -> list[SafeString]:
         context = session_context(obj, may_mark=request.user.has_perm(MARKING))
@@ -107,9 +125,12 @@ class CorrectionLogAdmin(LogAdmin[CorrectionLog]):
         return display.lines(link, source_badge(log))
 
     @admin.display(description="outcome", ordering="outcome")
-    def outcome_mark(self, log: CorrectionLog) -> SafeString:
-        said = display.badge("said", "plain", "this text was said in the end") if log.committed else ""
-        return format_html("{} {}", outcome_badge(log.outcome), said)
+    def outcome_mark(self, log: Any) -> SafeString:
+        """How the session ended, and what became of this draft where that is something else."""
+        ended, own = outcome_badge(log.ending.outcome), attempt_badge(log, log.ending)
+        if log.committed:
+            return format_html("{} {}", ended, display.badge("said", "plain", "this text was said in the end"))
+        return ended if own == ended else display.lines(ended, format_html("this draft: {}", own))
 
     @admin.display(description="verdicts")
     def verdicts(self, log: CorrectionLog) -> SafeString:

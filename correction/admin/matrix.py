@@ -97,6 +97,11 @@ def config_url(agent: Agent | None, mechanism: Mechanism | None = None) -> str:
     return f"{url}?mechanism={mechanism.id}" if mechanism is not None else url
 
 
+def observe_url(agent: Agent, mechanism: Mechanism) -> str:
+    """The page that edits a gate dimension, filled in so that the gate checks it and only observes."""
+    return f"{config_url(agent, mechanism)}&observe=1"
+
+
 def anchor_of(agent: Agent | None, mechanism: Mechanism) -> str:
     return f"cell-{target_of(agent)}-{mechanism.id}"
 

@@ -15,10 +15,10 @@ from django.utils.safestring import SafeString
 from agents.admin import display
 from agents.admin.text_diff import word_diff
 from agents.models import Message, Run
-from correction.admin.display import outcome_badge, results
+from correction.admin.display import Ending, attempt_badge, ending_of, endings, outcome_badge, results
 from correction.admin.intervention_log import fired_badge
 from correction.admin.timeline import MARKING, results_context
-from correction.models import CorrectionLog, InterventionLog, Outcome
+from correction.models import CorrectionLog, InterventionLog
 
 MARK_FORM = "marks"  # the id of the form on a page of messages that the buttons belong to
 MOST_INTERVENTIONS = 50  # of a turn
@@ -100,14 +100,15 @@ def _interventions_of_run(request: HttpRequest, run: Run) -> SafeString:
 
 
 def _gate_of_run(run: Run) -> SafeString:
-    logs = CorrectionLog.objects.filter(run=run).prefetch_related("dimension_results").order_by("pk")
+    logs = list(CorrectionLog.objects.filter(run=run).prefetch_related("dimension_results").order_by("pk"))
+    ended = endings(logs)
     lines = format_html_join(
         "",
         "<li>{} {} {}</li>",
         (
             (
                 display.page_of(log, f"attempt {log.attempt}"),
-                outcome_badge(log.outcome),
+                attempt_badge(log, ended[log.session]),
                 results(log.dimension_results.all()),
             )
             for log in logs
@@ -160,32 +161,22 @@ def _note(
 
 def _session(message: Message, attempts: list[CorrectionLog], comparing: Comparing) -> dict[str, Any]:
     said = next((log for log in attempts if log.committed), attempts[-1])
+    ending = ending_of(attempts)
     failed = [result for result in said.dimension_results.all() if not result.passed]
     return {
-        "label": _label(attempts, said),
+        "label": outcome_badge(ending.outcome),
         "failed": results(failed) if failed else "",
-        "attempts": [_attempt(message, log, comparing) for log in attempts],
+        "attempts": [_attempt(message, log, ending, comparing) for log in attempts],
         "page": display.page_of(said, "The whole session"),
     }
 
 
-def _label(attempts: list[CorrectionLog], said: CorrectionLog) -> SafeString:
-    """How the session ended; ``corrected ×2`` rather than *passed after retry*, for one wants to know how often it was sent back.
-
-    What was forced through may be an earlier attempt, the best one, whose own outcome is that it was sent back.
-    """
-    if said.outcome != Outcome.PASSED_AFTER_RETRY:
-        return outcome_badge(attempts[-1].outcome if said.outcome == Outcome.CORRECTED else said.outcome)
-    sent_back = sum(log.outcome == Outcome.CORRECTED for log in attempts)
-    return display.badge(f"corrected ×{max(sent_back, 1)}", "good", "sent back with feedback, then passed")
-
-
-def _attempt(message: Message, log: CorrectionLog, comparing: Comparing) -> dict[str, Any]:
+def _attempt(message: Message, log: CorrectionLog, ending: Ending, comparing: Comparing) -> dict[str, Any]:
     is_other = log.judged_text != message.text
     diff, uncompared = comparing.of(log.judged_text, message.text) if is_other else (None, "")
     return {
         "number": log.attempt,
-        "outcome": outcome_badge(log.outcome),
+        "outcome": attempt_badge(log, ending),
         "committed": log.committed,
         "duration": f"{log.duration_ms:,} ms",
         "text": display.block(log.judged_text) if is_other else "",

@@ -12,7 +12,16 @@ from agents.admin import display
 from agents.admin.text_diff import word_diff
 from agents.admin.transcript import transcript_url
 from agents.models import LLMCall
-from correction.admin.display import against_threshold, number, outcome_badge, source_badge, speaker
+from correction.admin.display import (
+    Ending,
+    against_threshold,
+    attempt_badge,
+    ending_of,
+    number,
+    outcome_badge,
+    source_badge,
+    speaker,
+)
 from correction.admin.session_waterfall import session_waterfall
 from correction.models import CorrectionLog, GateDimensionResult
 from evaluation.admin.display import judge_badge, meter
@@ -30,18 +39,19 @@ def session_context(log: CorrectionLog, *, may_mark: bool) -> dict[str, Any]:
     )
     first = attempts[0]
     said = next((attempt for attempt in attempts if attempt.committed), None)
+    ending = ending_of(attempts)
     return {
         "agent": speaker(first),
         "channel": _channel(first),
         "run": display.page_of(first.run) if first.run else display.EMPTY,
         "message": _message(first),
         "source": source_badge(first),
-        "outcome": outcome_badge(attempts[-1].outcome if said is None else said.outcome),
+        "outcome": outcome_badge(ending.outcome),
         "session": str(log.session),
         "calls": display.link(display.list_url(LLMCall, work_id=log.work_id), "the calls it made"),
         "duration": f"{sum(attempt.duration_ms for attempt in attempts):,} ms of judging",
         "waterfall": session_waterfall(attempts),
-        "attempts": [_attempt(attempt, said, opened=attempt.pk == log.pk) for attempt in attempts],
+        "attempts": [_attempt(attempt, said, ending, opened=attempt.pk == log.pk) for attempt in attempts],
         "may_mark": may_mark,
     }
 
@@ -59,13 +69,13 @@ def _message(log: CorrectionLog) -> SafeString:
     return display.link(transcript_url(log.message), display.shortened(log.message.text, 60) or "the message")
 
 
-def _attempt(log: CorrectionLog, said: CorrectionLog | None, *, opened: bool) -> dict[str, Any]:
+def _attempt(log: CorrectionLog, said: CorrectionLog | None, ending: Ending, *, opened: bool) -> dict[str, Any]:
     final = said.judged_text if said is not None else ""
     is_other = said is not None and said.pk != log.pk and final != log.judged_text
     return {
         "number": log.attempt,
         "opened": opened,
-        "outcome": outcome_badge(log.outcome),
+        "outcome": attempt_badge(log, ending),
         "committed": log.committed,
         "at": display.moment(log.created_at),
         "duration": f"{log.duration_ms:,} ms",

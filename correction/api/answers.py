@@ -166,10 +166,11 @@ class ChecksShown(serializers.Serializer[Any]):
 
 class GateAnswer(Asked):
     total_actions = serializers.IntegerField(help_text="messages, each once however many drafts it took")
-    judged_count = serializers.IntegerField()
+    judged_count = serializers.IntegerField(help_text="of them, those whose first draft was judged on some dimension")
     original_pass_count = serializers.IntegerField()
-    original_success_rate = serializers.FloatField(allow_null=True, help_text="0 to 1")
-    judged_success_rate = serializers.FloatField(allow_null=True, help_text="0 to 1")
+    original_success_rate = serializers.FloatField(
+        allow_null=True, help_text="original_pass_count ÷ judged_count, 0 to 1; null where nothing was judged"
+    )
     regeneration_count = serializers.IntegerField()
     passed_after_retry_count = serializers.IntegerField()
     forced_through_count = serializers.IntegerField()

@@ -21,7 +21,7 @@ from correction.statistics import Checks, DimensionStatistics, get_gate_statisti
 from evaluation.windows import MessageWindow
 
 _COUNTS = (
-    *("total_actions", "judged_count", "original_pass_count", "original_success_rate", "judged_success_rate"),
+    *("total_actions", "judged_count", "original_pass_count", "original_success_rate"),
     "regeneration_count",
     *("passed_after_retry_count", "forced_through_count", "regeneration_failure_rate", "abandoned"),
     *("timeouts", "overloads", "errors", "unscored", "over_budget"),
@@ -32,8 +32,8 @@ class GateStatistics(APIView):
     """What the gate did in a stretch of time, of one agent or of all: `?agent=michael&window=7d`, or `since` and `until`.
 
     `total_actions` counts each message once, however many drafts it took; `original_success_rate` is first drafts passed ÷
-    messages, and `judged_success_rate` leaves out the messages whose first draft could not be judged. Observed and external checks
-    stand apart. Means are per judge: those of different judges are never mixed.
+    those judged: a message whose first draft could not be judged is in `total_actions` only. Observed and external checks stand
+    apart. Means are per judge: those of different judges are never mixed.
     """
 
     queryset = CorrectionLog.objects.all()

@@ -7,14 +7,23 @@ from functools import lru_cache
 from pathlib import Path
 
 from correction.config import ResolvedConfig
+from correction.interventions.context import InterventionContext
+from correction.interventions.functions import Finding, speaker
 from correction.interventions.intervention import Intervention
 from correction.interventions.nudges import AGAINST_CONVERGENCE, FOR_VARIETY, nudge_effect
-from correction.interventions.preconditions import FunctionalPrecondition, TextualPrecondition
+from correction.interventions.preconditions import (
+    FunctionalPrecondition,
+    PropositionalPrecondition,
+    TextualPrecondition,
+)
 from evaluation.proposition_schema import PropositionSpec
+from evaluation.propositions import Proposition
 from evaluation.yaml_files import read_mapping
 
 ANTI_CONVERGENCE, VARIETY = "anti_convergence", "variety"
 CONVERGENCE_WINDOW = 10  # messages of the channel, whoever sent them
+FEWEST_SPEAKERS, FEWEST_MESSAGES = 3, 4  # of them, before agreement of a group can be spoken of
+ASK_EVERY = 5  # messages of the channel between two questions to the judge, whichever agent's turn it is
 VARIETY_WINDOW = 20
 COOLDOWN = 5  # messages in the channel after a nudge: time for the others to answer it
 
@@ -22,19 +31,29 @@ COOLDOWN = 5  # messages in the channel after a nudge: time for the others to an
 def anti_convergence(config: ResolvedConfig) -> Intervention:
     """Nudges towards disagreement when a channel only agrees.
 
-    Fires when, over the last 10 messages of the channel (of every speaker, this agent among them), the mean share of content words
-    that two speakers have in common is at least `convergence_threshold`, and the judge then finds that they merely agree.
+    Fires when the last 10 messages of the channel are at least 4 messages of at least 3 speakers, this agent among them or not, and the
+    judge scores the claim that they merely agree at `convergence_threshold` or higher (0 to 9). No words or statistics tell agreement
+    from other talk, so an offline judge leaves the claim unscored and nothing fires.
     """
-    similarity = float(config["convergence_threshold"])
+    claim = Proposition(
+        dimension="",
+        id=ANTI_CONVERGENCE,
+        claim=_claims()[ANTI_CONVERGENCE].claim,
+        include_personas=False,
+        target_type="environment",
+    )
     return Intervention(
         name=ANTI_CONVERGENCE,
         preconditions=(
-            FunctionalPrecondition.named("vocabulary_similarity", {"at_least": similarity}),
-            _claim(ANTI_CONVERGENCE),
+            FunctionalPrecondition(
+                test=_group, text=f"at least {FEWEST_SPEAKERS} speakers and {FEWEST_MESSAGES} messages"
+            ),
+            PropositionalPrecondition(proposition=claim, threshold=config["convergence_threshold"], fires_below=False),
         ),
         effect=nudge_effect(*AGAINST_CONVERGENCE),
         window=CONVERGENCE_WINDOW,
         cooldown_messages=COOLDOWN,
+        ask_every=ASK_EVERY,
     )
 
 
@@ -48,7 +67,7 @@ def variety(config: ResolvedConfig) -> Intervention:
         name=VARIETY,
         preconditions=(
             FunctionalPrecondition.named("message_count", {"at_least": config["variety_message_threshold"]}),
-            _claim(VARIETY, about_agent=True),
+            TextualPrecondition(claim=_claims()[VARIETY].claim, cues=_claims()[VARIETY].cues, about="agent"),
         ),
         effect=nudge_effect(*FOR_VARIETY),
         window=VARIETY_WINDOW,
@@ -62,9 +81,12 @@ def enabled_builtins(config: ResolvedConfig) -> list[Intervention]:
     return found + ([variety(config)] if config["variety_intervention_enabled"] else [])
 
 
-def _claim(name: str, *, about_agent: bool = False) -> TextualPrecondition:
-    spec = _claims()[name]
-    return TextualPrecondition(claim=spec.claim, cues=spec.cues, about="agent" if about_agent else "conversation")
+def _group(context: InterventionContext) -> Finding:
+    speakers, messages = len({speaker(message) for message in context.messages}), len(context.messages)
+    held = speakers >= FEWEST_SPEAKERS and messages >= FEWEST_MESSAGES
+    return Finding(
+        held, f"{speakers} speakers and {messages} messages, at least {FEWEST_SPEAKERS} and {FEWEST_MESSAGES}"
+    )
 
 
 @lru_cache(maxsize=1)

@@ -13,6 +13,7 @@ from django.db.models import Max
 from agents.llm import Label
 from agents.models import Channel
 from agents.text.fences import new_nonce
+from agents.text.patterns import one_message
 from agents.turn.values import Turn
 from correction.config import ResolvedConfig, config_of
 from correction.costs import over_budget
@@ -78,8 +79,10 @@ def evaluate_interventions(
         around = Surroundings.read(agent=turn.agent, channel=turn.channel, reach=max(one.window for one in mine))
         evaluations = [_begin(one, around) for one in mine]
         _pass_over_cooling(turn, evaluations, around)
-        for evaluation in evaluations:
-            _ask_functions(evaluation)
+        with one_message():
+            for evaluation in evaluations:
+                _ask_functions(evaluation)
+        _pass_over_asked(turn, evaluations, around)
         asked = _ask_judges(turn, [one for one in evaluations if not one.why], config)
         for evaluation in evaluations:
             conclude(evaluation)
@@ -126,6 +129,29 @@ def _pass_over_cooling(turn: Turn, evaluations: Sequence[Evaluation], around: Su
             evaluation.results = [not_asked(other, "cooldown") for other in intervention.preconditions]
 
 
+def _pass_over_asked(turn: Turn, evaluations: Sequence[Evaluation], around: Surroundings) -> None:
+    """One query says for all of them where in this channel a judge was last asked, in whichever agent's turn. Not in this very run."""
+    open_ = [one for one in evaluations if not one.why and one.intervention.ask_every]
+    if not open_:
+        return
+    recent = InterventionLog.objects.filter(
+        channel=around.channel,
+        name__in={one.intervention.name for one in open_},
+        channel_position__gt=around.position - max(one.intervention.ask_every for one in open_),
+    ).exclude(judge="")
+    if turn.run is not None:
+        recent = recent.exclude(run_id=turn.run.pk)
+    last = dict(recent.order_by().values_list("name").annotate(Max("channel_position")))
+    for evaluation in open_:
+        intervention = evaluation.intervention
+        since = around.position - last[intervention.name] if intervention.name in last else None
+        if since is not None and since < intervention.ask_every:
+            evaluation.why = (
+                f"not asked: the judge was asked {since} messages ago, is asked again after {intervention.ask_every}"
+            )
+            evaluation.results += [not_asked(other, "a judge was asked lately") for other in intervention.judged]
+
+
 def _ask_functions(evaluation: Evaluation) -> None:
     """The preconditions that cost nothing, in order, up to the first that does not hold."""
     if evaluation.why:
@@ -166,7 +192,11 @@ def _ask_judges(turn: Turn, open_: Sequence[Evaluation], config: ResolvedConfig)
             evaluation.results.append(not_judged(precondition.kind, precondition.text, str(error)))
         else:
             asked.append(_Asked(evaluation, precondition, text, question))
-    answers = ask_together([one.question for one in asked], deadline=float(config["gate_deadline_seconds"]))
+    answers = ask_together(
+        [one.question for one in asked],
+        deadline=float(config["gate_deadline_seconds"]),
+        about=(turn.agent.slug, turn.trigger.pk if turn.trigger is not None else None),
+    )
     for one, answer in zip(asked, answers, strict=True):
         one.evaluation.results.append(one.precondition.read(one.text, answer))
     for evaluation in open_:

@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from agents.models import Message
 from agents.text.fences import MAX_EVENT_CHARACTERS
 from agents.text.ngrams import compute_corpus_repetition
-from agents.text.patterns import ends_soon
-from agents.text.tokens import find_phrases, tokenize
+from agents.text.patterns import find_all
+from agents.text.tokens import tokenize
 from agents.text.vocabulary import pairwise_vocabulary_similarity
 from correction.interventions.context import InterventionContext
 from evaluation.rules import Phrase
@@ -125,9 +125,7 @@ class MessageCount(AtLeast):
 
 
 class Mentions(Parameters):
-    phrases: list[Annotated[Phrase, AfterValidator(ends_soon)]] = Field(
-        min_length=1, max_length=200, description="phrases, or /regex/"
-    )
+    phrases: list[Phrase] = Field(min_length=1, max_length=200, description="phrases, or /regex/")
     at_least: Count = Field(1, description="in how many of the last messages, default 1")
 
 
@@ -204,7 +202,11 @@ def own_share(context: InterventionContext, parameters: Between) -> Finding:
 @named(Mentions)
 def mentions(context: InterventionContext, parameters: Mentions) -> Finding:
     """In how many of the last messages at least one of the phrases occurs."""
-    count = sum(bool(find_phrases(judged_text(message), parameters.phrases)) for message in context.messages)
+    looked = [find_all(parameters.phrases, judged_text(message)) for message in context.messages]
+    count = sum(bool(found) for found, _ in looked)
+    unclear = [next(iter(undecided.values())) for found, undecided in looked if undecided and not found]
+    if count < parameters.at_least <= count + len(unclear):
+        return Finding(None, str(unclear[0]))
     return Finding(count >= parameters.at_least, f"{count} messages, at least {parameters.at_least}", count)
 
 

@@ -45,6 +45,7 @@ class Intervention:
         effect: What is added to the prompt when they do.
         window: Last messages of the channel that are looked at, 1 to 100.
         cooldown_messages: Messages in the channel after it fired before it may fire again; 0 = none.
+        ask_every: Messages in the channel after a judge was asked, in any agent's turn, before it is asked again; 0 = ask every time.
         dm_allowed: Also in direct messages.
         agent_id: The agent it is for; None = any.
         row_id: The operator's row it was made of.
@@ -58,6 +59,7 @@ class Intervention:
     effect: Effect
     window: int = DEFAULT_WINDOW
     cooldown_messages: int = DEFAULT_COOLDOWN
+    ask_every: int = 0
     dm_allowed: bool = False
     agent_id: int | None = None
     row_id: int | None = None

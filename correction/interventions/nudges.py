@@ -106,10 +106,13 @@ def _problem(path: Path, node: Any, item: dict[str, Any]) -> FileProblem:
     return FileProblem(path, line_of(node, location), dotted(location), message)
 
 
-def load_nudges() -> dict[str, dict[NudgeType, str]]:
+def load_nudges(*, seeded: bool = True) -> dict[str, dict[NudgeType, str]]:
     """The texts of every agent that has some, and the generic ones under ``_default``. Files are read again only when they changed.
 
     Our folder, then the team's (`NUDGE_DIRS`), whose texts win.
+
+    Args:
+        seeded: Whether the texts of the example agents are among them: they are for these alone (`Agent.seeded`).
 
     Raises:
         NudgeError: With the problems of all files, and of folders that do not exist.
@@ -126,6 +129,8 @@ def load_nudges() -> dict[str, dict[NudgeType, str]]:
             try:
                 stat = path.stat()
                 owner, texts = _cached(path, stat.st_mtime_ns, stat.st_size)
+                if folder == FOLDER and owner != GENERIC and not seeded:
+                    continue
                 merged.setdefault(owner, {}).update(texts)
             except NudgeError as error:
                 problems += error.problems
@@ -154,7 +159,7 @@ def choose_type(context: InterventionContext, among: Sequence[NudgeType]) -> Nud
 
 def nudge_text(context: InterventionContext, kind: NudgeType) -> str:
     """The agent's own text of this kind, else the generic one with the agent's name and strongest traits (AC-7.1.8)."""
-    known = load_nudges()
+    known = load_nudges(seeded=context.agent.seeded)
     return fill_nudge(known.get(context.agent.slug, {}).get(kind) or known[GENERIC][kind], context)
 
 

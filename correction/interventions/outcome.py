@@ -65,7 +65,7 @@ def why_not(result: PreconditionResult) -> str:
         return f"{result.kind} precondition {result.reasoning}"
     measured = f": {result.reasoning}" if result.kind == "functional" and result.reasoning else ""
     if result.threshold is not None:
-        measured = f": score {result.score:g} is not below {result.threshold:g}"
+        measured = f": score {result.score:g} is {'not ' if result.fires_below else ''}below {result.threshold:g}"
     return f"the {result.kind} precondition does not hold{measured}"
 
 

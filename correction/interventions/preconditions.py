@@ -30,7 +30,8 @@ class PreconditionResult:
     Attributes:
         held: None when it was not asked or could not be judged; `reasoning` says why. It does not fire then.
         score: 0 to 9 of a scored proposition; what a function measured.
-        threshold: The score below which a scored proposition fires.
+        threshold: The score below which a scored proposition fires, or from which on.
+        fires_below: Which of the two.
         judge: The model asked; empty where none was.
     """
 
@@ -40,6 +41,7 @@ class PreconditionResult:
     reasoning: str = ""
     score: float | None = None
     threshold: float | None = None
+    fires_below: bool = True
     judge: str = ""
 
     def as_json(self) -> dict[str, Any]:
@@ -143,6 +145,8 @@ class TextualPrecondition:
 class PropositionalPrecondition:
     """A proposition of the measuring engine. Without a threshold it fires when the claim holds; with one, when its score is below.
 
+    With `fires_below` False it fires when the score is at the threshold or above: for claims that describe what to act against.
+
     Raises:
         ValueError: The proposition has a rule or a precondition of its own: both are about one message, this is about a conversation.
     """
@@ -150,6 +154,7 @@ class PropositionalPrecondition:
     kind: ClassVar[Kind] = "propositional"
     proposition: Proposition
     threshold: Decimal | None = None
+    fires_below: bool = True
 
     def __post_init__(self) -> None:
         if self.proposition.rule is not None or self.proposition.precondition is not None:
@@ -174,7 +179,7 @@ class PropositionalPrecondition:
         return text, Question(propositions=(self.proposition,), context=shown, label=label, gate=True, nonce=nonce)
 
     def read(self, text: str, answer: CheckResult | list[Verdict]) -> PreconditionResult:
-        return _read(self.kind, text, answer, self.threshold)
+        return _read(self.kind, text, answer, self.threshold, fires_below=self.fires_below)
 
 
 def judge_context(context: InterventionContext, *, about: About, persona: str | None = None) -> Context:
@@ -215,7 +220,12 @@ def _check(proposition: Proposition, shown: Context, label: Label, nonce: str) -
 
 
 def _read(
-    kind: Kind, text: str, answer: CheckResult | Sequence[Verdict], threshold: Decimal | None = None
+    kind: Kind,
+    text: str,
+    answer: CheckResult | Sequence[Verdict],
+    threshold: Decimal | None = None,
+    *,
+    fires_below: bool = True,
 ) -> PreconditionResult:
     if isinstance(answer, CheckResult):
         if answer.holds is None:
@@ -223,14 +233,16 @@ def _read(
         reasoning = " ".join(filter(None, (answer.reasoning, answer.justification)))
         return PreconditionResult(kind=kind, text=text, held=answer.holds, reasoning=reasoning, judge=answer.judge)
     verdict = answer[0]
-    if verdict.value is None or threshold is None:
+    found_nothing = verdict.status == "trivial" and not fires_below  # its 9 stands for no evidence
+    if verdict.value is None or threshold is None or found_nothing:
         return not_judged(kind, text, verdict.reason, verdict.judge)
     return PreconditionResult(
         kind=kind,
         text=text,
-        held=verdict.value < threshold,
+        held=(verdict.value < threshold) is fires_below,
         reasoning=verdict.reasoning or verdict.reason,
         score=verdict.value,
         threshold=float(threshold),
+        fires_below=fires_below,
         judge=verdict.judge,
     )

@@ -130,9 +130,11 @@ class AgentEvaluationConfig(models.Model):
 
     anti_convergence_enabled = _toggle("nudge the agent when the channel agrees too much")
     convergence_threshold = _number(
-        "0", "1", "vocabulary similarity of the last messages from which agreement is looked at, 0 to 1 (default 0.6)",
-        digits=4, places=3,
-    )  # fmt: skip
+        "0",
+        "9",
+        "score of the claim that the last messages merely agree with each other, 0 to 9, from which on the agent is nudged (default 6); "
+        "needs a model as judge",
+    )
     variety_intervention_enabled = _toggle("nudge the agent when it brings no new ideas")
     variety_message_threshold = models.PositiveIntegerField(
         null=True,
@@ -200,7 +202,7 @@ class AgentEvaluationConfig(models.Model):
             _within("max_correction_attempts", "0", "10"),
             _within("gate_deadline_seconds", "0.1", "60"),
             _within("gate_total_deadline_seconds", "0.1", "300"),
-            _within("convergence_threshold", "0", "1"),
+            _within("convergence_threshold", "0", "9"),
             _within("variety_message_threshold", "1", "10000"),
             _within("repetition_threshold", "0", "1"),
             _within("daily_budget_usd", "0", "100000"),

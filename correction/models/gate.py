@@ -19,7 +19,7 @@ class Outcome(models.TextChoices):
     PASSED_AFTER_RETRY = "passed_after_retry", "passed after retry"
     FORCED_THROUGH = "forced_through", "forced through (best attempt sent)"
     TIMEOUT_PASSED = "timeout_passed", "passed: judged too late"
-    OVERLOAD_PASSED = "overload_passed", "passed: no free slot"
+    OVERLOAD_PASSED = "overload_passed", "passed: judge overloaded"
     ERROR_PASSED = "error_passed", "passed: judge failed"
     UNSCORED_PASSED = "unscored_passed", "passed: could not be judged"
     BUDGET_PASSED = "budget_passed", "passed: budget used up"
@@ -102,7 +102,7 @@ class CorrectionLog(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"attempt {self.attempt}: {self.get_outcome_display()}"
+        return f"attempt {self.attempt}"
 
     @property
     def work_id(self) -> str:
@@ -118,7 +118,7 @@ class GateDimensionResult(models.Model):
         TRIVIAL = "trivial", "trivial"
         UNSCORED = "unscored", "unscored"
         TIMEOUT = "timeout", "too late"
-        OVERLOAD = "overload", "no free slot"
+        OVERLOAD = "overload", "judge overloaded"
         ERROR = "error", "judge failed"
         BUDGET = "budget", "budget used up"
 

@@ -118,6 +118,9 @@ class InterventionLog(models.Model):
             models.Index(fields=["agent", "created_at"], name="intervention_agent_created"),
             models.Index(fields=["created_at"], name="intervention_created"),
             models.Index(
+                fields=["channel", "name", "-channel_position"], condition=~Q(judge=""), name="intervention_last_asked"
+            ),
+            models.Index(
                 fields=["agent", "channel", "name", "-id"], condition=Q(fired=True), name="intervention_last_fired"
             ),
         ]

@@ -23,13 +23,14 @@ from evaluation.cast.choosing import judged_ways
 from evaluation.cast.moves import is_sure
 from evaluation.cast.sentences import short_name
 from evaluation.cast.values import Card, Judged, Move
+from evaluation.coverage import percent
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore
 from evaluation.turn_values import TurnBin, TurnDimension
 from evaluation.wording import counted, decimal, signed
 
 MOST_MOVES = 60  # claims in the table; the largest falls
 MOST_JUDGED = 2_000  # messages of an evaluation by turn that a page waits for
-TONES: dict[str, Tone] = {"drifted": "bad", "steady": "good", "cannot tell yet": "plain"}
+TONES: dict[str, Tone] = {"drifted": "bad", "steady": "good", "cannot tell yet": "plain", "not enough data": "warning"}
 
 
 def run_buttons(request: HttpRequest, agent: Agent) -> list[Button]:
@@ -51,6 +52,7 @@ def story_panel(request: HttpRequest, agent: Agent) -> SafeString:
         "moves": [_move(card, move) for move in card.moves[:MOST_MOVES]],
         "more": max(0, len(card.moves) - MOST_MOVES),
         "changed": [display.visible(name) for name in card.changed],
+        "lost": [display.visible(f"{lost} ({percent(lost.before)} → {percent(lost.now)})") for lost in card.lost],
         "may_ask": request.user.has_perm(PERMISSION),
         "cast_url": reverse("admin:evaluation_cast"),
         "slug": agent.slug,
@@ -68,10 +70,9 @@ def _judged(agent: Agent) -> Judged | None:
 
 
 def _move(card: Card, move: Move) -> dict[str, Any]:
-    now = card.sides.now
     url = display.list_url(
         EvaluationScore,
-        run=now.pk if now is not None else move.then_run,
+        run=move.now_run,
         dimension__exact=move.dimension,
         proposition_id=move.proposition,
     )
@@ -80,8 +81,8 @@ def _move(card: Card, move: Move) -> dict[str, Any]:
         "link": display.link(url, name, f"the judgements of {move.proposition} now"),
         "dimension": dimension_badge(move.dimension),
         "inverted": move.now.inverted,
-        "then": meter(move.then.mean),
-        "now": meter(move.now.mean),
+        "then": meter(move.then.mean, share=move.then.share),
+        "now": meter(move.now.mean, share=move.now.share),
         "change": signed(move.delta),
         "judged": f"{move.then.scored:,} · {move.now.scored:,}",
         "unscored": f"{move.now.unscored:,} unscored" if move.now.unscored else "",
@@ -138,7 +139,7 @@ def _bin(one: TurnBin) -> dict[str, Any]:
     interval = one.score.interval
     return {
         "name": one.name,
-        "score": meter(one.score.value),
+        "score": meter(one.score.value, share=one.share),
         "interval": f"{decimal(interval.low)} to {decimal(interval.high)}" if interval is not None else "–",
         "messages": f"{one.messages:,}",
         "conversations": f"{one.conversations:,}",

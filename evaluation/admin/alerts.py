@@ -18,6 +18,7 @@ from agents.admin.log_filters import AgentFilter, RelatedFilter
 from agents.adminsite import ReadOnlyAdmin
 from evaluation.admin.display import dimension_badge, judge_badge, meter, procedure_badge
 from evaluation.admin.drift_chart import chart
+from evaluation.coverage import shares_of
 from evaluation.drift.series import series_of
 from evaluation.models import DriftAlert
 
@@ -59,9 +60,9 @@ class DriftAlertAdmin(ReadOnlyAdmin[DriftAlert]):
             return []
         found = series_of(alert.agent, schedule=alert.schedule, dimension=alert.dimension)
         same = [s for s in found if (s.judge, s.procedure) == (alert.judge, alert.procedure)]
-        return [
-            render_to_string("admin/evaluation/drift/alert.html", {"chart": chart(series, [alert])}) for series in same
-        ]
+        shares = shares_of({series.evaluations[-1].run for series in same})
+        charts = [chart(series, [alert], shares) for series in same]
+        return [render_to_string("admin/evaluation/drift/alert.html", {"chart": drawn}) for drawn in charts]
 
     def has_acknowledge_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("evaluation.change_driftalert")

@@ -20,6 +20,7 @@ from evaluation.admin.display import judge_badge
 from evaluation.budget import why_over_budget
 from evaluation.control import queue_run
 from evaluation.estimate import estimate, estimate_channels
+from evaluation.estimate_tables import answer_words
 from evaluation.models import Baseline, Dimension, EvaluationRun
 from evaluation.proposition_files import PropositionError, default_dimensions
 from evaluation.rehearsal import ENOUGH, has_little_speech
@@ -61,6 +62,7 @@ class Needed(NamedTuple):
     free: int
     playing: Spending | None
     cost: SafeString
+    answers: str
 
 
 class AskingAdmin(ReadOnlyAdmin[Baseline]):
@@ -185,5 +187,6 @@ def needed(spec: RunSpec, *, play: bool) -> Needed:
         judgements=sum(e.judgements for e in estimates),
         free=sum(e.free for e in estimates),
         playing=playing,
+        answers=answer_words(estimates),
         cost=display.money(whole or None, unpriced=calls) if whole is None else display.money(whole),  # type: ignore[arg-type]
     )

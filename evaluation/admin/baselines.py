@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import groupby
 from typing import Any
 
@@ -25,6 +25,7 @@ from evaluation.admin.display import dimension_badge, judge_badge, number, proce
 from evaluation.admin.played import played_by
 from evaluation.baselines import is_stale, stale_reasons
 from evaluation.control import queue_baseline
+from evaluation.coverage import Share, shares_of
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore
 from evaluation.proposition_files import PropositionError
 from evaluation.rehearsal import ENOUGH
@@ -69,8 +70,8 @@ class BaselineAdmin(CastAdmin):
         return dimension_badge(baseline.dimension)
 
     @admin.display(description="score", ordering="score")
-    def value(self, baseline: Baseline) -> SafeString:
-        return number(baseline.score, baseline.count)
+    def value(self, baseline: Any) -> SafeString:
+        return number(baseline.score, baseline.count, share=_share(baseline, getattr(baseline, "shares", None)))
 
     @admin.display(description="judge", ordering="judge")
     def judge_mark(self, baseline: Baseline) -> SafeString:
@@ -85,8 +86,9 @@ class BaselineAdmin(CastAdmin):
         found.result_list = list(found.result_list)
         mark_agreements(found.result_list)
         reasons = stale_reasons(found.result_list)
+        shares = shares_of({baseline.evaluation_run_id for baseline in found.result_list})
         for baseline in found.result_list:
-            baseline.stale_reasons = reasons
+            baseline.stale_reasons, baseline.shares = reasons, shares
         return found
 
     @admin.display(description="agreement with people")
@@ -99,6 +101,12 @@ class BaselineAdmin(CastAdmin):
             return display.badge("current", "good")
         reasons = getattr(baseline, "stale_reasons", None)
         return stale_badge((stale_reasons([baseline]) if reasons is None else reasons).get(baseline.pk, ""))
+
+
+def _share(baseline: Baseline, shares: Mapping[int, Mapping[str, Share]] | None = None) -> Share | None:
+    """How much of it was scored; `shares` are those of a page of baselines, by evaluation and dimension."""
+    run = baseline.evaluation_run_id
+    return (shares_of([run]) if shares is None else shares).get(run, {}).get(baseline.dimension)
 
 
 def _by_judge(baselines: Iterable[Baseline]) -> list[tuple[SafeString, list[Baseline]]]:
@@ -138,11 +146,12 @@ def baseline_panel(request: HttpRequest, agent: Agent) -> SafeString:
     baselines = list(agent.baselines.select_related("evaluation_run"))
     mark_agreements(baselines)
     reasons = stale_reasons(baselines)
+    shares = shares_of({row.evaluation_run_id for row in baselines})
     grouped = _by_judge(baselines)
     rows = [
         {
             "dimension": dimension_badge(row.dimension),
-            "score": number(row.score, row.count),
+            "score": number(row.score, row.count, share=_share(row, shares)),
             "judge": judge,
             "agreement": agreement_of_baseline(row),
             "stale": stale_badge(reasons[row.pk]) if row.pk in reasons else "",

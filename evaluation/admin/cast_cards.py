@@ -29,7 +29,8 @@ def shown_cards(request: HttpRequest, cards: Sequence[Card]) -> list[dict[str, A
 
 
 def _shown(card: Card, steps: Sequence[Step]) -> dict[str, Any]:
-    agent, told, now = card.agent, card.told, card.sides.now
+    agent, told = card.agent, card.told
+    runs = {run.pk: run for run in card.sides.now.values()}
     return {
         "agent": agent,
         "chip": display.agent_chip(agent),
@@ -51,7 +52,7 @@ def _shown(card: Card, steps: Sequence[Step]) -> dict[str, Any]:
         "dimensions": [_dimension(move) for move in card.dimensions],
         "then": display.visible(card.sides.then_name),
         "now": display.visible(now_words(card)),
-        "now_run": display.page_of(now, f"evaluation {now.pk}") if now is not None else "",
+        "now_runs": [display.page_of(run, f"evaluation {pk}") for pk, run in sorted(runs.items())],
         "course": _course(card),
         "course_url": display.list_url(EvaluationRun, agent__id__exact=agent.pk),
         "steps": steps[:3],
@@ -61,8 +62,8 @@ def _shown(card: Card, steps: Sequence[Step]) -> dict[str, Any]:
 def _dimension(move: DimensionMove) -> dict[str, Any]:
     return {
         "badge": dimension_badge(move.dimension),
-        "then": meter(move.then),
-        "now": meter(move.now),
+        "then": meter(move.then, share=move.then_share, why=move.reason),
+        "now": meter(move.now, share=move.now_share, why=move.reason),
         "change": signed(move.delta),
     }
 

@@ -12,8 +12,9 @@ from agents.adminsite import Select, TextInput
 from agents.models import Agent, Channel, ChannelMember
 from agents.models.conversations import TAG_KEY
 from evaluation.admin.cast_words import STATES
+from evaluation.cast.cards import Cast, cast
 from evaluation.cast.choosing import judged_ways
-from evaluation.cast.values import Judged, Tag
+from evaluation.cast.values import Judged, State, Tag
 
 MOST_CHANNELS = 200  # to choose from; any other can stand in the URL
 MOST_AGENTS = 200  # ranked at once
@@ -72,7 +73,7 @@ class CastForm(forms.Form):
     def agents(self) -> QuerySet[Agent]:
         """Those asked for, by name."""
         chosen = self.cleaned_data
-        found = Agent.objects.order_by("display_name", "slug")
+        found = by_name()
         if chosen["active"] != "all":
             found = found.filter(is_active=chosen["active"] != "no")
         if chosen["channel"]:
@@ -81,6 +82,16 @@ class CastForm(forms.Form):
         if chosen["q"]:
             found = found.filter(Q(display_name__icontains=chosen["q"]) | Q(slug__icontains=chosen["q"]))
         return found
+
+
+def by_name() -> QuerySet[Agent]:
+    return Agent.objects.order_by("display_name", "slug")
+
+
+def usual_cast(*, state: State | None, stop: int) -> Cast:
+    """What the page counts where no filter is set, with the first cards of a state: what the console's first page shows."""
+    agents = list(by_name().filter(is_active=True)[:MOST_AGENTS])
+    return cast(agents, next(iter(judged_ways()), None), state=state, stop=stop, quotes=False)
 
 
 def read_tag(text: str) -> Tag | None:

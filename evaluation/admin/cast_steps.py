@@ -74,11 +74,11 @@ def ask_url(agent: int, what: str) -> str:
 
 def scores_behind(card: Card) -> str:
     """The judgements now of what the sentence is about."""
-    if card.told is None or card.sides.now is None:
+    if card.told is None:
         return display.list_url(EvaluationScore)
     return display.list_url(
         EvaluationScore,
-        run=card.sides.now.pk,
+        run=card.told.now_run,
         dimension__exact=card.told.dimension,
         proposition_id=card.told.proposition,
     )

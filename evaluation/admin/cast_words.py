@@ -19,6 +19,11 @@ class Words(NamedTuple):
 
 STATES: dict[State, Words] = {
     "fell": Words("went flat", "bad", "a claim fell by more than chance explains, among all claims looked at"),
+    "not enough data": Words(
+        "not enough data",
+        "warning",
+        "no claim surely fell, but surely much less is scored than then, or too little for a score",
+    ),
     "maybe": Words(
         "perhaps flatter", "warning", "a claim fell by half a point or more; too little was judged to be sure"
     ),

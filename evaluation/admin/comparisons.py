@@ -6,22 +6,24 @@ from collections.abc import Collection
 from typing import Any
 
 from django.template.loader import render_to_string
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from agents.admin import display
 from agents.admin.display import Tone
 from agents.models import Agent
 from evaluation.admin.display import dimension_badge, number
-from evaluation.comparison.choosing import newest_run
-from evaluation.comparison.compare import compare_to_baseline
+from evaluation.cast.values import Judged
+from evaluation.comparison.compare import compare_runs, compare_to_baseline
 from evaluation.comparison.values import Change, Comparison, NotComparable
 from evaluation.comparison.words import interval_text
+from evaluation.coverage import Share
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore
+from evaluation.newest import newest_since_baselines, runs_of
 from evaluation.wording import signed
 
 MOST_JUDGEMENTS = 20_000  # more take seconds; the command has no limit
-TONES: dict[str, Tone] = {"drifted": "good", "steady": "good", "cannot tell yet": "plain"}
+TONES: dict[str, Tone] = {"drifted": "good", "steady": "good", "cannot tell yet": "plain", "not enough data": "warning"}
 
 
 def comparison_panel(run: EvaluationRun) -> SafeString:
@@ -39,7 +41,7 @@ def comparison_of(run: EvaluationRun) -> dict[str, Any] | None:
     if not any(b.evaluation_run_id < run.pk for b in before):
         return None
     if _too_large([run.pk, *(b.evaluation_run_id for b in before)]):
-        return {"too_large": format_html("<code>manage.py compare --agents {}</code>", run.agent.slug)}
+        return _left_to_the_command(run.agent)
     earlier = [b.dimension for b in before if b.evaluation_run_id < run.pk]
     try:
         found = compare_to_baseline(run, dimensions=earlier, propositions=False)
@@ -49,10 +51,26 @@ def comparison_of(run: EvaluationRun) -> dict[str, Any] | None:
 
 
 def newest_comparison(agent: Agent, *, judge: str, procedure: str) -> dict[str, Any] | None:
-    """The newest evaluation by that judge and procedure beside the baselines; None when there is none since they were captured."""
-    run = newest_run(agent, judge=judge, procedure=procedure)
-    context = None if run is None else comparison_of(run)
-    return None if context is None or run is None else {**context, "run": display.page_of(run, f"evaluation {run.pk}")}
+    """The newest evidence by that judge and procedure beside the baselines; None when there is none of newer messages than theirs."""
+    newest = newest_since_baselines([agent.pk], Judged(judge=judge, procedure=procedure)).get(agent.pk)
+    if not newest:
+        return None
+    chosen = runs_of(newest)
+    runs = {run.pk: run for run in chosen.values()}
+    captured = Baseline.objects.filter(agent=agent, judge=judge, procedure=procedure, dimension__in=list(newest))
+    context: dict[str, Any] | None = _left_to_the_command(agent)
+    if not _too_large([*runs, *captured.values_list("evaluation_run", flat=True)]):
+        found = compare_runs(chosen, propositions=False)
+        context = None if found is None else _context(found)
+    pages = [
+        format_html("{} {}", display.page_of(run, f"evaluation {pk}"), display.tags(run.where) if run.where else "")
+        for pk, run in sorted(runs.items())
+    ]
+    return None if context is None else {**context, "run": format_html_join(", ", "{}", ((page,) for page in pages))}
+
+
+def _left_to_the_command(agent: Agent) -> dict[str, Any]:
+    return {"too_large": format_html("<code>manage.py compare --agents {}</code>", agent.slug)}
 
 
 def verdict_badge(change: Change) -> SafeString:
@@ -71,8 +89,8 @@ def _context(found: Comparison) -> dict[str, Any]:
         "rows": [
             {
                 "dimension": dimension_badge(change.dimension),
-                "before": _number(change, change.baseline),
-                "now": _number(change, change.current),
+                "before": _number(change, change.baseline, change.baseline_share),
+                "now": _number(change, change.current, change.share),
                 "change": signed(change.delta, 0 if change.counted else 2),
                 "interval": interval_text(change),
                 "verdict": verdict_badge(change),
@@ -85,13 +103,16 @@ def _context(found: Comparison) -> dict[str, Any]:
 
 def _told(change: Change) -> list[str]:
     """What a reader must know of a verdict: what would decide, or why nothing does, and what its interval is of."""
-    undecided = change.reason if change.verdict == "cannot tell yet" else ""
+    undecided = change.reason if change.verdict in ("cannot tell yet", "not enough data") else ""
     more = f"{change.n_more:,} more {change.unit} would decide" if change.n_more else undecided
     return list(dict.fromkeys(filter(None, (more, change.interval_note))))
 
 
-def _number(change: Change, value: float | None) -> SafeString:
-    return number(None, int(value)) if change.counted and value is not None else number(value, None)
+def _number(change: Change, value: float | None, share: Share | None) -> SafeString:
+    why = change.reason if change.verdict == "not enough data" else ""
+    if change.counted and value is not None:
+        return number(None, int(value), share=share)
+    return number(value, None, share=share, why=why)
 
 
 def _too_large(runs: Collection[int]) -> bool:

@@ -20,7 +20,7 @@ def channel_rows(found: DimensionSummary) -> list[dict[str, Any]]:
     return [
         {
             "channel": display.page_of(part.run, str(part.run.channel)),
-            "score": number(part.score, part.count),
+            "score": number(part.score, part.count, share=part.share),
             "messages": f"{part.messages:,}",
         }
         for part in found.channels

@@ -7,6 +7,7 @@ from django.utils.safestring import SafeString
 
 from agents.admin import display
 from agents.admin.display import Tone
+from evaluation.coverage import Share, percent
 from evaluation.models import Dimension, EvaluationScore, Method, is_heuristic
 from evaluation.summary import DimensionSummary, PropositionSummary
 from evaluation.verdicts import RULE_JUDGE
@@ -42,25 +43,43 @@ def dimension_badge(dimension: str) -> SafeString:
     return display.badge(dimension.replace("_", " "), "plain", str(label))
 
 
-def meter(value: float | None, digits: int = 1) -> SafeString:
-    """A score of 0 to 9 as a number and a bar; a dash when nothing was scored."""
+def coverage_mark(share: Share | None) -> SafeString | str:
+    """The share of judgements scored, for the cell of a score; empty where there was nothing to score."""
+    if share is None or share.value is None:
+        return ""
+    hint = f"{share} judgements scored, of the claims this judge can score at all"
+    return format_html(' <span class="pl-subtle pl-share" title="{}">· {}</span>', hint, percent(share))
+
+
+def meter(value: float | None, digits: int = 1, *, share: Share | None = None, why: str = "") -> SafeString:
+    """A score of 0 to 9 as a number and a bar, with the share scored; a dash when there is none, with the reason as its title."""
     if value is None:
-        return format_html('<span class="pl-score" title="nothing was scored">{}</span>', display.EMPTY)
+        return format_html(
+            '<span class="pl-score" title="{}">{}{}</span>',
+            why or "nothing was scored",
+            display.EMPTY,
+            coverage_mark(share),
+        )
     number = f"{value:.{digits}f}"
     return format_html(
         '<span class="pl-score"><span class="pl-number">{}</span><meter min="0" max="9" low="4" high="6" optimum="9"'
-        ' value="{}" aria-label="{} of 9"></meter></span>',
+        ' value="{}" aria-label="{} of 9"></meter>{}</span>',
         number,
         f"{value:.2f}",
         number,
+        coverage_mark(share),
     )
 
 
-def number(score: float | None, count: int | None, *, digits: int = 1) -> SafeString:
+def number(
+    score: float | None, count: int | None, *, digits: int = 1, share: Share | None = None, why: str = ""
+) -> SafeString:
     """A score with its bar, or a count, which has no upper end and so no bar."""
     if count is None:
-        return meter(score, digits=digits)
-    return format_html('<span class="pl-score"><span class="pl-number">{}</span></span>', f"{count:,}")
+        return meter(score, digits=digits, share=share, why=why)
+    return format_html(
+        '<span class="pl-score"><span class="pl-number">{}</span>{}</span>', f"{count:,}", coverage_mark(share)
+    )
 
 
 def procedure_badge(procedure: str, repeats: int = 1) -> SafeString:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlencode
@@ -22,6 +23,7 @@ from evaluation.drafting.decisions import DraftEntry
 from evaluation.drafting.library import Listed
 from evaluation.drafting.quotes import find_quote
 from evaluation.drafting.validation import NAME
+from evaluation.models import PatternTimeout
 from evaluation.proposition_files import DEFAULT
 from evaluation.wording import counted
 
@@ -56,9 +58,10 @@ class Card:
     was_draft: bool
     edit_url: str
     try_url: str
+    timeouts: list[SafeString]
 
 
-def card_of(one: Listed, persona: str | None, name: str = "") -> Card:
+def card_of(one: Listed, persona: str | None, name: str = "", timeouts: Sequence[PatternTimeout] = ()) -> Card:
     entry, p = one.entry, one.entry.proposition
     return Card(
         id=p.id,
@@ -78,7 +81,21 @@ def card_of(one: Listed, persona: str | None, name: str = "") -> Card:
         was_draft=bool(p.quote),
         edit_url=page_url("edit", entry.owner, at=one.key),
         try_url=page_url("try", entry.owner, at=one.key) if can_be_tried(entry) else "",
+        timeouts=timeouts_said(timeouts),
     )
+
+
+def timeouts_said(rows: Sequence[PatternTimeout]) -> list[SafeString]:
+    """A sentence for each pattern that took too long."""
+    return [
+        format_html(
+            "The pattern <code>{}</code> timed out {}, last {}. What it could not judge is unscored.",
+            display.visible(row.pattern),
+            counted(row.times, "time"),
+            display.moment(row.last_at),
+        )
+        for row in rows
+    ]
 
 
 def claim_of(claim: str, name: str = "") -> SafeString:

@@ -28,6 +28,7 @@ from evaluation.drafting.decisions import CannotDecide, Decision, DraftEntry, al
 from evaluation.drafting.library import Listed, listed
 from evaluation.drafting.saving import CannotSave, retire
 from evaluation.models import PropositionDraft
+from evaluation.pattern_timeouts import timeouts_of
 from evaluation.proposition_files import DEFAULT, LoadedFile, PropositionError, propositions_for
 
 __all__ = ["drafts_url"]
@@ -111,12 +112,21 @@ class PropositionDraftAdmin(PropositionPages):
         persona = render_persona(system_prompt=agent.system_prompt, traits=agent.traits.all()) if agent else None
         order = sorted(about, key=lambda one: STATES.index(one.entry.state))
         shown = [one for one in order if chosen not in STATES or one.entry.state == chosen]
+        slow = timeouts_of(one.entry.proposition.id for one in shown)
         return self.page(
             request,
             f"{PAGES}agent.html",
             f"{agent or owner}: propositions",
             name=name_of(owner, agent),
-            cards=[card_of(one, persona, agent.display_name if agent else "") for one in shown],
+            cards=[
+                card_of(
+                    one,
+                    persona,
+                    agent.display_name if agent else "",
+                    slow.get((one.entry.dimension, one.entry.proposition.id), ()),
+                )
+                for one in shown
+            ],
             tabs=_tabs(counts, chosen),
             chosen=chosen if chosen in STATES else "",
             traits=_of_traits(agent, files) if agent is not None and not problems else [],
@@ -195,7 +205,9 @@ def _tabs(counts: Counter[str], chosen: str) -> list[dict[str, Any]]:
 
 def _of_traits(agent: Agent, files: Sequence[LoadedFile]) -> list[dict[str, Any]]:
     """The automatic claims: of the traits that no file speaks of."""
-    own = propositions_for(agent_slug=agent.slug, dimension=trait_propositions.DIMENSION, files=files)
+    own = propositions_for(
+        agent_slug=agent.slug, dimension=trait_propositions.DIMENSION, files=files, seeded=agent.seeded
+    )
     found = trait_propositions.with_traits(own, agent.traits.all(), automatic=settings.TRAIT_PROPOSITIONS)
     return [
         {

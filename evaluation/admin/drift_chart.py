@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -16,6 +16,7 @@ from django.utils.safestring import SafeString
 from agents.admin import display
 from agents.models import Agent
 from evaluation.admin.display import dimension_badge, judge_badge, meter, procedure_badge
+from evaluation.coverage import Share, shares_of
 from evaluation.drift.presentation import newest_restart
 from evaluation.drift.series import Evaluation, Series, series_of
 from evaluation.models import DriftAlert, EvaluationRun, EvaluationSchedule
@@ -33,8 +34,9 @@ def drift_panel(request: HttpRequest, agent: Agent) -> SafeString:
     found = series_of(agent)
     alerts = list(agent.drift_alerts.all()[:200])
     waiting = not found and EvaluationRun.objects.filter(agent=agent, schedule__isnull=False).exists()
+    shares = shares_of({series.evaluations[-1].run for series in found[:MOST_CHARTS]})
     context = {
-        "charts": [chart(series, alerts) for series in found[:MOST_CHARTS]],
+        "charts": [chart(series, alerts, shares) for series in found[:MOST_CHARTS]],
         "more": max(0, len(found) - MOST_CHARTS),
         "waiting": waiting,
         "slug": agent.slug,
@@ -44,7 +46,9 @@ def drift_panel(request: HttpRequest, agent: Agent) -> SafeString:
     return render_to_string("admin/evaluation/drift/panel.html", context)
 
 
-def chart(series: Series, alerts: Iterable[DriftAlert] = ()) -> dict[str, Any]:
+def chart(
+    series: Series, alerts: Iterable[DriftAlert] = (), shares: Mapping[int, Mapping[str, Share]] | None = None
+) -> dict[str, Any]:
     """What the template draws: the newest evaluations of a series on the fixed scale of 0 to 9."""
     shown = series.evaluations[-MOST_POINTS:]
     first, last = shown[0].time, shown[-1].time
@@ -53,7 +57,7 @@ def chart(series: Series, alerts: Iterable[DriftAlert] = ()) -> dict[str, Any]:
     judge = format_html("{} {}", judge_badge(series.judge), procedure_badge(series.procedure))
     return {
         "dimension": dimension_badge(series.dimension),
-        "now": meter(shown[-1].score),
+        "now": meter(shown[-1].score, share=(shares or {}).get(shown[-1].run, {}).get(series.dimension)),
         "judge": judge,
         "schedule": display.visible(series.schedule.name),
         "note": series.note,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from urllib.parse import quote
+
 from django.db.models import Exists, OuterRef
 from django.http import HttpRequest
 from django.urls import reverse
@@ -15,9 +18,14 @@ from agents.llm.call_health import call_health
 from agents.llm.endpoints import model_of
 from agents.models import Agent, LLMCall
 from evaluation.admin.agreement import agreement_badge
+from evaluation.admin.cast_form import usual_cast
+from evaluation.admin.cast_words import STATES
 from evaluation.admin.display import judge_badge, meter
 from evaluation.admin.home_chart import drift_chart
 from evaluation.calibration import calibration_of
+from evaluation.cast.sentences import now_words, numbers_of, short_name
+from evaluation.cast.values import Card, State
+from evaluation.coverage import Share, shares_of, total
 from evaluation.drafting.decisions import all_entries
 from evaluation.models import (
     Baseline,
@@ -30,51 +38,59 @@ from evaluation.models import (
     PropositionDraft,
 )
 from evaluation.proposition_files import PropositionError, load_all
+from evaluation.wording import counted
 
 NAMED = 4
+COMPARED: tuple[State, ...] = ("fell", "maybe", "held", "rose")  # of those it is known how they are
 RUNS = 6
-MOST_ALERTS = 200
 LOOKED_AT = 300  # agents, for one without a baseline
 WENT_WRONG = (EvaluationRun.Status.FAILED, EvaluationRun.Status.ERRORED, EvaluationRun.Status.PAUSED_BUDGET)
 
 
-def drifting_card(request: HttpRequest) -> SafeString:
-    """Agents with a fall that nobody has acknowledged; unknown, not none, where nothing watches."""
-    unseen = DriftAlert.objects.filter(acknowledged_at__isnull=True).select_related("agent")
-    alerts = list(unseen.order_by("-pk")[:MOST_ALERTS])
-    agents = {alert.agent_id: alert for alert in reversed(alerts)}
-    url = display.list_url(DriftAlert, acknowledged_at__isempty=1)
-    watched = EvaluationSchedule.objects.filter(is_active=True).exists()
-    schedules = display.link(display.list_url(EvaluationSchedule), "Schedules")
-    if not alerts and not watched:
-        unknown = format_html("Not watched: no schedule is active. {}", schedules)
-        return card("Drifting now", figure="–", lines=(unknown,), wide=True)
-    newest = [alert for alert in alerts if agents[alert.agent_id] is alert][:NAMED]
-    lines = [
-        format_html(
-            '<span class="pl-fallen">{}<a class="pl-link pl-number" href="{}">{} {} → {}</a></span>',
-            display.agent_chip(alert.agent),
-            reverse("admin:evaluation_driftalert_change", args=[alert.pk]),
-            alert.dimension.replace("_", " "), f"{alert.before:.1f}", f"{alert.after:.1f}",
-        )
-        for alert in newest
-    ]  # fmt: skip
-    if not alerts:
-        lines.append(format_html("No score of a schedule fell and stayed low. {}", schedules))
-    elif len(agents) > NAMED:
-        lines.append(format_html("and {} more", len(agents) - NAMED))
-    if not watched:
-        lines.append(format_html("No schedule is active now. {}", schedules))
-    if request.user.has_perms(("evaluation.view_baseline", "agents.view_agent")):
-        lines.append(display.link(reverse("admin:evaluation_cast"), "Who went flat, and in what"))
-    more = "+" if len(alerts) == MOST_ALERTS else ""
+def drifting_card(request: HttpRequest) -> SafeString | None:
+    """How many agents the overview of drift counts as fallen, and who; not known, rather than none, where nothing was compared."""
+    if not request.user.has_perm("agents.view_agent"):
+        return None
+    found = usual_cast(state="fell", stop=NAMED)
+    overview = reverse("admin:evaluation_cast")
+    compared = sum(found.states.get(state, 0) for state in COMPARED)
+    lines: list[SafeString | None] = [_fallen(one) for one in found.cards]
+    if found.total > NAMED:
+        lines.append(format_html("and {} more", found.total - NAMED))
+    others = [
+        display.link(f"{overview}?state={quote(state)}", f"{found.states[state]:,} {words.label}")
+        for state, words in STATES.items()
+        if state != "fell" and found.states.get(state)
+    ]
+    lines.append(format_html_join(", ", "{}", ((other,) for other in others)))
+    if not EvaluationSchedule.objects.filter(is_active=True).exists():
+        schedules = display.link(display.list_url(EvaluationSchedule), "Schedules")
+        lines.append(format_html("Nothing is measured again: no schedule is active. {}", schedules))
+    if request.user.has_perm("evaluation.view_driftalert"):
+        alerts = a_few(DriftAlert.objects.filter(acknowledged_at__isnull=True))
+        url = display.list_url(DriftAlert, acknowledged_at__isempty=1)
+        lines.append(waiting(alerts, "alert of a schedule", "alerts of schedules", url))
+    if compared:
+        lines.append(display.link(overview, "Who went flat, and in what"))
+    held = compared == sum(found.states.values()) and not found.states.get("maybe")
     return card(
         "Drifting now",
-        figure=number_link(url, f"{len(agents)}{more}"),
-        unit="agent" if len(agents) == 1 else "agents",
+        figure=number_link(f"{overview}?state=fell", f"{found.total:,}") if compared else "–",
+        unit=f"of {counted(compared, 'agent')} compared" if compared else "",
         lines=lines,
-        tone="bad" if alerts else "good",
+        tone="bad" if found.total else "good" if compared and held else "plain",
         wide=True,
+    )
+
+
+def _fallen(found: Card) -> SafeString:
+    """An agent with the claim that fell most, then and now, and of what messages that is."""
+    url = f"{reverse('admin:agents_agent_change', args=[found.agent.pk])}#story"
+    name = short_name(found.told.proposition, found.agent.slug, found.told.dimension) if found.told else ""
+    return format_html(
+        '<span class="pl-fallen">{}<a class="pl-link pl-number" href="{}">{} {}</a> <span class="pl-subtle">{}</span></span>',
+        *(display.agent_chip(found.agent), url, display.visible(name), numbers_of(found.told) if found.told else ""),
+        display.visible(now_words(found)),
     )
 
 
@@ -132,15 +148,21 @@ def runs_list(request: HttpRequest) -> SafeString:
     return listing(
         "Evaluations",
         heads=("Evaluation", "Of whom", "Status, overall score"),
-        rows=[_run(run) for run in rows.order_by("-pk")[:RUNS]],
-        wrong=[_run(run) for run in wrong],
+        rows=_shown(rows.order_by("-pk")[:RUNS]),
+        wrong=_shown(wrong),
         more=((url, "All evaluations"), (f"{url}?status__in={','.join(WENT_WRONG)}", "All that failed or paused")),
         empty="Nothing was measured yet. This measures every agent:",
         command="manage.py capture_baseline --agents all",
     )
 
 
-def _run(run: EvaluationRun) -> tuple[object, ...]:
+def _shown(runs: Iterable[EvaluationRun]) -> list[tuple[object, ...]]:
+    runs = list(runs)
+    shares = shares_of([run.pk for run in runs])
+    return [_run(run, total(shares[run.pk].values())) for run in runs]
+
+
+def _run(run: EvaluationRun, share: Share) -> tuple[object, ...]:
     name = display.lines(display.page_of(run, f"evaluation {run.pk}"), display.moment(run.created_at))
     of = (
         display.agent_chip(run.agent)
@@ -152,7 +174,11 @@ def _run(run: EvaluationRun) -> tuple[object, ...]:
     state = display.status_badge(run)
     if run.error:
         return (name, of, format_html("{} {}", state, display.folded(run.error, 90)))
-    return (name, of, display.lines(format_html("{} {}", state, meter(run.overall_score)), judge_badge(run.judge)))
+    return (
+        name,
+        of,
+        display.lines(format_html("{} {}", state, meter(run.overall_score, share=share)), judge_badge(run.judge)),
+    )
 
 
 def no_baseline(request: HttpRequest) -> SafeString | None:
@@ -224,7 +250,7 @@ add_home(
     HomePart(place="setup", order=60, permission="evaluation.view_evaluationschedule", render=no_schedule),
     HomePart(place="waiting", order=10, permission="evaluation.change_driftalert", render=alerts_wait),
     HomePart(place="waiting", order=40, permission="evaluation.change_propositiondraft", render=drafts_wait),
-    HomePart(place="cards", order=20, permission="evaluation.view_driftalert", render=drifting_card),
+    HomePart(place="cards", order=20, permission="evaluation.view_baseline", render=drifting_card),
     HomePart(place="cards", order=60, permission="agents.view_llmcall", render=judge_card),
     HomePart(place="charts", order=10, permission="evaluation.view_evaluationrun", render=drift_chart),
     HomePart(place="lists", order=20, permission="evaluation.view_evaluationrun", render=runs_list),

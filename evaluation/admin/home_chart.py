@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -18,8 +18,9 @@ from agents.admin.charts import COLOURS, Line, Marker, Point, line_chart
 from agents.admin.home_parts import since
 from agents.admin.markers import MarkerSource, add_markers, markers_of
 from agents.models import Agent
-from evaluation.admin.display import judge_badge, procedure_badge
+from evaluation.admin.display import coverage_mark, judge_badge, procedure_badge
 from evaluation.cast.values import Judged
+from evaluation.coverage import Share, shares_of
 from evaluation.models import COUNTED, Dimension, DriftAlert, EvaluationRun, EvaluationSchedule, Method, is_heuristic
 from evaluation.score_history import History, Reading, histories, measured_lately
 from evaluation.wording import counted
@@ -89,8 +90,10 @@ def _chart(
 ) -> SafeString:
     agents = [history.agent.pk for history in shown]
     dimension = Dimension(choice.dimension).label
+    shares = shares_of({history.newest.run for history in shown if history.newest is not None})
+    of_run = {run: found.get(choice.dimension) for run, found in shares.items()}
     return line_chart(
-        [_line(history) for history in shown],
+        [_line(history, of_run) for history in shown],
         label=f"{dimension} over the last {counted(choice.days, 'day')}, 0 to 9",
         unit="of 9",
         shown="{:.1f}".format,
@@ -100,12 +103,12 @@ def _chart(
     )
 
 
-def _line(history: History) -> Line:
+def _line(history: History, shares: Mapping[int, Share | None]) -> Line:
     agent = history.agent
     return Line(
         name=agent.display_name,
         points=[_point(agent, reading) for reading in history.readings],
-        note=_now(history),
+        note=_now(history, shares),
         url=reverse("admin:agents_agent_change", args=[agent.pk]),
         level=history.baseline,
     )
@@ -116,11 +119,14 @@ def _point(agent: Agent, reading: Reading) -> Point:
     return Point(at=reading.at, value=reading.score, error=reading.error, url=url)
 
 
-def _now(history: History) -> SafeString:
-    """The newest score in the legend."""
-    if history.now is None:
+def _now(history: History, shares: Mapping[int, Share | None]) -> SafeString:
+    """The newest score in the legend, with the share scored."""
+    newest = history.newest
+    if newest is None:
         return display.badge("not scored", "warning")
-    return format_html('<span class="pl-number">{}</span>', f"{history.now:.1f}")
+    return format_html(
+        '<span class="pl-number">{}</span>{}', f"{newest.score:.1f}", coverage_mark(shares.get(newest.run))
+    )
 
 
 def _sentence(shown: Sequence[History], there: int, *, chosen: bool) -> str:

@@ -143,7 +143,6 @@ class Editing:
             level=self.level,
             entry=self.form.entry(active=active),
             head=self.head,
-            old=self.entry,
         )
 
     def _dimensions(self) -> list[str]:

@@ -46,7 +46,7 @@ _HELP = {
     "trait_stopped": "it is about the trait at strength 0, which the agent is not to show",
     "include_personas": "whether the judge is shown the persona",
     "first_n": f"events of the conversation shown from its start, 0 to {_MOST_EVENTS:,}; empty: as its file says, else 10 (of a draft: 5)",
-    "last_n": f"events shown from its end, 0 to {_MOST_EVENTS:,}; empty: as its file says, else 100 (of a draft: 10)",
+    "last_n": f"last events shown up to the message's stretch, 0 to {_MOST_EVENTS:,}; empty: as its file says, else 100 (of a draft: 10)",
     "recommendations_for_improvement": "advice to the agent when the score is low; empty: the judge is asked for some",
     "source": "the words of the persona it comes from: shown to people, never to the judge",
 }

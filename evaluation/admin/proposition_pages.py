@@ -13,6 +13,7 @@ from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern, path, reverse
+from django.utils.safestring import SafeString
 
 from agents.admin import display
 from agents.admin.access import user_of
@@ -27,6 +28,7 @@ from evaluation.admin.draft_cards import (
     marks_of,
     page_url,
     state_badge,
+    timeouts_said,
 )
 from evaluation.admin.proposition_editing import Editing
 from evaluation.drafting.decisions import DraftEntry
@@ -35,7 +37,15 @@ from evaluation.drafting.library import entry_at
 from evaluation.drafting.replacing import CannotWrite
 from evaluation.drafting.saving import CannotSave
 from evaluation.models import Dimension, PropositionDraft
-from evaluation.proposition_files import DEFAULT, LoadedFile, PropositionError, load_all
+from evaluation.pattern_timeouts import timeouts_of
+from evaluation.proposition_files import (
+    DEFAULT,
+    LoadedFile,
+    PropositionError,
+    is_example,
+    load_all,
+    own_agents_like_examples,
+)
 
 PAGES = "admin/evaluation/drafts/"
 LEVELS = ("evaluation", "action")
@@ -95,6 +105,7 @@ class PropositionPages(ModelAdmin[PropositionDraft]):
             name=name_of(owner, agent),
             drafts_url=drafts_url(owner),
             may_try=_may_try(request) and agent is not None,
+            timeouts=_timeouts_of(entry),
             **editing.context(),
             **context,
         )
@@ -126,6 +137,7 @@ class PropositionPages(ModelAdmin[PropositionDraft]):
             badge=state_badge(entry),
             checked_by=checked_by(entry),
             checked_shortly=checked_shortly(entry),
+            timeouts=_timeouts_of(entry),
             entry=entry,
             agent=agent,
             agents=Agent.objects.filter(is_active=True)[:MOST_AGENTS] if owner == DEFAULT else (),
@@ -211,9 +223,10 @@ def drafts_url(owner: str) -> str:
 
 
 def read_files() -> tuple[Sequence[LoadedFile], Sequence[str]]:
-    """The proposition files, or why they cannot be read."""
+    """The proposition files, or why they cannot be read; without those of an example whose slug an agent of the team's own bears."""
     try:
-        return load_all(), ()
+        files, own = load_all(), own_agents_like_examples()
+        return [file for file in files if file.agent_id not in own or not is_example(file)], ()
     except PropositionError as error:
         return (), [str(problem) for problem in error.problems]
 
@@ -223,6 +236,13 @@ def name_of(owner: str, agent: Agent | None) -> Any:
     if agent is not None:
         return display.agent_chip(agent)
     return display.isolated("every agent" if owner == DEFAULT else owner)
+
+
+def _timeouts_of(entry: DraftEntry | None) -> list[SafeString]:
+    if entry is None:
+        return []
+    found = timeouts_of([entry.proposition.id])
+    return timeouts_said(found.get((entry.dimension, entry.proposition.id), ()))
 
 
 def _may_try(request: HttpRequest) -> bool:

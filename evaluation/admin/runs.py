@@ -153,8 +153,8 @@ class EvaluationRunAdmin(ControlledRunAdmin):
         )
 
     @admin.display(description="overall score", ordering="overall_score")
-    def overall(self, run: EvaluationRun) -> SafeString:
-        return meter(run.overall_score)
+    def overall(self, run: Any) -> SafeString:
+        return meter(run.overall_score, share=getattr(run, "share", None))
 
     @admin.display(description="judgements")
     def judged(self, run: Any) -> SafeString:
@@ -200,7 +200,8 @@ def _dimension_panel(run: EvaluationRun, found: DimensionSummary) -> dict[str, A
     worst = worst_judgement(run, found.dimension, weakest.id) if weakest is not None else None
     return {
         "badge": dimension_badge(found.dimension),
-        "score": number(found.score, found.count, digits=2),
+        "score": number(found.score, found.count, digits=2, share=found.share, why=found.reason),
+        "reason": found.reason,
         "noise": "" if found.noise is None else f"± {found.noise:.2f}",
         "counts": counts(found),
         "linked": found.dimension not in run.own_dimensions,
@@ -219,7 +220,7 @@ def _proposition_row(
     url = scores_url(run, dimension__exact=found.dimension, proposition_id=row.id)
     return {
         "link": display.link(url, row.id, "its scores in this evaluation"),
-        "score": number(row.score, row.count),
+        "score": number(row.score, row.count, share=row.share),
         "inverted": row.inverted,
         "weight": f"{row.weight:g}",
         "counts": counts(row),

@@ -17,6 +17,7 @@ from agents.admin import display
 from agents.admin.confirming import confirmed, tell_done
 from agents.adminsite import ModelAdmin, TextInput
 from evaluation.admin.display import dimension_badge, judge_badge, meter
+from evaluation.coverage import shares_of, total
 from evaluation.models import Dimension, DriftAlert, EvaluationRun, EvaluationSchedule
 from evaluation.schedules import ALLOWED_EVERY, every_name, fire_now, overlap_note, parse_every
 
@@ -152,17 +153,19 @@ class EvaluationScheduleAdmin(ModelAdmin[EvaluationSchedule]):
 
 def _history(schedule: EvaluationSchedule) -> SafeString:
     """The newest evaluations of agents it asked for."""
-    runs = schedule.runs.filter(agent__isnull=False).select_related("agent").order_by("-created_at", "-pk")
+    newest = schedule.runs.filter(agent__isnull=False).select_related("agent").order_by("-created_at", "-pk")
+    runs = list(newest[:RUNS_SHOWN])
+    shares = shares_of([run.pk for run in runs])
     rows = [
         {
             "run": display.page_of(run, f"evaluation {run.pk}"),
             "at": display.moment(run.created_at),
             "agent": display.agent_chip(run.agent),
             "state": display.status_badge(run),
-            "score": meter(run.overall_score),
+            "score": meter(run.overall_score, share=total(shares[run.pk].values())),
             "judge": judge_badge(run.judge),
         }
-        for run in runs[:RUNS_SHOWN]
+        for run in runs
     ]
     context = {
         "rows": rows,

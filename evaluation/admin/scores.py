@@ -35,6 +35,7 @@ class MessageFilter(ChosenFilter):
 @admin.register(EvaluationScore)
 class EvaluationScoreAdmin(LogAdmin[EvaluationScore]):
     export = SCORES
+    empty_value_display = str(display.EMPTY)
     list_display = ("number", "outcome", "claimed", "said", "why", "judge_mark")
     list_display_links = ("number",)
     list_filter = (

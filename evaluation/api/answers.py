@@ -7,7 +7,7 @@ from typing import Any
 from rest_framework import serializers
 
 from agents.api.pagination import paged
-from evaluation.api.serializers import BaselineRow, CalibrationShown, IntervalField, RunRow, ScoreRow
+from evaluation.api.serializers import COVERAGE, BaselineRow, CalibrationShown, IntervalField, RunRow, ScoreRow
 from evaluation.models import Dimension, EvaluationRun
 
 
@@ -17,6 +17,7 @@ class ChannelScoreShown(serializers.Serializer[Any]):
     messages = serializers.IntegerField()
     score = serializers.FloatField(required=False, allow_null=True)
     count = serializers.FloatField(required=False, allow_null=True)
+    coverage = serializers.FloatField(allow_null=True, help_text=COVERAGE)
 
 
 class IdeaShown(serializers.Serializer[Any]):
@@ -35,13 +36,14 @@ class DimensionSummaryShown(serializers.Serializer[Any]):
     scored = serializers.IntegerField()
     trivial = serializers.IntegerField()
     unscored = serializers.IntegerField()
+    coverage = serializers.FloatField(allow_null=True, help_text=COVERAGE)
     propositions = serializers.DictField(child=serializers.FloatField(allow_null=True))
     calibration = CalibrationShown(required=False, allow_null=True)
     noise = serializers.FloatField(required=False, help_text="spread of repeated judgements, in points")
     figures = serializers.JSONField(required=False)
     ideas = IdeaShown(many=True, required=False)
     channels = ChannelScoreShown(many=True, required=False)
-    reason = serializers.CharField(required=False)
+    reason = serializers.CharField(required=False, help_text="why there is no score")
 
 
 class SummaryShown(serializers.Serializer[Any]):
@@ -58,6 +60,7 @@ class SummaryShown(serializers.Serializer[Any]):
     actor_model = serializers.CharField(required=False, allow_blank=True)
     persona_digest = serializers.CharField(allow_blank=True)
     overall_score = serializers.FloatField(allow_null=True)
+    coverage = serializers.FloatField(allow_null=True, help_text=COVERAGE)
     dimensions = serializers.DictField(child=DimensionSummaryShown())
     calls = serializers.IntegerField()
     tokens = serializers.IntegerField()
@@ -110,6 +113,7 @@ class AcceptedRun(RunRow):
 class SideShown(serializers.Serializer[Any]):
     name = serializers.CharField()
     evaluation_run = serializers.IntegerField(allow_null=True)
+    where = serializers.DictField(child=serializers.CharField(), allow_null=True)
     persona_digest = serializers.CharField(allow_blank=True)
 
 
@@ -129,6 +133,8 @@ class ChangeShown(serializers.Serializer[Any]):
     baseline_n = serializers.IntegerField()
     unit = serializers.CharField()
     n_more = serializers.IntegerField(allow_null=True)
+    coverage = serializers.FloatField(allow_null=True, help_text=COVERAGE)
+    baseline_coverage = serializers.FloatField(allow_null=True, help_text=COVERAGE)
     sd = serializers.FloatField(allow_null=True)
     smallest_detectable = serializers.FloatField(allow_null=True)
     paired = serializers.BooleanField()
@@ -137,6 +143,18 @@ class ChangeShown(serializers.Serializer[Any]):
 
 class DimensionChangeShown(ChangeShown):
     propositions = serializers.DictField(child=ChangeShown())
+
+
+class LostShown(serializers.Serializer[Any]):
+    """A proposition of which surely less than half as much is scored as in the baseline: judgements scored, of those that could be."""
+
+    dimension = serializers.ChoiceField(Dimension.choices)
+    proposition = serializers.CharField()
+    baseline_scored = serializers.IntegerField()
+    baseline_of = serializers.IntegerField()
+    scored = serializers.IntegerField()
+    of = serializers.IntegerField()
+    p = serializers.FloatField(help_text="one-sided Fisher's exact test, adjusted for all propositions of the agent")
 
 
 class ComparisonShown(serializers.Serializer[Any]):
@@ -155,6 +173,7 @@ class ComparisonShown(serializers.Serializer[Any]):
     changed = serializers.ListField(child=serializers.CharField())
     scored_on_one_side = serializers.ListField(child=serializers.CharField())
     over_window = serializers.ListField(child=serializers.CharField())
+    not_enough_data = LostShown(many=True)
     notes = serializers.ListField(child=serializers.CharField())
 
 

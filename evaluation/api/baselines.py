@@ -27,13 +27,14 @@ from evaluation.api.refusals import reading_propositions
 from evaluation.api.run_request import CaptureRequest, spec_of
 from evaluation.api.runs import accepted
 from evaluation.api.serializers import BaselineRow, shown_run
-from evaluation.baselines import get_baseline
 from evaluation.calibration.stored import all_agreements
-from evaluation.comparison.choosing import newest_run
-from evaluation.comparison.compare import compare_to_baseline, comparison_json
+from evaluation.cast.values import Judged
+from evaluation.comparison.choosing import nothing_newer
+from evaluation.comparison.compare import compare_runs, comparison_json
 from evaluation.comparison.values import NotComparable
 from evaluation.control import queue_run
 from evaluation.models import Baseline, Dimension, EvaluationRun
+from evaluation.newest import newest_of, newest_since_baselines, runs_of
 from evaluation.statistics.comparison import MARGIN
 
 MOST_MARGIN = 9.0
@@ -108,9 +109,10 @@ class BaselinesOfAgent(APIView):
 class CompareWithBaseline(APIView):
     """An evaluation of the agent beside its current baseline by the same judge and procedure: delta, interval and verdict (AC-6.5.4).
 
-    The newest completed evaluation since the baseline was captured, or `?run=ID`, whenever that was. `margin` is the change, in points,
-    that still counts as none: 0.5 unless given. 404 when there is nothing to compare, 409 when the two cannot be compared; the detail
-    says why.
+    Per dimension the completed evaluation that scored something and judged the newest message, if that is newer than the baseline's
+    newest; or `?run=ID`, of any time. `run` is the newest of them, `where` the tags they were made with. `margin` is the change, in
+    points, that still counts as none: 0.5 unless given. 404 when there is nothing to compare, 409 when the two cannot be compared; the
+    detail says why.
     """
 
     queryset = Baseline.objects.all()
@@ -127,9 +129,9 @@ class CompareWithBaseline(APIView):
         parameters.only(request, "run", "margin")
         pk, margin = number(request, "run", allowed="the id of an evaluation of this agent"), _margin(request)
         found = _agent(agent)
-        run, dimensions = _newest(found) if pk is None else (_chosen(found, pk), [])
+        run, runs = _newest(found) if pk is None else _chosen(found, pk)
         try:
-            comparison = compare_to_baseline(run, margin=margin, dimensions=dimensions)
+            comparison = compare_runs(runs, margin=margin)
         except NotComparable as error:
             raise Conflict(str(error)) from None
         if comparison is None:
@@ -157,31 +159,32 @@ def _margin(request: Request) -> float:
     return margin
 
 
-def _newest(agent: Agent) -> tuple[EvaluationRun, list[str]]:
-    """The newest evaluation since a baseline of this agent, judged the same way; and the dimensions whose baseline is older than it."""
-    judges = set(Baseline.objects.filter(agent=agent).values_list("judge", flat=True))
-    if not judges:
+def _newest(agent: Agent) -> tuple[EvaluationRun, dict[str, EvaluationRun]]:
+    """The newest evidence of this agent beside a baseline of it, by any judge and procedure."""
+    baselines = list(Baseline.objects.filter(agent=agent))
+    if not baselines:
         raise NotFound(f"{agent.slug} has no baseline yet; POST to /api/evaluations/baselines/ captures one")
-    runs = [run for judge in judges if (run := newest_run(agent, judge=judge)) is not None]
-    for run in sorted(runs, key=lambda run: -run.pk):
-        before = get_baseline(agent=agent, judge=run.judge, procedure=run.procedure).values()
-        earlier = [b.dimension for b in before if b.evaluation_run_id < run.pk and b.dimension in run.dimensions]
-        if earlier:
-            return run, earlier
+    ways = sorted({(row.judge, row.procedure) for row in baselines})
+    found = [
+        newest_since_baselines([agent.pk], Judged(judge=judge, procedure=how)).get(agent.pk) for judge, how in ways
+    ]
+    first = newest_of(one for newest in found if newest for one in newest.values())
+    if first is not None:
+        return first.evaluation_run, runs_of(next(newest for newest in found if newest and first in newest.values()))
     raise NotFound(
-        f"nothing to compare: {agent.slug} was not evaluated, judged as for its baseline, since that was captured; "
+        f"nothing to compare: no evaluation of {agent.slug} {nothing_newer(baselines)}; "
         f'POST /api/evaluations/ {{"agent": "{agent.slug}"}} evaluates it'
     )
 
 
-def _chosen(agent: Agent, pk: int) -> EvaluationRun:
+def _chosen(agent: Agent, pk: int) -> tuple[EvaluationRun, dict[str, EvaluationRun]]:
     runs = EvaluationRun.objects.filter(agent=agent).select_related("agent", "channel")
     run: EvaluationRun | None = runs.filter(pk=pk).first()
     if run is None:
         raise NotFound(f"there is no evaluation {pk} of {agent.slug}")
     if run.status != EvaluationRun.Status.COMPLETED:
         raise Conflict(f"evaluation {pk} is {run.status}; only one that is completed can be compared")
-    return run
+    return run, dict.fromkeys(run.dimensions, run)
 
 
 def _no_baseline(run: EvaluationRun) -> str:

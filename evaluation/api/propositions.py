@@ -17,7 +17,7 @@ from evaluation.api.answers import PropositionPage
 from evaluation.api.filters import DIMENSION, YES_NO
 from evaluation.api.refusals import reading_propositions
 from evaluation.models import Dimension, EvaluationScore
-from evaluation.proposition_files import DEFAULT, LoadedFile, load_all, propositions_for
+from evaluation.proposition_files import DEFAULT, LoadedFile, applying, load_all, propositions_for
 from evaluation.propositions import Proposition
 from evaluation.targets import claims_for
 
@@ -53,15 +53,17 @@ class Propositions(APIView):
 
 
 def _merged(agent: Agent, dimensions: list[str], level: str) -> Iterator[dict[str, Any]]:
-    files = load_all()
+    files, slug, seeded = load_all(), agent.slug, agent.seeded
     for dimension in dimensions:
         asked = (
-            claims_for(slug=agent.slug, dimension=dimension, hard=False, files=files, traits=agent.traits.all())
+            claims_for(
+                slug=slug, dimension=dimension, hard=False, files=files, traits=agent.traits.all(), seeded=seeded
+            )
             if level == "evaluation"
-            else propositions_for(agent_slug=agent.slug, dimension=dimension, level=level, files=files)
+            else propositions_for(agent_slug=slug, dimension=dimension, level=level, files=files, seeded=seeded)
         )
         yield from (_shown(found, agent.slug, level) for found in asked)
-    for file in _files(dimensions, level):
+    for file in applying(_files(dimensions, level), seeded=seeded):
         if file.agent_id in (DEFAULT, agent.slug):
             yield from (_shown(draft, agent.slug, level) for draft in file.drafts)
 

@@ -13,6 +13,7 @@ from rest_framework.reverse import reverse
 from evaluation.baselines import is_stale, stale_reasons
 from evaluation.calibration.as_json import calibration_json
 from evaluation.calibration.stored import Key
+from evaluation.coverage import NOTHING, Share, shares_of
 from evaluation.models import Baseline, Dimension, EvaluationRun, EvaluationScore, is_heuristic
 from evaluation.progress import Progress, progress_of
 
@@ -30,9 +31,20 @@ _OF_RUN = (
         "sample_size",
         "seed",
     ),
-    *("per_call", "history", "history_where", "played", "overall_score", "token_usage", "progress", "waits_for"),
+    *(
+        "per_call",
+        "history",
+        "history_where",
+        "played",
+        "overall_score",
+        "coverage",
+        "token_usage",
+        "progress",
+        "waits_for",
+    ),
     *("created_at", "started_at", "finished_at"),
 )
+COVERAGE = "share scored of the judgements this judge can make, 0 to 1; null where there are none"
 _ASKED = (
     *("id", "dimension", "proposition_id", "claim", "weight", "inverted", "repeat", "message", "position", "channel"),
     *("compared_with", "context_snippet"),
@@ -44,7 +56,19 @@ _OF_SCORE = (
     *("call", "judged_at"),
 )
 _OF_BASELINE = (
-    *("id", "agent", "dimension", "score", "count", "judge", "heuristic", "procedure", "calibration", "is_stale"),
+    *(
+        "id",
+        "agent",
+        "dimension",
+        "score",
+        "count",
+        "coverage",
+        "judge",
+        "heuristic",
+        "procedure",
+        "calibration",
+        "is_stale",
+    ),
     "stale_reason",
     *("persona_digest", "captured_at", "evaluation_run", "run_url", "url", "compare_url"),
 )
@@ -85,6 +109,7 @@ class RunRow(serializers.ModelSerializer[EvaluationRun]):
     history_where = serializers.DictField(child=serializers.CharField(), read_only=True)
     heuristic = serializers.BooleanField(source="is_heuristic", read_only=True)
     procedure = serializers.CharField(read_only=True)
+    coverage = serializers.SerializerMethodField(help_text=COVERAGE)
     progress = serializers.SerializerMethodField()
     waits_for = serializers.SerializerMethodField(
         help_text="the batches it waits for, and how far they are; mostly empty"
@@ -94,6 +119,10 @@ class RunRow(serializers.ModelSerializer[EvaluationRun]):
         model = EvaluationRun
         fields: tuple[str, ...] = _OF_RUN
         ref_name = "EvaluationRow"
+
+    def get_coverage(self, run: EvaluationRun) -> float | None:
+        found: Progress = self.context["progress"][run.pk]
+        return found.share.rounded
 
     @extend_schema_field(ProgressShown)
     def get_progress(self, run: EvaluationRun) -> dict[str, int]:
@@ -149,6 +178,7 @@ class BaselineRow(serializers.ModelSerializer[Baseline]):
 
     agent = serializers.SlugRelatedField[Any](slug_field="slug", read_only=True)
     heuristic = serializers.SerializerMethodField()
+    coverage = serializers.SerializerMethodField(help_text=COVERAGE)
     calibration = serializers.SerializerMethodField(help_text="how well the judge agrees with people; null = not known")
     is_stale = serializers.SerializerMethodField(help_text="the persona changed since it was captured")
     stale_reason = serializers.SerializerMethodField(
@@ -158,6 +188,7 @@ class BaselineRow(serializers.ModelSerializer[Baseline]):
     url = serializers.SerializerMethodField()
     compare_url = serializers.SerializerMethodField()
     _stale_reasons: dict[int, str] | None = None
+    _shares: dict[int, dict[str, Share]] | None = None
 
     class Meta:
         model = Baseline
@@ -170,6 +201,12 @@ class BaselineRow(serializers.ModelSerializer[Baseline]):
     def get_calibration(self, baseline: Baseline) -> dict[str, Any] | None:
         key = Key(baseline.judge, baseline.procedure, baseline.dimension)
         return calibration_json(self.context["agreements"].get(key))
+
+    def get_coverage(self, baseline: Baseline) -> float | None:
+        if self._shares is None:  # of all rows at once
+            rows = [baseline] if self.parent is None else list(self.parent.instance)  # type: ignore[arg-type]
+            self._shares = shares_of({row.evaluation_run_id for row in rows})
+        return self._shares.get(baseline.evaluation_run_id, {}).get(baseline.dimension, NOTHING).rounded
 
     def get_is_stale(self, baseline: Baseline) -> bool:
         return is_stale(baseline)

@@ -136,7 +136,11 @@ def _proposition(run: EvaluationRun, score: EvaluationScore) -> Proposition:
     slug = run.agent.slug if run.agent else run.channel.slug if run.channel else ""
     try:
         claims = claims_for(
-            slug=slug, dimension=score.dimension, hard=run.hard, traits=run.agent.traits.all() if run.agent else None
+            slug=slug,
+            dimension=score.dimension,
+            hard=run.hard,
+            traits=run.agent.traits.all() if run.agent else None,
+            seeded=run.agent is not None and run.agent.seeded,
         )
     except PropositionError:
         return plain

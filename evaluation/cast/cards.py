@@ -9,7 +9,7 @@ from agents.models import Agent
 from evaluation.cast.choosing import sides_of
 from evaluation.cast.evidence import Told, claims_of, courses_of, quotes_of, tags_since
 from evaluation.cast.moves import Compared, dimension_moves, is_sure, moves_of
-from evaluation.cast.values import Card, Judged, Move, Sides, State, Tag
+from evaluation.cast.values import Card, DimensionMove, Judged, Move, Sides, State, Tag
 from evaluation.statistics.comparison import MARGIN
 
 
@@ -66,34 +66,42 @@ def cast(
 
 
 def _card(agent: Agent, judged: Judged, sides: Sides, compared: Compared) -> Card:
-    moves, changed = compared
-    state, told = _told(sides, moves)
+    dimensions = dimension_moves(compared)
+    state, told = _told(sides, compared, dimensions)
     return Card(
         agent=agent,
         judged=judged,
         state=state,
         sides=sides,
-        dimensions=dimension_moves(moves),
-        moves=moves,
+        dimensions=dimensions,
+        moves=compared.moves,
         told=told,
-        changed=changed,
+        lost=compared.lost,
+        changed=compared.changed,
     )
 
 
-def _told(sides: Sides, moves: Sequence[Move]) -> tuple[State, Move | None]:
-    """The state, and what to tell: the largest sure fall, else the largest sure rise, else the largest fall there may be."""
-    if not sides.then and sides.now is None:
+def _told(sides: Sides, compared: Compared, dimensions: Sequence[DimensionMove]) -> tuple[State, Move | None]:
+    """The state, and what to tell: the largest sure fall, else the largest sure rise, else the largest fall there may be.
+
+    Without a sure fall, what was lost, or too little to score, leaves nothing else to say.
+    """
+    moves = compared.moves
+    if not sides.then and not sides.now:
         return "never measured", None
     if not sides.then:
         return "no baseline", None
-    if sides.now is None:
+    if not sides.now:
         return "not measured since", None
-    if not moves:
+    lacking = compared.lost or any(d.reason and d.then is not None for d in dimensions)
+    if not moves and not lacking:
         return "nothing in common", None
     falls = [move for move in moves if move.delta <= -MARGIN]
     sure = [move for move in falls if is_sure(move)]
     if sure:
         return "fell", sure[0]
+    if lacking:
+        return "not enough data", None
     rises = [move for move in reversed(moves) if is_sure(move)]
     if rises:
         return "rose", rises[0]
@@ -103,11 +111,7 @@ def _told(sides: Sides, moves: Sequence[Move]) -> tuple[State, Move | None]:
 def _with_evidence(cards: Sequence[Card], judged: Judged | None, *, quotes: bool) -> list[Card]:
     if judged is None:
         return list(cards)
-    told = {
-        card.agent.pk: Told.of(card.told, card.sides.now.pk)
-        for card in cards
-        if card.told is not None and card.sides.now is not None
-    }
+    told = {card.agent.pk: Told.of(card.told) for card in cards if card.told is not None}
     said = quotes_of(told.values()) if quotes else {}
     asked = {key: quote.claim for key, pair in said.items() for quote in pair if quote is not None}
     claims = {**asked, **claims_of(key for key in told.values() if key not in asked)}

@@ -1,19 +1,19 @@
-"""Which two measurements of each agent are looked at: its baselines and what was measured since, or those of two tags."""
+"""Which two measurements of each agent are looked at: its baselines and the newest evidence since, or those of two tags."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 
-from django.db.models import Count, F, Max, OuterRef, QuerySet, Subquery, TextField
-from django.db.models.fields.json import KeyTextTransform
-from django.db.models.functions import Cast
+from django.db.models import Count, Max, OuterRef, QuerySet, Subquery
 from django.utils import timezone
 from django.utils.dateformat import format as date_format
 
 from agents.models import Agent
 from evaluation.cast.values import Judged, Sides, Tag
-from evaluation.models import Baseline, EvaluationRun, is_heuristic
+from evaluation.models import Baseline, EvaluationRun, Evidence, is_heuristic
+from evaluation.newest import Newest, newest_evidence, newest_since_baselines, runs_of
 
 MOST_JUDGES = 50
 NEWEST = 20_000  # baselines that are asked by whom they were judged
@@ -49,33 +49,30 @@ def runs_judged(judged: Judged) -> QuerySet[EvaluationRun]:
 def sides_of(
     agents: Collection[Agent], judged: Judged, *, then: Tag | None = None, now: Tag | None = None
 ) -> dict[int, Sides]:
-    """The two measurements of each agent, by primary key; in four queries at most.
+    """The two measurements of each agent, by primary key; in five queries at most.
 
     Args:
         agents: Whose.
         judged: By whom and how, both sides alike.
-        then: The newest evaluation of the messages of this tag; default the current baselines.
-        now: The same for the other side; default the newest evaluation since the baselines that is no baseline itself.
+        then: The newest evidence from messages of this tag; default the current baselines.
+        now: The same for the other side; default the newest evidence from newer messages than those of the first side.
     """
     pks = [agent.pk for agent in agents]
     first = _of_baselines(pks, judged) if then is None else _of_tag(pks, judged, then)
-    newest = _newest(pks, runs_judged(judged).filter(is_baseline=False) if now is None else _tagged(judged, now))
+    if now is not None:
+        newest = newest_evidence(pks, judged, tag=now)
+    elif then is not None:
+        newest = _newer(newest_evidence(pks, judged), first)
+    else:
+        alone = [pk for pk in pks if pk not in first]
+        newest = {**newest_since_baselines(list(first), judged), **(newest_evidence(alone, judged) if alone else {})}
     found = {}
     for pk in pks:
         sides = first.get(pk, Sides())
-        run = newest.get(pk)
-        if run is not None and then is None and now is None:
-            earlier = {dimension: before for dimension, before in sides.then.items() if before < run.pk}
-            run = run if earlier or not sides.then else None  # captured anew since: nothing was measured after it
-            kept = earlier if run is not None else sides.then
-        else:
-            kept = dict(sides.then)
-        found[pk] = Sides(
-            then=kept,
-            then_at=sides.then_at,
+        found[pk] = replace(
+            sides,
             then_name=sides.then_name or (tag_name(then) if then else ""),
-            then_personas=sides.then_personas,
-            now=None if run is not None and run.pk in kept.values() else run,
+            now={name: run for name, run in runs_of(newest.get(pk, {})).items() if run.pk != sides.then.get(name)},
             now_name=tag_name(now) if now else "",
         )
     return found
@@ -86,21 +83,37 @@ def tag_name(tag: Tag) -> str:
     return f"{tag[0]} {tag[1]}"
 
 
+def _newer(newest: Mapping[int, Newest], first: Mapping[int, Sides]) -> dict[int, Newest]:
+    """What judged newer messages than the first side did; all of an agent that has none."""
+    bounds = {pk: sides.then_newest for pk, sides in first.items()}
+    return {
+        pk: {
+            name: one
+            for name, one in found.items()
+            if (bound := bounds.get(pk)) is None or one.newest_message_at > bound
+        }
+        for pk, found in newest.items()
+    }
+
+
 def _of_baselines(agents: Collection[int], judged: Judged) -> dict[int, Sides]:
     rows: dict[int, list[Baseline]] = defaultdict(list)
     baselines = Baseline.objects.filter(agent__in=agents, judge=judged.judge, procedure=judged.procedure)
-    for row in baselines.order_by("captured_at", "pk"):
+    newest = Evidence.objects.filter(evaluation_run=OuterRef("evaluation_run"), dimension=OuterRef("dimension"))
+    with_time = baselines.annotate(newest=Subquery(newest.values("newest_message_at")[:1]))
+    for row in with_time.order_by("captured_at", "pk"):
         rows[row.agent_id].append(row)
     return {agent: _one_side(found) for agent, found in rows.items()}
 
 
 def _one_side(baselines: Iterable[Baseline]) -> Sides:
     rows = list(baselines)
-    newest = rows[-1].captured_at
+    captured = rows[-1].captured_at
+    times = [row.newest for row in rows if row.newest is not None]  # type: ignore[attr-defined]  # annotated
     return Sides(
         then={row.dimension: row.evaluation_run_id for row in rows},
-        then_at=newest,
-        then_name=f"the baseline of {date_format(timezone.localtime(newest), 'j M Y')}",
+        then_newest=max(times, default=None),
+        then_name=f"the baseline of {date_format(timezone.localtime(captured), 'j M Y')}",
         then_personas=frozenset(row.persona_digest for row in rows),
     )
 
@@ -108,24 +121,10 @@ def _one_side(baselines: Iterable[Baseline]) -> Sides:
 def _of_tag(agents: Collection[int], judged: Judged, tag: Tag) -> dict[int, Sides]:
     return {
         agent: Sides(
-            then=dict.fromkeys(run.own_dimensions, run.pk),
-            then_at=run.finished_at or run.created_at,
+            then={name: one.evaluation_run_id for name, one in found.items()},
+            then_newest=max(one.newest_message_at for one in found.values()),
             then_name=tag_name(tag),
-            then_personas=frozenset([run.persona_digest]),
+            then_personas=frozenset(one.evaluation_run.persona_digest for one in found.values()),
         )
-        for agent, run in _newest(agents, _tagged(judged, tag)).items()
+        for agent, found in newest_evidence(agents, judged, tag=tag).items()
     }
-
-
-def _tagged(judged: Judged, tag: Tag) -> QuerySet[EvaluationRun]:
-    asked_for = Cast(KeyTextTransform(tag[0], "where"), TextField())  # else its text is compared with JSON
-    return runs_judged(judged).annotate(asked_for=asked_for).filter(asked_for=tag[1])
-
-
-def _newest(agents: Collection[int], runs: QuerySet[EvaluationRun]) -> dict[int, EvaluationRun]:
-    """Of each agent the newest of these runs: one look into an index per agent."""
-    one = runs.filter(agent=OuterRef("pk")).order_by("-created_at", "-pk").values("pk")[:1]
-    keys = Agent.objects.filter(pk__in=agents).order_by().annotate(newest=Subquery(one)).filter(newest__isnull=False)
-    of_agent = dict(keys.values_list("pk", F("newest")))
-    rows = EvaluationRun.objects.in_bulk(of_agent.values())
-    return {agent: rows[run] for agent, run in of_agent.items() if run in rows}

@@ -31,8 +31,8 @@ class Told(NamedTuple):
     rose: bool
 
     @classmethod
-    def of(cls, move: Move, now_run: int) -> Told:
-        return cls(move.then_run, now_run, move.dimension, move.proposition, move.delta > 0)
+    def of(cls, move: Move) -> Told:
+        return cls(move.then_run, move.now_run, move.dimension, move.proposition, move.delta > 0)
 
 
 def quotes_of(told: Iterable[Told]) -> dict[Told, tuple[Quote | None, Quote | None]]:
@@ -125,7 +125,7 @@ def tags_since(told: Iterable[Told]) -> dict[Told, Tag]:
 def courses_of(agents: Iterable[Agent], judged: Judged) -> dict[int, list[float | None]]:
     """Overall scores of each agent's newest evaluations of the same dimensions as its last one, the oldest first; in two queries."""
     pks = [agent.pk for agent in agents]
-    runs = runs_judged(judged)
+    runs = runs_judged(judged).filter(overall_score__isnull=False)
     oldest = runs.filter(agent=OuterRef("pk")).order_by("-created_at", "-pk").values("created_at")
     first_of = Subquery(oldest[COURSE - 1 : COURSE])
     begins = Agent.objects.filter(pk__in=pks).order_by().annotate(first=first_of).annotate(newest=Subquery(oldest[:1]))

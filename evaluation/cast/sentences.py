@@ -6,6 +6,7 @@ A proposition is called by its own id, so that the sentence fits any claim: no v
 from __future__ import annotations
 
 import re
+from datetime import datetime
 
 from django.utils import timezone
 from django.utils.dateformat import format as date_format
@@ -13,9 +14,12 @@ from django.utils.dateformat import format as date_format
 from evaluation.cast.choosing import tag_name
 from evaluation.cast.moves import is_sure
 from evaluation.cast.values import Card, DimensionMove, Move
+from evaluation.coverage import TOO_LITTLE
+from evaluation.models import EvaluationRun
 from evaluation.wording import counted, decimal
 
 SHOWN, GONE = 6.0, 4.0  # at least, at most: a claim that held and does so no more
+MOST_LOST = 3  # propositions named in a sentence
 _DIGITS = re.compile(r"-[0-9a-f]{6}$")
 
 
@@ -43,10 +47,13 @@ def sentence_of(card: Card) -> str:
         missing = f"no evaluation of {sides.then_name}" if sides.then_name else "no baseline"
         return f"Measured ({now_words(card)}), but there is {missing} to compare it with."
     if card.state == "not measured since":
-        missing = f": there is no evaluation of {sides.now_name}" if sides.now_name else ""
-        return f"Not measured since {sides.then_name}{missing}."
+        if sides.now_name:
+            return f"Not measured since {sides.then_name}: there is no evaluation of {sides.now_name}."
+        return f"Not measured since {sides.then_name}: {nothing_newer(sides.then_newest)}."
     if card.state == "nothing in common":
         return f"Measured, but nothing was scored both in {sides.then_name} and now."
+    if card.state == "not enough data":
+        return _too_little(card)
     if card.told is not None:
         return _moved(card, card.told)
     least = card.moves[0]
@@ -59,7 +66,21 @@ def sentence_of(card: Card) -> str:
 
 def dimension_words(move: DimensionMove) -> str:
     """E.g. ``adherence 7.2 → 6.9``."""
-    return f"{move.dimension.replace('_', ' ')} {decimal(move.then)} → {decimal(move.now)}"
+    then, now = ("–" if score is None else decimal(score) for score in (move.then, move.now))
+    return f"{move.dimension.replace('_', ' ')} {then} → {now}"
+
+
+def _too_little(card: Card) -> str:
+    """What is scored too little now: dimensions without a score, else the propositions with both their shares."""
+    short = [f"{move.dimension.replace('_', ' ')}: {move.reason}" for move in card.dimensions if move.reason]
+    if short:
+        return f"Not enough data for {'; '.join(short).replace(f'{TOO_LITTLE}: ', '')}."
+    named = [
+        f"“{short_name(lost.proposition, card.agent.slug, lost.dimension)}” {lost.before} → {lost.now}"
+        for lost in card.lost[:MOST_LOST]
+    ]
+    more = f" and {len(card.lost) - MOST_LOST} more" if len(card.lost) > MOST_LOST else ""
+    return f"Not enough data: judgements scored {', '.join(named)}{more} since {card.sides.then_name}."
 
 
 def numbers_of(move: Move) -> str:
@@ -103,13 +124,34 @@ def since(card: Card, move: Move) -> str:
     return tag_name(move.since) if move.since is not None else card.sides.then_name
 
 
+def nothing_newer(newest: datetime | None) -> str:
+    """Why there is nothing to compare with a first measurement, and what to do."""
+    of = f" ({date_format(timezone.localtime(newest), 'j M Y H:i')})" if newest is not None else ""
+    return (
+        f"no evaluation scored a message newer than its newest{of}; evaluate newer messages, or capture a baseline of "
+        "older ones (--window, --where)"
+    )
+
+
 def now_words(card: Card) -> str:
-    """When and over what the second measurement was made; empty without one."""
-    run = card.sides.now
-    if run is None:
-        return ""
-    if card.sides.now_name:
+    """When and over what the second measurement was made, of several by dimension; empty without one."""
+    if card.sides.now and card.sides.now_name:
         return card.sides.now_name
+    runs: dict[int, list[str]] = {}
+    for name, run in card.sides.now.items():
+        runs.setdefault(run.pk, []).append(name.replace("_", " "))
+    words = {run.pk: run_words(run) for run in card.sides.now.values()}
+    return "; ".join(
+        f"{', '.join(sorted(names))}: {words[pk]}" if len(runs) > 1 else words[pk] for pk, names in sorted(runs.items())
+    )
+
+
+def run_words(run: EvaluationRun) -> str:
+    """The tags and the day of an evaluation, e.g. ``build 41, 22 Nov 2026``."""
     day = date_format(timezone.localtime(run.window_end or run.finished_at or run.created_at), "j M Y")
-    tags = ", ".join(f"{key} {value}" for key, value in sorted(run.where.items())) if not run.played else ""
-    return f"{tags}, {day}" if tags else day
+    return ", ".join(filter(None, (tag_words(run), day)))
+
+
+def tag_words(run: EvaluationRun) -> str:
+    """The tags of the messages it was asked for, e.g. ``build 41``; those of a simulation are its own."""
+    return "" if run.played else ", ".join(tag_name(pair) for pair in sorted(run.where.items()))

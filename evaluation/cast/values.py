@@ -8,14 +8,24 @@ from datetime import datetime
 from typing import Literal
 
 from agents.models import Agent, Message
+from evaluation.comparison.values import Lost
+from evaluation.coverage import NOTHING, Share
 from evaluation.models import EvaluationRun
 
 State = Literal[
-    "fell", "maybe", "held", "rose", "nothing in common", "not measured since", "no baseline", "never measured"
+    "fell",
+    "not enough data",
+    "maybe",
+    "held",
+    "rose",
+    "nothing in common",
+    "not measured since",
+    "no baseline",
+    "never measured",
 ]
 # Those who lost most first, then those of whom something is known, then those who were not measured.
 ORDER: tuple[State, ...] = (
-    *("fell", "maybe", "held", "rose"),
+    *("fell", "not enough data", "maybe", "held", "rose"),
     *("nothing in common", "not measured since", "no baseline", "never measured"),
 )
 Tag = tuple[str, str]
@@ -38,30 +48,32 @@ class Sides:
 
     Attributes:
         then: Evaluations by dimension: those of the current baselines, or one of the messages of a tag.
-        now: The newest evaluation since; None where there is none.
+        then_newest: When the newest message of the first side was said.
+        now: The newest evidence since, by dimension: mostly one evaluation for all of them.
         then_name, now_name: As people call them, e.g. ``the baseline of 3 Nov 2026``, ``build 41``.
         then_personas: Digests of the personas that the first side was measured under.
     """
 
     then: Mapping[str, int] = field(default_factory=dict)
-    then_at: datetime | None = None
+    then_newest: datetime | None = None
     then_name: str = ""
     then_personas: frozenset[str] = frozenset()
-    now: EvaluationRun | None = None
+    now: Mapping[str, EvaluationRun] = field(default_factory=dict)
     now_name: str = ""
 
     @property
     def persona_edited(self) -> bool:
         """Whether the persona was another one then: a difference is then not drift alone."""
-        digest = self.now.persona_digest if self.now is not None else ""
-        return bool(digest) and any(then and then != digest for then in self.then_personas)
+        digests = {run.persona_digest for run in self.now.values()} - {""}
+        return any(then and then != digest for digest in digests for then in self.then_personas)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
     """One proposition's scores on one side: mean of 0 to 9 over `scored` judgements; `unscored` could not be judged.
 
-    `n`, `total` and `squares` are of the first judgement of each message alone: what a test of the means rests on.
+    `n`, `total` and `squares` are of the first judgement of each message alone: what a test of the means rests on. `share` is how much was
+    scored of what the judge can score; `by_message` whether it is judged message by message.
     """
 
     mean: float | None
@@ -72,6 +84,8 @@ class Part:
     n: int
     total: float
     squares: float
+    share: Share = NOTHING
+    by_message: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +93,7 @@ class Move:
     """One proposition, then and now.
 
     Attributes:
-        then_run: The evaluation the first mean is of.
+        then_run, now_run: The evaluations the means are of.
         p: Chance of a difference this large where there is none, corrected for all that is looked at; None where nothing tells (judged
             over a whole window, or of one message).
         since: The tag that all messages carry now and none did then, e.g. ``("build", "41")``.
@@ -90,6 +104,7 @@ class Move:
     then: Part
     now: Part
     then_run: int
+    now_run: int
     p: float | None = None
     since: Tag | None = None
 
@@ -101,15 +116,23 @@ class Move:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DimensionMove:
-    """A dimension over the propositions that were asked on both sides and are still the same."""
+    """A dimension over the propositions that were asked on both sides and are still the same.
+
+    Attributes:
+        then, now: 0 to 9; None where too little was scored, and then `reason` says how little.
+        then_share, now_share: How much was scored, over all its propositions.
+    """
 
     dimension: str
-    then: float
-    now: float
+    then: float | None
+    now: float | None
+    then_share: Share = NOTHING
+    now_share: Share = NOTHING
+    reason: str = ""
 
     @property
-    def delta(self) -> float:
-        return self.now - self.then
+    def delta(self) -> float | None:
+        return None if self.then is None or self.now is None else self.now - self.then
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +151,7 @@ class Card:
     Attributes:
         moves: Every proposition that was scored on both sides, the largest fall first.
         told: The one the sentence is about; None where it is about none. `claim` is its claim, as it was last asked.
+        lost: Propositions of which surely less than half as much is scored as then.
         changed: Propositions that are another one now (reworded, or their trait changed), so not compared.
         then_quote, now_quote: Messages that scored highest then and lowest now on what the sentence is about (where it rose: the reverse).
         course: Overall scores of the newest evaluations, the oldest first.
@@ -141,6 +165,7 @@ class Card:
     moves: Sequence[Move] = ()
     told: Move | None = None
     claim: str = ""
+    lost: Sequence[Lost] = ()
     changed: Sequence[str] = ()
     then_quote: Quote | None = None
     now_quote: Quote | None = None
@@ -149,7 +174,8 @@ class Card:
     @property
     def delta(self) -> float | None:
         """The mean change of the dimensions, in points; None where nothing is compared."""
-        return sum(d.delta for d in self.dimensions) / len(self.dimensions) if self.dimensions else None
+        deltas = [d.delta for d in self.dimensions if d.delta is not None]
+        return sum(deltas) / len(deltas) if deltas else None
 
     @property
     def place(self) -> tuple[int, float, str]:

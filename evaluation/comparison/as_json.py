@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from evaluation.comparison.values import Change, Comparison, Side
+from evaluation.comparison.values import Change, Comparison, Lost, Side
 
 
 def comparison_json(comparison: Comparison) -> dict[str, Any]:
@@ -36,6 +36,7 @@ def comparison_json(comparison: Comparison) -> dict[str, Any]:
         "changed": list(comparison.changed),
         "scored_on_one_side": list(comparison.one_sided),
         "over_window": list(comparison.over_window),
+        "not_enough_data": [lost_json(lost) for lost in comparison.lost],
         "notes": list(comparison.notes),
     }
 
@@ -57,10 +58,25 @@ def change_json(change: Change) -> dict[str, Any]:
         "baseline_n": change.baseline_n,
         "unit": change.unit,
         "n_more": change.n_more,
+        "coverage": change.share.rounded if change.share else None,
+        "baseline_coverage": change.baseline_share.rounded if change.baseline_share else None,
         "sd": None if change.sd is None else round(change.sd, 2),
         "smallest_detectable": None if change.smallest_detectable is None else round(change.smallest_detectable, 2),
         "paired": change.paired,
         **({"counted": True} if change.counted else {}),
+    }
+
+
+def lost_json(lost: Lost) -> dict[str, Any]:
+    """A proposition of which surely much less is scored than before; judgements scored, of those the judge could have scored."""
+    return {
+        "dimension": lost.dimension,
+        "proposition": lost.proposition,
+        "baseline_scored": lost.before.scored,
+        "baseline_of": lost.before.asked,
+        "scored": lost.now.scored,
+        "of": lost.now.asked,
+        "p": round(lost.p, 6),
     }
 
 
@@ -69,4 +85,9 @@ def name_of(change: Change) -> str:
 
 
 def _side(side: Side) -> dict[str, Any]:
-    return {"name": side.name, "evaluation_run": side.evaluation_run, "persona_digest": side.persona_digest}
+    return {
+        "name": side.name,
+        "evaluation_run": side.evaluation_run,
+        "where": None if side.where is None else dict(side.where),
+        "persona_digest": side.persona_digest,
+    }

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from evaluation.comparison.values import Change, Comparison
+from evaluation.comparison.values import Change, Comparison, Lost
 from evaluation.statistics.bootstrap import RESOLUTION
 from evaluation.statistics.clusters import Observation, cluster_sums
 from evaluation.statistics.estimates import Interval
@@ -88,7 +88,8 @@ def adjusted(comparisons: Iterable[Comparison]) -> list[Comparison]:
     """Comparisons looked at together: a difference that chance would give somewhere among so many is not called drifted.
 
     Two families: the dimensions of all of them, and the propositions of all of them; in each the chance of any false ``drifted`` is at
-    most 5 %. It only ever takes verdicts back, so it may be applied again to more comparisons at once.
+    most 5 %. It only ever takes verdicts back, so it may be applied again to more comparisons at once. Where a proposition was lost and
+    nothing surely got worse the verdict is ``not enough data``.
     """
     found = list(comparisons)
     dimensions = iter(_family([change for c in found for change in c.dimensions], "dimensions"))
@@ -98,8 +99,10 @@ def adjusted(comparisons: Iterable[Comparison]) -> list[Comparison]:
     return [
         replace(
             c,
-            dimensions=tuple(next(dimensions) for _ in c.dimensions),
-            propositions={d: tuple(next(propositions) for _ in rows) for d, rows in c.propositions.items()},
+            dimensions=tuple(_with_lost(next(dimensions), c.lost) for _ in c.dimensions),
+            propositions={
+                d: tuple(_with_lost(next(propositions), c.lost) for _ in rows) for d, rows in c.propositions.items()
+            },
         )
         for c in found
     ]
@@ -123,6 +126,17 @@ def _with_adjusted(change: Change, p: float, among: int, what: str) -> Change:
         else f"the interval just leaves zero out, a test of the difference does not (p {p:.3g})"
     )
     return replace(change, p_adjusted=p, verdict="cannot tell yet", n_more=None, reason=reason)
+
+
+def _with_lost(change: Change, lost: Sequence[Lost]) -> Change:
+    of_it = [one for one in lost if one.dimension == change.dimension and change.proposition in ("", one.proposition)]
+    if not of_it or change.worse:
+        return change
+    known = (
+        [change.reason] if change.verdict == "not enough data" else []
+    )  # of a dimension without a score; or marked before
+    reasons = [*known, *(str(one) for one in of_it if str(one) not in change.reason)]
+    return replace(change, verdict="not enough data", n_more=None, reason="; ".join(reasons))
 
 
 def _difference(tables: Sequence[Floats]) -> float:

@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from django.db.models import Max
+from django.utils import timezone
+
 from agents.models import Agent
 from agents.persona_changes import changes_between
-from evaluation.comparison.compare import adjusted, compare, compare_to_baseline, side_of_run, sides_of_file
+from evaluation.cast.values import Judged
+from evaluation.comparison.compare import (
+    UnreadableSides,
+    adjusted,
+    compare,
+    compare_runs,
+    side_of_run,
+    side_of_runs,
+    sides_of_file,
+)
 from evaluation.comparison.detection import Detection
 from evaluation.comparison.measuring import Watch, enough_samples, measure, with_samples
 from evaluation.comparison.values import Comparison, NotComparable, Side
-from evaluation.models import Baseline, EvaluationRun
+from evaluation.failures import refusal
+from evaluation.models import Baseline, EvaluationRun, Evidence
+from evaluation.newest import Newest, newest_evidence, newest_of, newest_since_baselines, runs_of
 from evaluation.run_spec import RunSpec
 from evaluation.summary import RunSummary
 
@@ -60,11 +75,17 @@ def of_tags(
         margin: As in `compare`.
         detect: A change in points: where the sample is too small to find it and more was said, a larger one is measured.
         watch: Told how it goes.
+
+    Raises:
+        UnreadableSides: The judge refuses to be asked: its key, model or address is wrong.
     """
     sides = [[_tagged(spec, tags) for spec in specs] for tags in (a, b)]
     names = [_named(tags) for tags in (a, b)]
     both = [*sides[0], *sides[1]]
-    found = _of_summaries(measure(both, watch), names, margin)
+    measured = measure(both, watch)
+    if wrong := refusal(summary.run for summary in measured):
+        raise UnreadableSides(wrong)
+    found = _of_summaries(measured, names, margin)
     if detect is not None:
         more = enough_samples(both, found.comparisons, detect)
         larger = with_samples(both, more)
@@ -111,63 +132,62 @@ def of_runs(first: EvaluationRun, second: EvaluationRun, *, margin: float, dimen
     return Compared([compare(*sides, margin=margin, changes=changes_between)])
 
 
-def with_baselines(agents: Iterable[Agent], *, judge: str, margin: float, dimensions: Sequence[str] = ()) -> Compared:
-    """The newest evaluation of each agent by this judge against the agent's current baselines."""
+def with_baselines(agents: Sequence[Agent], *, judge: str, margin: float, dimensions: Sequence[str] = ()) -> Compared:
+    """The newest evidence of each agent by this judge against the agent's current baselines."""
     found = Compared()
+    baselines: dict[int, list[Baseline]] = defaultdict(list)
+    for row in Baseline.objects.filter(agent__in=[agent.pk for agent in agents]):
+        baselines[row.agent_id].append(row)
+    by_judge = {row.procedure for rows in baselines.values() for row in rows if row.judge == judge}
+    newest = [newest_since_baselines(list(baselines), Judged(judge=judge, procedure=name)) for name in sorted(by_judge)]
     for agent in agents:
         try:
-            found.comparisons.append(_with_baseline(agent, judge, margin, dimensions))
+            own = [of_agents[agent.pk] for of_agents in newest if agent.pk in of_agents]
+            found.comparisons.append(_with_baseline(agent, baselines[agent.pk], own, judge, margin, dimensions))
         except NotComparable as error:
             found.refused[agent.slug] = str(error)
     found.comparisons = adjusted(found.comparisons)
     return found
 
 
-def _with_baseline(agent: Agent, judge: str, margin: float, dimensions: Sequence[str]) -> Comparison:
-    baselines = list(Baseline.objects.filter(agent=agent))
-    if not any(b.judge == judge for b in baselines):
+def _with_baseline(
+    agent: Agent,
+    baselines: Sequence[Baseline],
+    newest: Sequence[Newest],
+    judge: str,
+    margin: float,
+    dimensions: Sequence[str],
+) -> Comparison:
+    own = [row for row in baselines if row.judge == judge]
+    if not own:
         others = ", ".join(sorted({b.judge for b in baselines}))
         known = f"there are baselines by {others}" if others else f"manage.py capture_baseline --agents {agent.slug}"
         raise NotComparable(f"no baseline by {judge}; {known}")
-    run = newest_run(agent, judge=judge)
-    if run is None:
-        how = ", ".join(sorted({b.procedure for b in baselines if b.judge == judge}))
-        raise NotComparable(
-            f"no evaluation by {judge} since the baseline was captured that was judged like it ({how}); measure the agent first"
-        )
-    found = compare_to_baseline(run, margin=margin, dimensions=dimensions)
-    if found is None:
-        raise NotComparable(
-            f"evaluation {run.pk} was judged as {run.procedure} in {', '.join(run.dimensions)}; no baseline was captured like that"
-        )
-    return found
+    asked = [{name: one for name, one in found.items() if not dimensions or name in dimensions} for found in newest]
+    first = newest_of(one for found in asked for one in found.values())
+    if first is None:
+        raise NotComparable(f"no evaluation by {judge} {nothing_newer(own)}")
+    chosen = next(found for found in asked if first in found.values())
+    compared = compare_runs(runs_of(chosen), margin=margin)
+    if compared is None:  # the baselines were captured anew meanwhile
+        raise NotComparable(f"no baseline that evaluation {first.evaluation_run_id} can be compared with")
+    return compared
 
 
-def newest_run(agent: Agent, *, judge: str, procedure: str | None = None) -> EvaluationRun | None:
-    """The newest completed evaluation of an agent by this judge that is newer than the baselines it can be compared with.
-
-    Args:
-        agent: Of whom.
-        judge: By whom.
-        procedure: Only one judged like that; default any there is a baseline of. Samples drawn evenly by turn are something else.
-    """
-    baselines = Baseline.objects.filter(agent=agent, judge=judge)
-    captured: dict[str, list[int]] = {}
-    for how, pk in baselines.values_list("procedure", "evaluation_run"):
-        captured.setdefault(how, []).append(pk)
-    runs = EvaluationRun.objects.select_related("agent").filter(
-        agent=agent, judge=judge, status=EvaluationRun.Status.COMPLETED
+def nothing_newer(baselines: Collection[Baseline]) -> str:
+    """Which evaluations could be compared with an agent's baselines, where there is none, and what to do."""
+    how = ", ".join(sorted({b.procedure for b in baselines}))
+    runs = [b.evaluation_run_id for b in baselines]
+    at = Evidence.objects.filter(evaluation_run__in=runs).aggregate(at=Max("newest_message_at"))["at"]
+    said = f" ({timezone.localtime(at):%Y-%m-%d %H:%M})" if at is not None else ""
+    return (
+        f"judged like the baseline ({how}) scored a message newer than the baseline's newest{said}; evaluate newer messages, or "
+        "capture a baseline of older ones (--window, --where)"
     )
-    run: EvaluationRun
-    for run in runs.exclude(pk__in=[pk for of_one in captured.values() for pk in of_one]).order_by("-pk")[:50]:
-        fits = procedure in (None, run.procedure) and run.procedure in captured and not run.turn_bins
-        if fits and run.pk > min(captured[run.procedure]):
-            return run
-    return None
 
 
 def with_file(path: Path, agents: Sequence[Agent] | None, *, margin: float, dimensions: Sequence[str] = ()) -> Compared:
-    """The newest evaluation of each agent against what a file says of it.
+    """The evaluation of each agent with the newest judged message against what a file says of it.
 
     Args:
         path: As `sides_of_file` reads it.
@@ -196,11 +216,13 @@ def with_file(path: Path, agents: Sequence[Agent] | None, *, margin: float, dime
 
 
 def _with_side(agent: Agent, side: Side, margin: float, dimensions: Sequence[str]) -> Comparison:
-    runs = EvaluationRun.objects.select_related("agent").filter(agent=agent, status=EvaluationRun.Status.COMPLETED)
-    by_it = runs.filter(judge=side.judge).order_by("-pk")[:50]
-    like_it = [r for r in by_it if r.procedure == side.procedure and not r.turn_bins]
-    run = like_it[0] if like_it else runs.order_by("-pk").first()
-    if run is None:
-        raise NotComparable(f"no evaluation of {agent.slug} yet; measure it first")
-    current = side_of_run(run, dimensions=dimensions or None)
+    newest = newest_evidence([agent.pk], Judged(judge=side.judge, procedure=side.procedure)).get(agent.pk, {})
+    runs = {name: run for name, run in runs_of(newest).items() if not dimensions or name in dimensions}
+    if not runs:  # then it is said by whom and how it was judged instead
+        completed = EvaluationRun.objects.filter(agent=agent, status=EvaluationRun.Status.COMPLETED)
+        other = completed.select_related("agent").order_by("-pk").first()
+        if other is None:
+            raise NotComparable(f"no evaluation of {agent.slug} yet; measure it first")
+        runs = {name: other for name in other.dimensions if not dimensions or name in dimensions}
+    current = side_of_runs(runs)
     return compare(side, current, margin=margin, changes=changes_between)

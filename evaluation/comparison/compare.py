@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +12,7 @@ from evaluation.comparison.as_json import comparison_json
 from evaluation.comparison.chance import adjusted
 from evaluation.comparison.changes import change_of
 from evaluation.comparison.file_sides import UnreadableSides, side_json, sides_of_file
+from evaluation.comparison.lost import lost_propositions
 from evaluation.comparison.selection import (
     asked_on_both,
     of_dimension,
@@ -22,6 +23,7 @@ from evaluation.comparison.selection import (
 )
 from evaluation.comparison.sides import side_of_run
 from evaluation.comparison.values import Change, Comparison, NotComparable, Side
+from evaluation.coverage import Share
 from evaluation.models import Baseline, EvaluationRun, is_heuristic
 from evaluation.scorers import SCORERS
 from evaluation.statistics.comparison import MARGIN
@@ -31,10 +33,12 @@ __all__ = [
     "adjusted",
     "baseline_side",
     "compare",
+    "compare_runs",
     "compare_to_baseline",
     "comparison_json",
     "side_json",
     "side_of_run",
+    "side_of_runs",
     "sides_of_file",
 ]
 
@@ -84,19 +88,30 @@ def compare(
         sides = of_dimension(baseline, current, dimension, [p for p in same if p not in once])
         heuristic, counted = is_heuristic(current.judge), dimension in baseline.counted | current.counted
         change = change_of(*sides, dimension=dimension, margin=margin, counted=counted, heuristic=heuristic)
-        if change.delta is None and None not in (baseline.scores[dimension], current.scores[dimension]):
+        why = "; ".join(
+            f"{reason} {when}"
+            for reason, when in ((baseline.reasons.get(dimension), "before"), (current.reasons.get(dimension), "now"))
+            if reason
+        )
+        if why:
+            change = _without_score(change, baseline, current, why)
+        elif change.delta is None and None not in (baseline.scores[dimension], current.scores[dimension]):
             change = replace(change, reason=NONE_IN_COMMON, interval_note=NONE_IN_COMMON)
-        dimensions.append(change)
+        dimensions.append(_with_shares(change, baseline, current))
         if propositions:
             rows = [
-                change_of(
-                    of_proposition(baseline, dimension, name),
-                    of_proposition(current, dimension, name),
-                    dimension=dimension,
-                    proposition=name,
-                    margin=margin,
-                    counted=counted,
-                    heuristic=heuristic,
+                _with_shares(
+                    change_of(
+                        of_proposition(baseline, dimension, name),
+                        of_proposition(current, dimension, name),
+                        dimension=dimension,
+                        proposition=name,
+                        margin=margin,
+                        counted=counted,
+                        heuristic=heuristic,
+                    ),
+                    baseline,
+                    current,
                 )
                 for name in same
             ]
@@ -115,6 +130,7 @@ def compare(
                 stale=_stale(baseline, current),
                 persona_changes=persona_changes,
                 over_window=tuple(windows),
+                lost=lost_propositions(*(_by_message(side, common, changed) for side in (baseline, current))),
                 margin=margin,
                 notes=tuple(notes),
             )
@@ -139,16 +155,53 @@ def compare_to_baseline(
     Raises:
         NotComparable: The run is not completed.
     """
-    if run.agent is None:
+    runs = dict.fromkeys(run.dimensions, run)
+    return compare_runs(runs, margin=margin, dimensions=dimensions, propositions=propositions)
+
+
+def compare_runs(
+    runs: Mapping[str, EvaluationRun],
+    *,
+    margin: float = MARGIN,
+    dimensions: Collection[str] = (),
+    propositions: bool = True,
+) -> Comparison | None:
+    """The same where each dimension may come from an evaluation of its own, such as the newest evidence.
+
+    Args:
+        runs: By dimension, at least one, the newest last; of one agent, judge and procedure.
+        margin, dimensions, propositions: As in `compare_to_baseline`.
+    """
+    last = list(runs.values())[-1]
+    if last.agent is None:
         return None
-    wanted = [d for d in run.dimensions if not dimensions or d in dimensions]
-    found = get_baseline(agent=run.agent, judge=run.judge, procedure=run.procedure)
-    rows = [b for d, b in found.items() if d in wanted and b.evaluation_run_id != run.pk]
+    found = get_baseline(agent=last.agent, judge=last.judge, procedure=last.procedure)
+    wanted = {d: run for d, run in runs.items() if d in found and (not dimensions or d in dimensions)}
+    rows = [found[d] for d, run in wanted.items() if found[d].evaluation_run_id != run.pk]
     if not rows:
         return None
-    current = side_of_run(run, dimensions=[b.dimension for b in rows])
+    current = side_of_runs({b.dimension: wanted[b.dimension] for b in rows})
     return compare(
         baseline_side(rows, current), current, margin=margin, propositions=propositions, changes=changes_between
+    )
+
+
+def side_of_runs(runs: Mapping[str, EvaluationRun]) -> Side:
+    """Evaluations of one agent, judge and procedure as one side, each in its dimensions; at least one, the newest last."""
+    dimensions: dict[int, list[str]] = {}
+    for name, run in runs.items():
+        dimensions.setdefault(run.pk, []).append(name)
+    by_key = {run.pk: run for run in runs.values()}
+    sides = [side_of_run(by_key[pk], dimensions=names) for pk, names in dimensions.items()]
+    if len(sides) == 1:
+        return sides[0]
+    scopes = {side.scope for side in sides}
+    return replace(
+        sides[-1],
+        **_merged(sides),
+        name="; ".join(f"{', '.join(side.scores)}: {side.name}" for side in sides),
+        evaluation_run=None,
+        scope=sides[0].scope if len(scopes) == 1 else None,
     )
 
 
@@ -167,18 +220,64 @@ def baseline_side(baselines: Iterable[Baseline], current: Side | None = None) ->
     ]
     digests = [b.persona_digest for b in rows]
     other = next((d for d in digests if current is not None and d and d != current.persona_digest), digests[-1])
-    merged: dict[str, Any] = {
-        name: {k: v for side in sides for k, v in getattr(side, name).items()}
-        for name in ("scores", "proposition_scores", "observations", "unscored", "judged", "digests")
-    }
     return replace(
         sides[-1],
-        **merged,
+        **_merged(sides),
         name=f"baseline of {days[0]}" if len(days) == 1 else f"baselines of {days[0]} to {days[-1]}",
         persona_digest=other,
-        counted=frozenset().union(*(side.counted for side in sides)),
         evaluation_run=sides[-1].evaluation_run if len(sides) == 1 else None,
     )
+
+
+def _without_score(change: Change, baseline: Side, current: Side, why: str) -> Change:
+    """The change of a dimension that has no score on a side because too little was scored there."""
+    before, now = (side.scores.get(change.dimension) for side in (baseline, current))
+    return Change(
+        dimension=change.dimension,
+        baseline=before,
+        current=now,
+        delta=None,
+        interval=None,
+        interval_note=why,
+        verdict="not enough data",
+        reason=why,
+        n=change.n,
+        baseline_n=change.baseline_n,
+        unit=change.unit,
+    )
+
+
+def _with_shares(change: Change, baseline: Side, current: Side) -> Change:
+    name = (change.dimension, change.proposition)
+    return replace(change, share=current.share(*name), baseline_share=baseline.share(*name))
+
+
+def _by_message(side: Side, dimensions: Iterable[str], changed: Collection[str]) -> dict[tuple[str, str], Share]:
+    """How much was scored of each proposition that is judged message by message and still the same."""
+    return {
+        (d, p): share
+        for d in dimensions
+        for p, share in side.by_message.get(d, {}).items()
+        if f"{d}/{p}" not in changed
+    }
+
+
+def _merged(sides: Sequence[Side]) -> dict[str, Any]:
+    """What sides of different dimensions hold together."""
+    names = (
+        "scores",
+        "proposition_scores",
+        "observations",
+        "unscored",
+        "judged",
+        "digests",
+        "shares",
+        "by_message",
+        "reasons",
+    )
+    merged = {name: {k: v for side in sides for k, v in getattr(side, name).items()} for name in names}
+    where = sides[0].where if all(side.where == sides[0].where for side in sides) else None
+    return {**merged, "counted": frozenset().union(*(side.counted for side in sides)), "where": where}
 
 
 def _check(baseline: Side, current: Side) -> None:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, NoReturn
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from evaluation.comparison.values import Side
+from evaluation.coverage import TOO_LITTLE, Share
 from evaluation.models import COUNTED, Method
 from evaluation.scorers import SCORERS
 from evaluation.statistics.clusters import Observation
@@ -30,11 +31,13 @@ def observations_json(side: Side) -> dict[str, Any]:
 
     `scores` is by what was judged (``message:KEY``, ``situation:ID``, ``channel:SLUG``, ``repeat:N``), a list where there are several.
     `weight` is the proposition's; where what was judged counts differently (channels, by the agent's messages), `weights` stand
-    beside. `digest` tells whether the proposition is still the same.
+    beside. `judged` counts the messages that the judge could have scored. `digest` tells whether the proposition is still the same.
     """
     return {
         dimension: {
-            name: _of_proposition(rows, side.digests.get(dimension, {}).get(name, ""))
+            name: _of_proposition(
+                rows, side.digests.get(dimension, {}).get(name, ""), side.by_message.get(dimension, {}).get(name)
+            )
             for name, rows in sorted(by_proposition.items())
         }
         for dimension, by_proposition in side.observations.items()
@@ -42,7 +45,7 @@ def observations_json(side: Side) -> dict[str, Any]:
     }
 
 
-def _of_proposition(rows: Sequence[Observation], digest: str) -> dict[str, Any]:
+def _of_proposition(rows: Sequence[Observation], digest: str, share: Share | None) -> dict[str, Any]:
     scores: dict[str, Any] = {}
     for row in rows:
         value = round(row.value, 4)
@@ -54,6 +57,7 @@ def _of_proposition(rows: Sequence[Observation], digest: str) -> dict[str, Any]:
     return {
         **({"digest": digest} if digest else {}),
         **({"weight": next(iter(weights.values()))} if same else {"weights": weights}),
+        **({"judged": share.asked} if share else {}),
         "scores": dict(sorted(scores.items())),
     }
 
@@ -72,6 +76,8 @@ def side_json(side: Side) -> dict[str, Any]:
                 names[d]: score,
                 "scored": side.judged.get(d, 0) - side.unscored.get(d, 0),
                 "unscored": side.unscored.get(d, 0),
+                "coverage": share.rounded if (share := side.share(d)) else None,
+                **({"reason": side.reasons[d]} if d in side.reasons else {}),
                 "propositions": dict(side.proposition_scores.get(d, {})),
             }
             for d, score in side.scores.items()
@@ -86,6 +92,7 @@ class _Judged(BaseModel):
     digest: str = ""
     weight: Weight = 1.0
     weights: dict[str, Weight] = Field(default_factory=dict)
+    judged: Count | None = None
     scores: dict[str, Figure | list[Figure]]
 
 
@@ -97,6 +104,7 @@ class _Dimension(BaseModel):
     scored: Count = 0
     trivial: Count = 0
     unscored: Count = 0
+    reason: str = ""
     propositions: dict[str, Figure | None] = Field(default_factory=dict)
 
 
@@ -218,6 +226,9 @@ def _side(run: _Run, judge: str, name: str) -> Side:
         unscored={d: found.unscored for d, found in run.dimensions.items()},
         judged={d: found.scored + found.trivial + found.unscored for d, found in run.dimensions.items()},
         played="played" in run.procedure.split("+"),
+        by_message={d: _shares(by) for d, by in run.observations.items() if d in run.dimensions},
+        shares={d: _shares(by) for d, by in run.observations.items() if d in run.dimensions},
+        reasons={d: found.reason for d, found in run.dimensions.items() if found.reason.startswith(TOO_LITTLE)},
         digests=_digests(run.observations),
     )
 
@@ -228,6 +239,16 @@ def _observations(judged: _Judged) -> tuple[Observation, ...]:
         for key, values in judged.scores.items()
         for value in _listed(values)
     )
+
+
+def _shares(judged: Mapping[str, _Judged]) -> dict[str, Share]:
+    """How much was scored, where the file says of how many."""
+    found = {}
+    for name, of_one in judged.items():
+        scored = sum(len(_listed(values)) for values in of_one.scores.values())
+        if of_one.judged is not None and scored <= of_one.judged:
+            found[name] = Share(scored, of_one.judged)
+    return found
 
 
 def _digests(observations: Mapping[str, Mapping[str, _Judged]]) -> dict[str, dict[str, str]]:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from django.db.models import Case, When
+
+from evaluation.coverage import COVERABLE, NOTHING, Share
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.statistics.clusters import Observation
 from evaluation.summary import WITHOUT_SCORE
@@ -18,6 +21,7 @@ class LinkedPart:
         messages: The agent's there: the channel's weight.
         scores: Per proposition (repeat, score, weight) of each scored judgement.
         counts: Per proposition the count of each repeat.
+        shares: Per proposition how much was scored of what the judge can score.
     """
 
     run: EvaluationRun
@@ -26,6 +30,7 @@ class LinkedPart:
     messages: int
     scores: dict[str, list[tuple[int, int, float]]] = field(default_factory=dict)
     counts: dict[str, dict[int, int]] = field(default_factory=dict)
+    shares: dict[str, Share] = field(default_factory=dict)
     judged: int = 0
     unscored: int = 0
 
@@ -48,11 +53,27 @@ def linked_parts(run: EvaluationRun, dimensions: Iterable[str]) -> list[LinkedPa
     rows = EvaluationScore.objects.filter(
         evaluation_run__in=[share.channel_run_id for share in shares], dimension__in=list(dimensions)
     )
-    fields = ("evaluation_run", "dimension", "proposition_id", "repeat", "status", "score", "count", "weight")
-    for pk, dimension, proposition, repeat, status, score, count, weight in rows.order_by("pk").values_list(*fields):
+    fields = (
+        "evaluation_run",
+        "dimension",
+        "proposition_id",
+        "repeat",
+        "status",
+        "score",
+        "count",
+        "weight",
+        "coverable",
+    )
+    rows = rows.annotate(coverable=Case(When(COVERABLE, then=True), default=False))
+    for pk, dimension, proposition, repeat, status, score, count, weight, coverable in rows.order_by("pk").values_list(
+        *fields
+    ):
         part = parts[pk, dimension]
         part.judged += status != "pending"
         part.unscored += status == "unscored"
+        if repeat == 1:
+            share = Share(int(status == "scored"), int(coverable))
+            part.shares[proposition] = part.shares.get(proposition, NOTHING) + share
         scores, counts = part.scores.setdefault(proposition, []), part.counts.setdefault(proposition, {})
         if status == "scored" and count is not None:
             counts[repeat] = count

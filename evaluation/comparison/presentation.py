@@ -13,12 +13,14 @@ from agents.terminal import console_on
 from evaluation.comparison.detection import Detection
 from evaluation.comparison.values import Change, Comparison
 from evaluation.comparison.words import interval_text
+from evaluation.coverage import percent, with_share
 from evaluation.models import is_heuristic
 from evaluation.presentation import heading_of, judge_label, number
 from evaluation.wording import signed
 
 MOST_NAMED = 10
-STYLES = {"drifted": "bold", "steady": "green", "cannot tell yet": "dim"}
+NARROW = 100
+STYLES = {"drifted": "bold", "steady": "green", "cannot tell yet": "dim", "not enough data": "yellow"}
 
 
 def comparison_table(comparison: Comparison, out: Any) -> None:
@@ -34,25 +36,34 @@ def comparisons_table(comparisons: Sequence[Comparison], out: Any) -> None:
     if not comparisons:
         return
     console = console_on(out)
-    first = comparisons[0]
+    first, narrow = comparisons[0], console.width < NARROW
     names = {(c.baseline.name, c.current.name) for c in comparisons}
-    what = f"{first.baseline.name} → {first.current.name}" if len(names) == 1 else "Baseline → now"
+    before, now = ({c.baseline.scope for c in comparisons}, {c.current.scope for c in comparisons})
+    several = f"Baseline{_of_messages(before)} → now{_of_messages(now)}"
+    what = f"{first.baseline.name} → {first.current.name}" if len(names) == 1 else several
     title = f"{what}, judged by {judge_label(first.current.judge)}"
     table = Table(title=escape(title), box=box.SIMPLE_HEAD, title_justify="left", padding=(0, 1, 0, 0))
     _columns(table, "Agent" if not first.current.target.startswith("#") else "Channel", "Dim.")
     for comparison in comparisons:
         for n, change in enumerate(comparison.dimensions):
-            stale = " (stale)" if comparison.stale and not n else ""
+            notes = _of_messages({comparison.current.scope}) if len(now) > 1 else ""
+            notes += " (stale)" if comparison.stale else ""
             table.add_row(
-                escape(comparison.current.target + stale) if not n else "",
+                escape(comparison.current.target + notes) if not n else "",
                 heading_of(change.dimension, narrow=True),
-                *_cells(change),
+                *_cells(change, narrow=narrow),
             )
     console.print(table)
     _propositions(comparisons, console)
     _explain(comparisons, console)
     if is_heuristic(first.current.judge):
         console.print("heuristic: exact rules and word cues, no LLM. What it cannot see is unscored, never guessed.")
+
+
+def _of_messages(scopes: set[str | None]) -> str:
+    """Which messages, where all are of the same."""
+    (scope, *others) = scopes
+    return f" ({scope})" if scope and not others else ""
 
 
 def _columns(table: Table, *names: str) -> None:
@@ -64,11 +75,16 @@ def _columns(table: Table, *names: str) -> None:
     table.add_column("More", justify="right", no_wrap=True)
 
 
-def _cells(change: Change) -> list[str]:
+def _cells(change: Change, *, narrow: bool) -> list[str]:
+    """Scores with the shares scored, on a line of their own where there is little room; difference, interval, verdict."""
     digits = 0 if change.counted else 1
     shown = [
-        "–" if score is None else f"{score:.{digits}f}" if change.counted else number(score)
-        for score in (change.baseline, change.current)
+        with_share(
+            "–" if score is None else f"{score:.{digits}f}" if change.counted else number(score),
+            share,
+            between="\n" if narrow else " · ",
+        )
+        for score, share in ((change.baseline, change.baseline_share), (change.current, change.share))
     ]
     verdict = change.verdict
     if verdict == "drifted" and not change.counted:
@@ -102,14 +118,15 @@ def _propositions(comparisons: Sequence[Comparison], console: Any) -> None:
     _columns(table, "Proposition")
     for target, row in rows:
         name = row.proposition if alone or row.proposition.startswith(target) else f"{target}: {row.proposition}"
-        table.add_row(escape(name), *_cells(row))
+        table.add_row(escape(name), *_cells(row, narrow=console.width < NARROW))
     console.print(table)
 
 
 def _explain(comparisons: Sequence[Comparison], console: Any) -> None:
     margin = comparisons[0].margin
     rows = [change for c in comparisons for change in c.dimensions]
-    lines = ["Scores of 0 to 9, higher is better.", *_unsure_but_large(comparisons)]
+    scale = "Scores of 0 to 9, higher is better; in % the share of judgements scored, of the claims this judge can score at all."
+    lines = [scale, *_unsure_but_large(comparisons)]
     if any(row.verdict == "steady" for row in rows):
         lines.append(f"steady: the whole interval lies within ±{margin:g} points.")
     if any(row.n_more for row in rows):
@@ -122,6 +139,10 @@ def _explain(comparisons: Sequence[Comparison], console: Any) -> None:
     found: dict[str, list[str]] = {}
     for comparison in comparisons:
         target = comparison.current.target
+        for lost in comparison.lost:
+            found.setdefault(
+                f"{lost.dimension}: not enough data: {lost} ({percent(lost.before)} → {percent(lost.now)})", []
+            ).append(target)
         for change in comparison.dimensions:
             for note in dict.fromkeys(filter(None, (change.interval_note, _why_undecided(change)))):
                 found.setdefault(f"{change.dimension}: {note}", []).append(target)
@@ -151,7 +172,7 @@ def _explain(comparisons: Sequence[Comparison], console: Any) -> None:
 def _unsure_but_large(comparisons: Sequence[Comparison]) -> list[str]:
     """Large changes that nothing sure can be said of: they would be lost among the rows, and no exit code tells of them."""
     found = sorted(
-        (change.delta, f"{c.current.target} {change.dimension} {number(change.baseline)} → {number(change.current)}")
+        (change.delta, f"{c.current.target} {change.dimension} {_fall(change)}")
         for c in comparisons
         for change in c.dimensions
         if change.interval is None and not change.counted and change.delta is not None and abs(change.delta) > c.margin
@@ -161,6 +182,11 @@ def _unsure_but_large(comparisons: Sequence[Comparison]) -> list[str]:
     more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
     which = ", ".join(text for _, text in found[:MOST_NAMED])
     return [f"large, but with no interval neither sure nor in the exit code, so read what was said: {which}{more}."]
+
+
+def _fall(change: Change) -> str:
+    before = with_share(number(change.baseline), change.baseline_share)
+    return f"{before} → {with_share(number(change.current), change.share)}"
 
 
 def _why_undecided(change: Change) -> str:

@@ -7,13 +7,14 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from statistics import median_low
 
-from django.db.models import Avg, Count, Max, Q
+from django.db.models import Avg, Case, Count, Max, Q, When
 from django.utils import timezone
 
 from agents.models import Message
 from evaluation.comparison.linked_sides import LinkedPart, linked_observations, linked_parts, repeats_of_one
 from evaluation.comparison.values import NotComparable, Side
-from evaluation.models import COUNTED, EvaluationRun, EvaluationScore
+from evaluation.coverage import COVERABLE, NOTHING, Share, total, why_too_little
+from evaluation.models import BY_MESSAGE, COUNTED, EvaluationRun, EvaluationScore
 from evaluation.scorers import SCORERS
 from evaluation.statistics.clusters import Observation
 from evaluation.summary_values import rounded
@@ -48,8 +49,9 @@ def side_of_run(run: EvaluationRun, *, name: str = "", dimensions: Collection[st
         parts = linked_parts(run, linked)
         _add_linked(tally, parts)
         digests |= _linked_digests(parts, linked)
+    tags = f" ({', '.join(_tags(run))})" if _tags(run) else ""
     return Side(
-        name=name or f"evaluation {run.pk} of {_day(run)}",
+        name=name or f"evaluation {run.pk} of {_day(run)}{tags}",
         target=target_of(run),
         judge=run.judge,
         procedure=run.procedure,
@@ -63,6 +65,10 @@ def side_of_run(run: EvaluationRun, *, name: str = "", dimensions: Collection[st
         played=run.played,
         evaluation_run=run.pk,
         scope=_scope(run),
+        shares=tally.shares,
+        by_message=tally.by_message,
+        reasons=tally.reasons(),
+        where={} if run.played else run.where,
         digests=digests,
     )
 
@@ -89,6 +95,8 @@ class _Tally:
         self.counts: dict[str, dict[str, int | None]] = {d: {} for d in dimensions if d in COUNTED}
         self.unscored: dict[str, int] = dict.fromkeys(self.observations, 0)
         self.judged: dict[str, int] = dict.fromkeys(self.observations, 0)
+        self.shares: dict[str, dict[str, Share]] = {d: {} for d in self.observations}
+        self.by_message: dict[str, dict[str, Share]] = {d: {} for d in self.observations}
 
     def add(self, dimension: str, proposition: str, *observations: Observation) -> None:
         self.observations[dimension].setdefault(proposition, []).extend(observations)
@@ -97,8 +105,17 @@ class _Tally:
         self.judged[dimension] += judged
         self.unscored[dimension] += unscored
 
+    def share(self, dimension: str, proposition: str, found: Share, *, by_message: bool) -> None:
+        for shares in (self.shares, self.by_message) if by_message else (self.shares,):
+            shares[dimension][proposition] = shares[dimension].get(proposition, NOTHING) + found
+
+    def reasons(self) -> dict[str, str]:
+        found = {d: why_too_little(total(by.values())) for d, by in self.by_message.items()}
+        return {d: why for d, why in found.items() if why}
+
     def scores(self) -> dict[str, float | None]:
-        return {d: self._score(d, by) for d, by in self.observations.items()}
+        short = self.reasons()
+        return {d: None if d in short else self._score(d, by) for d, by in self.observations.items()}
 
     def _score(self, dimension: str, by: Mapping[str, list[Observation]]) -> float | None:
         if dimension in COUNTED:
@@ -127,10 +144,13 @@ def _add_messages(tally: _Tally, run: EvaluationRun) -> None:
             heaviest=Max("weight"),
             judged=Count("pk", filter=~Q(status="pending")),
             missing=Count("pk", filter=Q(status="unscored")),
+            coverable=Count("pk", filter=COVERABLE),
         )
     )
-    for dimension, proposition, message, mean, weight, judged, missing in items.iterator(chunk_size=2000):
+    for dimension, proposition, message, mean, weight, judged, missing, coverable in items.iterator(chunk_size=2000):
         tally.settled(dimension, judged=judged, unscored=missing)
+        share = Share(int(mean is not None), int(coverable > 0))
+        tally.share(dimension, proposition, share, by_message=dimension in BY_MESSAGE)
         if mean is None:
             tally.add(dimension, proposition)
             continue
@@ -172,18 +192,22 @@ def _add_windows(tally: _Tally, run: EvaluationRun) -> None:
     rows = EvaluationScore.objects.filter(
         evaluation_run=run, message__isnull=True, dimension__in=list(tally.observations)
     )
-    fields = ("dimension", "proposition_id", "repeat", "status", "score", "count", "weight", "over_window")
-    for dimension, proposition, repeat, status, score, count, weight, over_window in (
+    fields = ("dimension", "proposition_id", "repeat", "status", "score", "count", "weight", "over_window", "coverable")
+    rows = rows.annotate(coverable=Case(When(COVERABLE, then=True), default=False))
+    for dimension, proposition, repeat, status, score, count, weight, over_window, coverable in (
         rows.order_by("pk").values_list(*fields).iterator()
     ):
         tally.settled(dimension, judged=status != "pending", unscored=status == "unscored")
         tally.add(dimension, proposition)
+        if repeat == 1:
+            deleted = dimension in BY_MESSAGE and not over_window
+            tally.share(dimension, proposition, Share(int(status == "scored"), int(coverable)), by_message=deleted)
         if dimension in COUNTED:
             tally.counts[dimension].setdefault(proposition, None)
             if count is not None:
                 counts[dimension, proposition][repeat] = count
         elif status == "scored" and score is not None:
-            if dimension in ("adherence", "consistency") and not over_window:
+            if dimension in BY_MESSAGE and not over_window:
                 tally.add(dimension, proposition, Observation(float(score), weight, DELETED))
             else:
                 windows[dimension, proposition].append((repeat, score, weight))
@@ -197,6 +221,8 @@ def _add_windows(tally: _Tally, run: EvaluationRun) -> None:
 def _add_linked(tally: _Tally, parts: list[LinkedPart]) -> None:
     for part in parts:
         tally.settled(part.dimension, judged=part.judged, unscored=part.unscored)
+        for proposition, share in part.shares.items():
+            tally.share(part.dimension, proposition, share, by_message=False)
     for dimension in dict.fromkeys(part.dimension for part in parts):
         found = [part for part in parts if part.dimension == dimension]
         for proposition, observations in linked_observations(found).items():
@@ -224,8 +250,11 @@ def _day(run: EvaluationRun) -> str:
     return timezone.localtime(run.finished_at or run.created_at).date().isoformat()
 
 
+def _tags(run: EvaluationRun) -> list[str]:
+    return [] if run.played else [f"{key}={value}" for key, value in sorted(run.where.items())]
+
+
 def _scope(run: EvaluationRun) -> str:
     """Which messages; those of a play are its own, whatever its name."""
-    tags = [] if run.played else [f"{key}={value}" for key, value in sorted(run.where.items())]
     bins = ["evenly by turn"] if run.turn_bins else []
-    return ", ".join([*([] if run.window == "all" else [run.window]), *tags, *bins])
+    return ", ".join([*([] if run.window == "all" else [run.window]), *_tags(run), *bins])

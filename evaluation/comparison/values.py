@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from evaluation.coverage import Share, total
 from evaluation.statistics.clusters import Observation
 from evaluation.statistics.comparison import Outcome
 from evaluation.statistics.estimates import Interval
@@ -34,6 +35,10 @@ class Side:
         unscored: Judgements that could not be made, per dimension; `judged` those that were settled at all.
         evaluation_run: Its row; None for a file.
         scope: Which messages, as people say it, e.g. ``7d, build=41``; empty: all; None where that is not known.
+        shares: Per dimension and proposition how much was scored of what the judge can score; missing where that is not known.
+        by_message: The same of what is judged message by message.
+        reasons: Why dimensions have no score although there was something to score.
+        where: The tags its messages have; None where that is not known.
         digests: Per dimension and proposition, of everything in it that can change a score; missing where that is not known.
     """
 
@@ -51,7 +56,16 @@ class Side:
     played: bool = False
     evaluation_run: int | None = None
     scope: str | None = None
+    where: Mapping[str, str] | None = None
     digests: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    shares: Mapping[str, Mapping[str, Share]] = field(default_factory=dict)
+    by_message: Mapping[str, Mapping[str, Share]] = field(default_factory=dict)
+    reasons: Mapping[str, str] = field(default_factory=dict)
+
+    def share(self, dimension: str, proposition: str = "") -> Share | None:
+        """How much was scored, of a dimension or one proposition in it; None where that is not known."""
+        found = self.shares.get(dimension, {})
+        return found.get(proposition) if proposition else total(found.values()) if found else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +77,9 @@ class Change:
         baseline, current: Scores, 0 to 9, or counts; None when nothing was scored there.
         delta: Current minus baseline; None when one is missing.
         interval: 95 %, of the delta; None with `interval_note` saying why.
-        verdict: ``drifted``, ``steady``, ``cannot tell yet``. ``drifted`` with delta > 0 is an improvement.
+        verdict: ``drifted``, ``steady``, ``cannot tell yet``, ``not enough data`` (too little is scored now to say anything).
+            ``drifted`` with delta > 0 is an improvement.
+        share, baseline_share: How much was scored on each side, of what the judge can score; None where that is not known.
         n_more: Messages that would decide, where that can be said.
         n, baseline_n: Messages (pairs, situations) each side rests on.
         smallest_detectable: Change this comparison would find with power 0.8, in points; None when it cannot be said.
@@ -93,11 +109,32 @@ class Change:
     p_adjusted: float | None = None
     sd: float | None = None
     unit: str = "messages"
+    share: Share | None = None
+    baseline_share: Share | None = None
 
     @property
     def worse(self) -> bool:
         """Whether it surely got worse. Fewer ideas are not worse: a count goes with how much was said."""
         return self.verdict == "drifted" and self.delta is not None and self.delta < 0 and not self.counted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lost:
+    """A proposition of which surely much less is scored than before: its mean says little now.
+
+    Attributes:
+        before, now: Judgements scored, of those the judge could have scored.
+        p: Chance of such a fall where there is none, adjusted for all propositions of the agent (Holm).
+    """
+
+    dimension: str
+    proposition: str
+    before: Share
+    now: Share
+    p: float
+
+    def __str__(self) -> str:
+        return f"{self.proposition}: {self.before} judgements scored before, {self.now} now"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +150,7 @@ class Comparison:
         stale: Whether the persona changed between the two: the difference is then no drift alone.
         persona_changes: The versions of the persona that came between, as far as they were kept: what made them, what they changed.
         over_window: ``dimension/proposition`` judged once over the window: compared on its own, not in its dimension's change.
+        lost: Propositions of which surely less than half as much is scored as before.
         margin: Half-width of "no change", in points.
         notes: What a reader must know, in sentences.
     """
@@ -128,6 +166,7 @@ class Comparison:
     stale: bool = False
     persona_changes: tuple[str, ...] = ()
     over_window: tuple[str, ...] = ()
+    lost: tuple[Lost, ...] = ()
     margin: float = 0.5
     notes: tuple[str, ...] = ()
 

@@ -10,13 +10,11 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from agents.text.patterns import ends_soon
 from evaluation.drafting.decisions import DraftEntry, all_entries, still_stands
 from evaluation.drafting.edits import CannotEdit
 from evaluation.drafting.entry_edits import with_entry
 from evaluation.drafting.library import HEAD, file_name, head_of, moved, origin_of, written_as
 from evaluation.drafting.replacing import CannotWrite, read_bytes, replace_file
-from evaluation.drafting.validation import patterns_of
 from evaluation.drafting.writing import appended, default_folder, items, parse
 from evaluation.proposition_files import DEFAULT, LoadedFile, load_all, proposition_dirs, resolved_file, shared_ids_of
 from evaluation.proposition_schema import PropositionFile
@@ -97,7 +95,7 @@ def save_proposition(
         if old is not None and not still_stands(before if old.path == place.path else read_bytes(old.path), old):
             raise CannotSave({"": CHANGED})  # a save landed since the files were read
         text = _text(place, before, dict(entry), old, head_of(dimension, owner, level), level)
-        _refuse_unusable(place.path, text, str(entry.get("id", "")), old, loaded)
+        _refuse_unusable(place.path, text, loaded)
         replace_file(place.path, text.encode(), expected=before)
     except (CannotEdit, CannotWrite) as problem:
         raise CannotSave({"": f"Nothing was changed: {problem}."}) from None
@@ -137,20 +135,18 @@ def checked(
     level: str,
     entry: Mapping[str, Any],
     head: Mapping[str, Any] | None = None,
-    old: DraftEntry | None = None,
 ) -> PropositionFile:
     """An entry as the loader would read it, in a file of its own.
 
     Args:
         owner, dimension, level, entry: As for `save_proposition`.
         head: What its file says of all its propositions.
-        old: The proposition that is changed.
 
     Raises:
         CannotSave: It is not valid; says per field what is allowed.
     """
     data = {**head_of(dimension, owner, level), **(head or {}), "propositions": [dict(entry)]}
-    return _validated(data, str(entry.get("id", "")), old)
+    return _validated(data)
 
 
 def _marked(mark: str, owner: str, loaded: Sequence[LoadedFile]) -> DraftEntry:
@@ -211,33 +207,22 @@ def _head(text: str, path: Path) -> dict[str, Any]:
     return {name: data[name] for name in HEAD if name in data}
 
 
-def _refuse_unusable(
-    path: Path, text: str, proposition_id: str, old: DraftEntry | None, loaded: Sequence[LoadedFile]
-) -> None:
+def _refuse_unusable(path: Path, text: str, loaded: Sequence[LoadedFile]) -> None:
     """What the loader would say of the file and of all files together."""
     node, data = parse(text)
-    parsed = _validated({"dimension": path.parent.name, **data}, proposition_id, old)
+    parsed = _validated({"dimension": path.parent.name, **data})
     new = resolved_file(path, parsed, node)
     problems = shared_ids_of((*(f for f in loaded if f.path != path), new), tuple(proposition_dirs()))
     if problems:
         raise CannotSave({"id": str(problems[0].message)})
 
 
-def _validated(data: Mapping[str, Any], proposition_id: str, old: DraftEntry | None) -> PropositionFile:
-    """The file, if the loader takes it, and if the patterns that somebody just typed end soon."""
+def _validated(data: Mapping[str, Any]) -> PropositionFile:
+    """The file, if the loader takes it."""
     try:
-        parsed = PropositionFile.model_validate(data)
+        return PropositionFile.model_validate(data)
     except ValidationError as error:
         raise CannotSave(_by_field([dict(item) for item in error.errors()])) from None
-    spec = next((p for p in parsed.propositions if p.id == proposition_id), None)
-    known = set(patterns_of(old.proposition)) if old is not None else set()
-    try:
-        for phrase in patterns_of(spec) if spec is not None else ():
-            if phrase not in known:
-                ends_soon(phrase)
-    except ValueError as problem:
-        raise CannotSave({"": str(problem)}) from None
-    return parsed
 
 
 def _by_field(problems: Sequence[dict[str, Any]]) -> dict[str, str]:

@@ -18,7 +18,7 @@ from evaluation.drafting.asking import draft_request
 from evaluation.drafting.sameness import Existing
 from evaluation.drafting.validation import Draft, Dropped, Sieve
 from evaluation.models import is_heuristic
-from evaluation.proposition_files import DEFAULT, LoadedFile, load_all
+from evaluation.proposition_files import DEFAULT, LoadedFile, applying, load_all
 
 DIMENSION = "adherence"
 MOST = 8  # proposals for one persona
@@ -115,7 +115,7 @@ class _Task:
 
     @classmethod
     def about(cls, agent: Agent, judge: str, most: int, files: Sequence[LoadedFile], names: Sequence[str]) -> _Task:
-        same = [f for f in files if f.dimension == DIMENSION and f.level == "evaluation"]
+        same = [f for f in applying(files, seeded=agent.seeded) if f.dimension == DIMENSION and f.level == "evaluation"]
         existing = [p for f in same if f.agent_id in (agent.slug, DEFAULT) for p in (*f.propositions, *f.drafts)]
         return cls(
             agent=agent,

@@ -13,11 +13,9 @@ from agents.llm.answers import describe_validation
 from agents.llm.answers import one_line as shortened
 from agents.llm.extraction import storable
 from agents.text.fences import neutral
-from agents.text.patterns import ends_soon
 from evaluation.drafting.quotes import bare, quote_problem
 from evaluation.drafting.sameness import Existing, says_the_same
 from evaluation.proposition_schema import PropositionFile, PropositionSpec
-from evaluation.propositions import Proposition
 from evaluation.yaml_files import in_words, location_of
 
 NAME = "{{agent_name}}"
@@ -157,7 +155,7 @@ def slugified(text: str) -> str:
 
 
 def _validated(entry: Mapping[str, Any], slug: str) -> PropositionSpec:
-    """The entry as the loader would read it; its patterns end soon, whatever a message says."""
+    """The entry as the loader would read it."""
     try:
         file = PropositionFile.model_validate({"dimension": "adherence", "agent_id": slug, "propositions": [entry]})
     except ValidationError as error:
@@ -165,24 +163,7 @@ def _validated(entry: Mapping[str, Any], slug: str) -> PropositionSpec:
         place = ".".join(str(part) for part in location_of(first)[2:])
         problem = shortened(in_words(first, list(PropositionSpec.model_fields)), 200)
         raise Unusable(f"{place}: {problem}" if place else problem) from None
-    spec = file.propositions[0]
-    try:
-        for phrase in patterns_of(spec):
-            ends_soon(phrase)
-    except ValueError as problem:
-        raise Unusable(shortened(str(problem), 200)) from None
-    return spec
-
-
-def patterns_of(spec: PropositionSpec | Proposition) -> Iterator[str]:
-    """Every phrase and pattern of a proposition: its cues and the texts of its rule."""
-    if spec.cues is not None:
-        yield from (*spec.cues.supports, *spec.cues.contradicts)
-    for name, value in spec.rule.checks().items() if spec.rule is not None else ():
-        if name in ("matches", "not_matches"):
-            yield f"/{value}/"
-        elif isinstance(value, list):
-            yield from value
+    return file.propositions[0]
 
 
 def _clean(name: str, value: Any) -> Any:

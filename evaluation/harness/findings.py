@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from evaluation.comparison.values import Change
+from evaluation.coverage import Share
 from evaluation.models import COUNTED, EvaluationScore
 from evaluation.summary import worst_judgement
 from evaluation.summary_values import RunSummary
@@ -13,7 +14,9 @@ from evaluation.summary_values import RunSummary
 EXCERPT = 240
 LARGE_FALL = 1.0  # points of 0 to 9
 
-Verdict = Literal["pass", "regression", "below threshold", "could not judge enough", "cannot tell yet"]
+Verdict = Literal[
+    "pass", "regression", "below threshold", "could not judge enough", "not enough data", "cannot tell yet"
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +70,7 @@ class Regression:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BelowThreshold:
-    """A score below what was asked for, with the proposition that is lowest."""
+    """A score below what was asked for, with the proposition that is lowest and the share of judgements scored."""
 
     agent: str
     dimension: str
@@ -75,6 +78,7 @@ class BelowThreshold:
     threshold: float
     proposition: str
     worst: WorstMessage | None
+    share: Share | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +112,23 @@ class Open:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Lack:
+    """Where too little was scored to say anything: a dimension without a score, or a proposition that is scored much less than before.
+
+    Attributes:
+        proposition: Empty for the dimension.
+        before, now: Judgements scored, of those the judge could have scored; `before` is None where it does not matter.
+    """
+
+    agent: str
+    dimension: str
+    proposition: str
+    why: str
+    now: Share
+    before: Share | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Fading:
     """A fall within long conversations that is sure (drift by turn)."""
 
@@ -131,6 +152,7 @@ class Findings:
     unjudged: tuple[Unjudged, ...] = ()
     undecided: tuple[Open, ...] = ()
     without_baseline: tuple[tuple[str, str], ...] = ()  # agent, why
+    lacking: tuple[Lack, ...] = ()
 
     @property
     def fell_unsure(self) -> tuple[Open, ...]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from evaluation.capture import Captured, capture
 from evaluation.comparison.chance import adjusted
 from evaluation.comparison.values import Change, Comparison, NotComparable
+from evaluation.coverage import Share
 from evaluation.harness.baseline import BaselineSource
 from evaluation.harness.coverage import Coverage, coverage_of
 from evaluation.harness.playing import other_situations
@@ -51,6 +52,11 @@ class AgentResult:
         if found is None:
             return None
         return found.score if found.count is None else float(found.count)
+
+    def share(self, dimension: str) -> Share | None:
+        """How much of a dimension was scored."""
+        found = self.summary.dimensions.get(dimension)
+        return None if found is None else found.share
 
     def change(self, dimension: str) -> Change | None:
         """How the dimension changed since the baseline; None without one."""

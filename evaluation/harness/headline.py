@@ -10,6 +10,7 @@ _SIGNS = {
     "regression": "❌",
     "below threshold": "❌",
     "could not judge enough": "⚠️",
+    "not enough data": "⚠️",
     "cannot tell yet": "⚠️",
 }
 
@@ -30,6 +31,7 @@ def outcome(findings: Findings) -> str:
 def headline(findings: Findings) -> str:
     """What was found, in a sentence."""
     suspected = sum(found.suspected for found in findings.undecided)
+    dimensions = sum(not found.proposition for found in findings.lacking)
     whole = {(r.agent, r.whole.dimension) for r in findings.regressions if r.scope == "dimension"}
     counts = [
         (len(whole), "dimension surely worse", "dimensions surely worse"),
@@ -37,6 +39,12 @@ def headline(findings: Findings) -> str:
         (len(findings.fading), "score fades within conversations", "scores fade within conversations"),
         (len(findings.below), "score below its threshold", "scores below their threshold"),
         (len(findings.unjudged), "part could not be judged enough", "parts could not be judged enough"),
+        (dimensions, "score empty for too little data", "scores empty for too little data"),
+        (
+            len(findings.lacking) - dimensions,
+            "claim scored much less than before",
+            "claims scored much less than before",
+        ),
         (len(findings.undecided), "comparison cannot tell yet", "comparisons cannot tell yet"),
         (suspected, "of them a suspected regression", "of them suspected regressions"),
         (len(findings.without_baseline), "agent without a baseline", "agents without a baseline"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 
+from evaluation.coverage import TOO_LITTLE, with_share
 from evaluation.harness.findings import Findings
 from evaluation.harness.gather import AgentResult
 from evaluation.harness.limits import OVERALL
@@ -23,7 +24,7 @@ def junit(report: Report) -> str:
     judge, results, findings = report.judge, report.results, report.findings
     suites = ET.Element("testsuites", {"name": "plumbline"})
     for result in results:
-        _suite(suites, judge, result, findings)
+        _suite(suites, judge, result, report)
     if not results or any(not found.agent for found in findings.unjudged):
         suite = ET.SubElement(suites, "testsuite", {"name": "plumbline"})
         case = ET.SubElement(suite, "testcase", {"name": "anything measured", "classname": "plumbline"})
@@ -35,7 +36,8 @@ def junit(report: Report) -> str:
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(suites, encoding="unicode") + "\n"
 
 
-def _suite(suites: ET.Element, judge: str, result: AgentResult, findings: Findings) -> None:
+def _suite(suites: ET.Element, judge: str, result: AgentResult, report: Report) -> None:
+    findings = report.findings
     agent = as_xml(result.agent)
     suite = ET.SubElement(suites, "testsuite", {"name": agent})
     properties = ET.SubElement(suite, "properties")
@@ -46,7 +48,7 @@ def _suite(suites: ET.Element, judge: str, result: AgentResult, findings: Findin
         names.append(OVERALL)
     for name in names:
         case = ET.SubElement(suite, "testcase", {"name": name, "classname": f"plumbline.{agent}"})
-        cases = _cases(result, name, findings)
+        cases = _cases(result, name, findings, strict=report.limits.strict)
         for found in cases[:1]:
             _outcome(case, found)
         note = _note(result, name)
@@ -55,7 +57,7 @@ def _suite(suites: ET.Element, judge: str, result: AgentResult, findings: Findin
     _count(suite)
 
 
-def _cases(result: AgentResult, dimension: str, findings: Findings) -> list[Case]:
+def _cases(result: AgentResult, dimension: str, findings: Findings, *, strict: bool) -> list[Case]:
     """What is wrong with a dimension, what weighs most first; empty when it passes."""
     agent = result.agent
     unjudged = [u for u in findings.unjudged if u.agent == agent and u.dimension in ("", dimension)]
@@ -65,19 +67,33 @@ def _cases(result: AgentResult, dimension: str, findings: Findings) -> list[Case
     for r in findings.regressions:
         if (r.agent, r.whole.dimension) == (agent, dimension):
             change = r.change
-            line = f"{change.proposition or dimension} fell from {change.baseline:.1f} to {change.current:.1f} ({signed(change.delta)})"
+            before = with_share(f"{change.baseline:.1f}", change.baseline_share)
+            now = with_share(f"{change.current:.1f}", change.share)
+            line = f"{change.proposition or dimension} fell from {before} to {now} ({signed(change.delta)})"
             worst = f": {r.worst.place} “{plain(r.worst.text)}”" if r.worst else ""
             lines.append(line + worst)
             lines += [f"fell most, not surely: {c.proposition} ({signed(c.delta)})" for c in r.fell_most]
     for b in findings.below:
         if (b.agent, b.dimension) == (agent, dimension):
             worst = f": {b.worst.place} “{plain(b.worst.text)}”" if b.worst else ""
-            lines.append(f"{b.score:.1f} is below {b.threshold:g}; lowest {b.proposition}{worst}")
+            lines.append(
+                f"{with_share(f'{b.score:.1f}', b.share)} is below {b.threshold:g}; lowest {b.proposition}{worst}"
+            )
     for f in findings.fading:
         if (f.agent, f.dimension) == (agent, dimension):
             lines.append(f"fades within conversations: turns {f.last} against {f.first}: {signed(f.delta)}")
     if lines:
         return [("failure", lines[0], "\n".join(lines))]
+    lacking = [lack for lack in findings.lacking if (lack.agent, lack.dimension) == (agent, dimension)]
+    if lacking:
+        told = [": ".join(filter(None, (lack.proposition, lack.why))) for lack in lacking]
+        return [
+            (
+                "error" if strict else "skipped",
+                f"{TOO_LITTLE}: {told[0].removeprefix(f'{TOO_LITTLE}: ')}",
+                "\n".join(told),
+            )
+        ]
     if dimension != OVERALL and result.score(dimension) is None:
         return [("skipped", why_no_score(result, dimension), "")]
     return []
@@ -87,10 +103,11 @@ def _note(result: AgentResult, dimension: str) -> str:
     score, change = result.score(dimension), result.change(dimension)
     if score is None:
         return ""
+    shown = with_share(f"{score:.2f}", result.share(dimension))
     if change is None:
-        return f"{score:.2f}; not compared: {result.no_baseline or 'no baseline in this dimension'}"
+        return f"{shown}; not compared: {result.no_baseline or 'no baseline in this dimension'}"
     delta = "" if change.delta is None else f" ({signed(change.delta, 2)})"
-    return f"{score:.2f}{delta}: {change.verdict}, {change.reason}"
+    return f"{shown}{delta}: {change.verdict}, {change.reason}"
 
 
 def _outcome(case: ET.Element, found: Case) -> None:

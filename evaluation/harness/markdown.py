@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from evaluation.by_turn import TurnProfile
 from evaluation.comparison.values import Change
 from evaluation.comparison.words import interval_text
+from evaluation.coverage import percent, with_share
 from evaluation.harness.findings import Findings, WorstMessage
 from evaluation.harness.gather import AgentResult
 from evaluation.harness.headline import headline, outcome, sign
@@ -34,6 +35,7 @@ def markdown(report: Report) -> str:
         f"### {sign(findings)} Persona check: {outcome(findings)}",
         f"{counted(len(results), 'agent')}, judged by {as_code(judge)}{heuristic}. {headline(findings)}",
         *_unjudged(findings),
+        *_lacking(findings),
         *_table(findings),
         *_worst(findings),
         *_open(findings),
@@ -64,6 +66,24 @@ def _unjudged(findings: Findings) -> Iterator[str]:
             for found in findings.unjudged[:MOST_ROWS]
         ]
         yield "\n".join(["**Not judged enough to say:**", "", *lines, *_more(len(findings.unjudged))])
+
+
+def _lacking(findings: Findings) -> Iterator[str]:
+    """What is scored too little now, with both shares."""
+    if findings.lacking:
+        head = ["Agent", "Dimension", "Proposition", "Scored before", "Scored now", "Why"]
+        rows = [
+            [
+                as_code(found.agent),
+                found.dimension,
+                as_code(found.proposition) or "all",
+                percent(found.before) or "–",
+                percent(found.now) or "–",
+                as_code(found.why),
+            ]
+            for found in findings.lacking
+        ]
+        yield "\n".join(["**Not enough data:**", "", *_grid(head, rows[:MOST_ROWS]), *_more(len(rows))])
 
 
 def _table(findings: Findings) -> Iterator[str]:
@@ -98,7 +118,7 @@ def _table(findings: Findings) -> Iterator[str]:
                 b.dimension,
                 f"lowest: {as_code(b.proposition)}" if b.proposition else "all",
                 "",
-                f"{b.score:.1f}",
+                with_share(f"{b.score:.1f}", b.share),
                 "",
                 f"**below {b.threshold:g}**",
             ]
@@ -146,7 +166,7 @@ def _scores(results: Sequence[AgentResult]) -> Iterator[str]:
     rows = [
         [
             as_code(result.agent),
-            _number(result.summary.overall_score),
+            with_share(_number(result.summary.overall_score), result.summary.share),
             *(_cell(result, dimension) for dimension in dimensions),
             str(sum(found.unscored for found in result.coverage.values())),
         ]
@@ -159,8 +179,9 @@ def _scores(results: Sequence[AgentResult]) -> Iterator[str]:
 def _cell(result: AgentResult, dimension: str) -> str:
     score, change = result.score(dimension), result.change(dimension)
     if score is None:
-        return "–"
+        return with_share("–", result.share(dimension))
     text = f"{score:.0f}" if dimension in COUNTED else f"{score:.1f}"
+    text = with_share(text, result.share(dimension))
     return text if change is None or change.delta is None else f"{text} ({signed(change.delta)})"
 
 
@@ -170,7 +191,7 @@ def _by_turn(profiles: Sequence[TurnProfile]) -> Iterator[str]:
         [
             as_code(p.agent),
             found.dimension,
-            *(_number(row.score.value) for row in found.bins),
+            *(with_share(_number(row.score.value), row.share) for row in found.bins),
             found.within.decision.verdict,
         ]
         for p in profiles
@@ -196,7 +217,8 @@ def _silent(results: Sequence[AgentResult], findings: Findings) -> Iterator[str]
 def _how(results: Sequence[AgentResult], limits: Limits) -> str:
     found = coverage(results)
     lines = [
-        "Scores are 0 to 9, higher is better; ideas are counted.",
+        "Scores are 0 to 9, higher is better; ideas are counted. The percentage is the share of the judgements that were scored, "
+        "of the propositions this judge can score at all.",
         f"{counted(found.scored, 'judgement')} scored, {found.trivial:,} trivial, {found.failed:,} failed "
         f"({found.failed_share:.0%} of what this judge could judge), {counted(found.beyond_judge, 'needs', 'need')} an LLM judge, "
         f"{found.not_evaluable:,} not evaluable.",
@@ -210,7 +232,8 @@ def _how(results: Sequence[AgentResult], limits: Limits) -> str:
 def _change(change: Change) -> list[str]:
     delta = "" if change.delta is None else signed(change.delta)
     reach = f" ({interval_text(change)})" if change.interval else ""
-    return [_number(change.baseline), _number(change.current), delta + reach]
+    scores = (change.baseline, change.baseline_share), (change.current, change.share)
+    return [*(with_share(_number(score), share) for score, share in scores), delta + reach]
 
 
 def _number(value: float | None) -> str:

@@ -61,6 +61,7 @@ def _left_out(result: AgentResult, comparison: Comparison) -> Iterator[str]:
 def without_score(results: Sequence[AgentResult], findings: Findings) -> dict[str, list[str]]:
     """By reason the agents, or agents' dimensions, that have no score; without those that the verdict names already."""
     named = {(u.agent, u.dimension) for u in findings.unjudged}
+    named |= {(lack.agent, lack.dimension) for lack in findings.lacking if not lack.proposition}
     found: dict[str, list[str]] = {}
     for result in results:
         if (result.agent, "") in named:

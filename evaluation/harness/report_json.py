@@ -11,7 +11,7 @@ from evaluation.by_turn import turn_json
 from evaluation.comparison.as_json import change_json
 from evaluation.comparison.values import Change
 from evaluation.harness.coverage import Coverage, total
-from evaluation.harness.findings import BelowThreshold, Findings, Open, Regression
+from evaluation.harness.findings import BelowThreshold, Findings, Lack, Open, Regression
 from evaluation.harness.gather import AgentResult
 from evaluation.harness.limits import Limits
 from evaluation.harness.report import Report
@@ -39,6 +39,7 @@ def report_json(report: Report) -> dict[str, Any]:
         "fading": [asdict(found) for found in findings.fading],
         "below_threshold": [_below(found) for found in findings.below],
         "could_not_judge": [asdict(found) for found in findings.unjudged],
+        "not_enough_data": [_lack(found) for found in findings.lacking],
         "cannot_tell_yet": [_open(found) for found in findings.undecided],
         "summary": summary_json(judge, results, findings, limits, document),
     }
@@ -75,7 +76,9 @@ def _compared(result: AgentResult, dimension: str) -> dict[str, Any]:
 
 def _without_current(change: Change) -> dict[str, Any]:
     """The change; `current` only where it is not the score: a claim stands on one side only, or was reworded."""
-    return {"comparable_score" if name == "current" else name: value for name, value in change_json(change).items()}
+    found = change_json(change)
+    del found["coverage"]  # the dimension has it
+    return {"comparable_score" if name == "current" else name: value for name, value in found.items()}
 
 
 def _regression(found: Regression) -> dict[str, Any]:
@@ -97,7 +100,21 @@ def _regression(found: Regression) -> dict[str, Any]:
 
 def _below(found: BelowThreshold) -> dict[str, Any]:
     row = asdict(found)
-    return {**{name: value for name, value in row.items() if name != "worst"}, "worst_message": row["worst"]}
+    coverage = found.share.rounded if found.share else None
+    kept = {name: value for name, value in row.items() if name not in ("worst", "share")}
+    return {**kept, "coverage": coverage, "worst_message": row["worst"]}
+
+
+def _lack(found: Lack) -> dict[str, Any]:
+    """`coverage` is the share scored now, `baseline_coverage` then, of what the judge can score; null where that is not known."""
+    return {
+        "agent": found.agent,
+        "dimension": found.dimension,
+        "proposition": found.proposition or None,
+        "why": found.why,
+        "coverage": found.now.rounded,
+        "baseline_coverage": found.before.rounded if found.before else None,
+    }
 
 
 def _open(found: Open) -> dict[str, Any]:
@@ -145,6 +162,7 @@ def summary_json(
             "steady": sum(c.verdict == "steady" for c in changes),
             "better": sum(c.verdict == "drifted" and not c.worse for c in changes),
             "worse": sum(c.worse for c in changes),
+            "not_enough_data": sum(c.verdict == "not enough data" for c in changes),
             "cannot_tell_yet": sum(c.verdict == "cannot tell yet" for c in changes),
         },
         "without_baseline": [agent for agent, _ in findings.without_baseline],

@@ -16,7 +16,8 @@ from agents.terminal import console_on
 from evaluation.by_turn import turn_table
 from evaluation.comparison.values import Change
 from evaluation.comparison.words import interval_text
-from evaluation.harness.findings import Findings, Open, WorstMessage
+from evaluation.coverage import TOO_LITTLE, percent, with_share
+from evaluation.harness.findings import Findings, Lack, Open, WorstMessage
 from evaluation.harness.gather import AgentResult
 from evaluation.harness.headline import headline, outcome, sign
 from evaluation.harness.limits import Limits
@@ -31,6 +32,7 @@ from evaluation.rehearsal.presentation import plays_table
 from evaluation.wording import counted, signed
 
 WIDTH = 80
+NEW_LINE = "\n"
 MOST_LINES = 20
 
 
@@ -42,12 +44,16 @@ def verdict_table(report: Report, out: Any) -> None:
     if results:
         console.print(f"Judged by {escape(judge_label(judge))}, 0 to 9, higher is better")
         console.print(_scores(results))
+    if results:
+        console.print("In %: the share of judgements scored, of the claims this judge can score at all.")
     if any(result.comparison for result in results):
         console.print(
-            "In brackets the change since the baseline: ▼ surely worse, ▲ surely better, = steady, ? cannot tell yet.\n"
+            "In brackets the change since the baseline: ▼ surely worse, ▲ surely better, = steady, ? cannot tell yet or not enough "
+            "data.\n"
         )
     _regressions(console, findings)
     _below(console, findings)
+    _lacking(console, findings.lacking)
     _undecided(console, findings.undecided, limits)
     for profile in report.by_turn.values():
         turn_table(profile, out)
@@ -88,18 +94,18 @@ def _scores(results: Sequence[AgentResult]) -> Table:
     for name in dimensions:
         table.add_column(escape(heading_of(name, narrow=len(dimensions) > 3)), justify="right", no_wrap=True)
     for result in results:
-        table.add_row(escape(result.agent), *(_cell(result, name) for name in dimensions))
+        table.add_row(escape(result.agent), *(_cell(result, name, narrow=len(dimensions) > 3) for name in dimensions))
     return table
 
 
-def _cell(result: AgentResult, dimension: str) -> str:
+def _cell(result: AgentResult, dimension: str, *, narrow: bool) -> str:
+    """The score, the share scored and the change; of many dimensions the change on a line of its own."""
     score, change = result.score(dimension), result.change(dimension)
-    if score is None:
-        return "–"
-    text = f"{score:.0f}" if dimension in COUNTED else number(score)
-    if change is None or change.delta is None:
+    text = "–" if score is None else f"{score:.0f}" if dimension in COUNTED else number(score)
+    text = with_share(text, result.share(dimension))
+    if score is None or change is None or change.delta is None:
         return text
-    return f"{text} ({signed(change.delta)}{_sign(change)})"
+    return f"{text}{NEW_LINE if narrow else ' '}({signed(change.delta)}{_sign(change)})"
 
 
 def _sign(change: Change) -> str:
@@ -139,8 +145,9 @@ def _regressions(console: Console, findings: Findings) -> None:
 def _below(console: Console, findings: Findings) -> None:
     for found in findings.below[:MOST_LINES]:
         lowest = f"; lowest: {escape(found.proposition)}" if found.proposition else ""
+        score = with_share(f"{found.score:.1f}", found.share)
         console.print(
-            f"[bold red]below {found.threshold:g}:[/] {escape(found.agent)} {found.dimension}: {found.score:.1f}{lowest}"
+            f"[bold red]below {found.threshold:g}:[/] {escape(found.agent)} {found.dimension}: {score}{lowest}"
         )
         _message(console, found.worst)
     if findings.below:
@@ -160,7 +167,21 @@ def _reach(change: Change) -> str:
 
 
 def _fall(change: Change) -> str:
-    return f"{number(change.baseline)} → {number(change.current)}{_reach(change)}"
+    before = with_share(number(change.baseline), change.baseline_share)
+    return f"{before} → {with_share(number(change.current), change.share)}{_reach(change)}"
+
+
+def _lacking(console: Console, found: Sequence[Lack]) -> None:
+    for each in found[:MOST_LINES]:
+        what = f", {escape(each.proposition)}" if each.proposition else ""
+        before = percent(each.before) or "–"
+        shares = f" ({before} → {percent(each.now)})" if each.before else ""
+        why = escape(plain(each.why).removeprefix(f"{TOO_LITTLE}: "))
+        console.print(f"[bold yellow]{TOO_LITTLE}:[/] {escape(each.agent)} {each.dimension}{what}: {why}{shares}")
+    if len(found) > MOST_LINES:
+        console.print(f"… and {len(found) - MOST_LINES} more; --json holds all")
+    if found:
+        console.print()
 
 
 def _undecided(console: Console, found: Sequence[Open], limits: Limits) -> None:
@@ -210,6 +231,9 @@ def complaint(report: Report, *, everything: bool) -> str:
         lines.append(f"{f.agent} {f.dimension}: fades by {signed(f.delta)} from turns {f.first} to {f.last}")
     for b in findings.below:
         lines.append(f"{b.agent} {b.dimension}: {number(b.score)} is below {b.threshold:g}")
+    for lack in findings.lacking:
+        name = f"{lack.dimension}/{lack.proposition}" if lack.proposition else lack.dimension
+        lines.append(f"{lack.agent} {name}: {plain(lack.why)}")
     for o in findings.undecided:
         lines.append(f"{o.agent} {o.change.dimension}: cannot tell yet: {plain(o.why)}")
     lines += [f"{agent}: not compared: {why}" for agent, why in findings.without_baseline]

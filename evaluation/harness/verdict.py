@@ -11,6 +11,7 @@ from evaluation.harness.findings import (
     BelowThreshold,
     Fading,
     Findings,
+    Lack,
     Open,
     Regression,
     Unjudged,
@@ -27,6 +28,7 @@ CODES: dict[Verdict, int] = {
     "regression": 1,
     "below threshold": 1,
     "could not judge enough": 2,
+    "not enough data": 2,  # with `Limits.strict`, else 0
     "cannot tell yet": 2,
 }
 
@@ -41,7 +43,8 @@ def decide(
     """The verdict on a build.
 
     What could not be judged enough comes first: where a part is missing, neither a pass nor a fall says what it seems to say. Then a
-    regression, then a threshold. "Cannot tell yet" fails nothing unless `Limits.strict` asks for it.
+    regression, then a threshold. Where too little was scored to say that an agent is still itself, the verdict is "not enough data".
+    That and "cannot tell yet" fail nothing unless `Limits.strict` asks for it.
 
     Args:
         results: The agents that were measured.
@@ -57,6 +60,13 @@ def decide(
     regressions = sorted((r for result in results for r in _regressions(result, limits)), key=lambda r: r.size)
     below = [found for result in results for found in _below(result, limits)]
     undecided = [found for result in results for found in _undecided(result, limits)]
+    named = {(found.agent, found.dimension) for found in unjudged}
+    lacking = tuple(
+        found
+        for result in results
+        for found in _lacking(result)
+        if not {(found.agent, ""), (found.agent, found.dimension)} & named
+    )
     without = tuple((r.agent, r.no_baseline) for r in results if r.no_baseline and r.summary.measured)
     falls = tuple(fading)
     verdict: Verdict = "pass"
@@ -66,17 +76,20 @@ def decide(
         verdict = "regression"
     elif below:
         verdict = "below threshold"
+    elif lacking:
+        verdict = "not enough data"
     elif limits.strict and (undecided or without):
         verdict = "cannot tell yet"
     return Findings(
         verdict=verdict,
-        exit_code=CODES[verdict],
+        exit_code=0 if verdict == "not enough data" and not limits.strict else CODES[verdict],
         regressions=tuple(regressions),
         below=tuple(below),
         fading=falls,
         unjudged=tuple(unjudged),
         undecided=tuple(sorted(undecided, key=lambda found: found.change.delta or 0.0)),
         without_baseline=without,
+        lacking=lacking,
     )
 
 
@@ -103,7 +116,7 @@ def _unjudged(result: AgentResult, limits: Limits) -> Iterator[Unjudged]:
                 why=f"{found.failed} of {found.scored + found.trivial + found.failed} judgements failed, e.g. {found.example}",
             )
         elif (
-            dimension in limits.thresholds
+            (dimension in limits.thresholds or (_short(result, dimension) and limits.threshold(dimension) is not None))
             and result.score(dimension) is None
             and (result.expected or result.summary.measured)
         ):
@@ -113,9 +126,46 @@ def _unjudged(result: AgentResult, limits: Limits) -> Iterator[Unjudged]:
                 why=f"there is a threshold, but no score: {why_no_score(result, dimension)}",
             )
 
+    if limits.threshold(OVERALL) is not None and result.summary.overall_score is None and result.summary.measured:
+        why = "; ".join(f"{name}: {d.reason}" for name, d in result.summary.dimensions.items() if d.fell_short)
+        yield Unjudged(
+            agent=result.agent,
+            dimension=OVERALL,
+            why=f"there is a threshold, but no score: {why or 'no dimension is scored'}",
+        )
+
+
+def _short(result: AgentResult, dimension: str) -> bool:
+    found = result.summary.dimensions.get(dimension)
+    return found is not None and found.fell_short
+
+
+def _lacking(result: AgentResult) -> Iterator[Lack]:
+    """Dimensions without a score that had judgements enough, or have one in the baseline; then propositions that are scored much less."""
+    for name, found in result.summary.dimensions.items():
+        change = result.change(name)
+        before = change is not None and change.baseline is not None
+        if found.reason and (found.fell_short or before):
+            share = change.baseline_share if change is not None else None
+            yield Lack(
+                agent=result.agent, dimension=name, proposition="", why=found.reason, now=found.share, before=share
+            )
+    for lost in result.comparison.lost if result.comparison else ():
+        yield Lack(
+            agent=result.agent,
+            dimension=lost.dimension,
+            proposition=lost.proposition,
+            why=str(lost).removeprefix(f"{lost.proposition}: "),
+            now=lost.now,
+            before=lost.before,
+        )
+
 
 def why_no_score(result: AgentResult, dimension: str) -> str:
     """Why a dimension of an agent has no score, for people."""
+    summary = result.summary.dimensions.get(dimension)
+    if summary is not None and summary.reason and summary.scored:
+        return summary.reason
     found = result.coverage.get(dimension, Coverage())
     if found.beyond_judge:
         return counted(found.beyond_judge, "claim needs an LLM judge", "claims need an LLM judge")
@@ -154,12 +204,24 @@ def _below(result: AgentResult, limits: Limits) -> Iterator[BelowThreshold]:
             weakest = found.weakest.id if found.weakest else ""
             worst = worst_of(result.summary, name, weakest)
             yield BelowThreshold(
-                agent=result.agent, dimension=name, score=score, threshold=threshold, proposition=weakest, worst=worst
+                agent=result.agent,
+                dimension=name,
+                score=score,
+                threshold=threshold,
+                proposition=weakest,
+                worst=worst,
+                share=found.share,
             )
     overall, threshold = result.summary.overall_score, limits.threshold(OVERALL)
     if overall is not None and threshold is not None and overall < threshold:
         yield BelowThreshold(
-            agent=result.agent, dimension=OVERALL, score=overall, threshold=threshold, proposition="", worst=None
+            agent=result.agent,
+            dimension=OVERALL,
+            score=overall,
+            threshold=threshold,
+            proposition="",
+            worst=None,
+            share=result.summary.share,
         )
 
 

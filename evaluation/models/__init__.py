@@ -2,14 +2,24 @@
 
 from evaluation.models.baselines import Baseline
 from evaluation.models.channels import ChannelShare, Idea, IdeaPart, LineUpRun
-from evaluation.models.choices import CHANNEL_DIMENSIONS, COUNTED, Dimension, Method, is_heuristic, procedure_name
+from evaluation.models.choices import (
+    BY_MESSAGE,
+    CHANNEL_DIMENSIONS,
+    COUNTED,
+    Dimension,
+    Method,
+    is_heuristic,
+    procedure_name,
+)
 from evaluation.models.drafts import PropositionDraft
+from evaluation.models.evidence import Evidence
 from evaluation.models.labels import DrawnScore, JudgeCalibration, LabelSet, ScoreLabel
 from evaluation.models.runs import EvaluationRun
 from evaluation.models.schedules import DriftAlert, EvaluationSchedule
-from evaluation.models.scores import EvaluationScore
+from evaluation.models.scores import EvaluationScore, PatternTimeout
 
 __all__ = [
+    "BY_MESSAGE",
     "CHANNEL_DIMENSIONS",
     "COUNTED",
     "Baseline",
@@ -20,12 +30,14 @@ __all__ = [
     "EvaluationRun",
     "EvaluationSchedule",
     "EvaluationScore",
+    "Evidence",
     "Idea",
     "IdeaPart",
     "JudgeCalibration",
     "LabelSet",
     "LineUpRun",
     "Method",
+    "PatternTimeout",
     "PropositionDraft",
     "ScoreLabel",
     "is_heuristic",

@@ -16,6 +16,7 @@ class Dimension(models.TextChoices):
 
 
 CHANNEL_DIMENSIONS = (Dimension.CONVERGENCE.value, Dimension.IDEAS_QUANTITY.value)  # measured of a whole channel
+BY_MESSAGE = (Dimension.ADHERENCE.value, Dimension.CONSISTENCY.value)  # judged of each message (or pair of them)
 COUNTED = (Dimension.IDEAS_QUANTITY.value,)  # a count, never averaged with scores of 0 to 9
 
 

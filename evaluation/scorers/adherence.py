@@ -27,7 +27,7 @@ def context(
 ) -> Context:
     """The message judged, amid what happened in its channel; for a proposition about the whole window all that the agent said in it.
 
-    A message's trajectory is the window's, the same for all messages of a channel, so that the prompt up to there can be cached.
+    All messages of a stretch have the same trajectory, so that the prompt up to there can be cached.
     """
     if proposition.over_window:
         return Context(
@@ -38,10 +38,12 @@ def context(
         )
     if message is None:
         raise ValueError(f"{proposition.id} is judged message by message")
+    window, number = subject.window_around(message, proposition.first_n, proposition.last_n)
     return Context(
         agent_name=subject.agent.display_name,
         persona=subject.persona if proposition.include_personas else None,
-        window=subject.channel_window(message.channel_id, proposition.first_n, proposition.last_n),
+        window=window,
+        message_number=number,
         message=Event("action", subject.agent.display_name, message.text),
         channel_name=str(message.channel),
     )

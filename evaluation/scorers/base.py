@@ -15,7 +15,10 @@ from evaluation.propositions import Proposition
 from evaluation.scorers.pairs import Halves, halves
 from evaluation.trajectory import Event, Window
 from evaluation.turns import sample_by_turn
-from evaluation.windows import BEFORE, MessageWindow, in_window, spoken_by
+from evaluation.windows import BEFORE, MessageWindow, spoken_by
+
+STRETCH = 20  # most consecutive events of a channel whose messages are shown the same window
+SEEN_BEFORE = 10  # events shown before each judged message, where the channel and `last_n` have them
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,19 +108,29 @@ class Subject:
             self._style = style_profile(list(texts))
         return self._style
 
-    def channel_window(self, channel_id: int, first_n: int, last_n: int) -> Window:
-        """The events of a channel in the window: the agent acts, everybody else is a stimulus.
+    def window_around(self, message: Message, first_n: int, last_n: int) -> tuple[Window, int | None]:
+        """The events around a message: the first ones of its channel and the last ones up to the end of its stretch (AC-6.0.12).
 
-        Only the events shown are read, so that a channel of any length costs the same.
+        The agent acts, everybody else is a stimulus. What was said before the evaluation's window belongs to it, what was said after does
+        not. Only the events shown are read, so that a channel of any length costs the same.
+
+        Returns:
+            The events, the same for all messages of a stretch, and the number of the message among them; None where it is not shown.
         """
-        key = ("channel", channel_id, first_n, last_n)
+        end = stretch_end(message.position, last_n)
+        key = (message.channel_id, end, first_n, last_n)
+        shared = (*key, self.window.end, self.window.stored_by, self.played)
+        if shared not in self.read:
+            messages = Message.objects.filter(channel_id=message.channel_id, synthetic=self.played, position__lte=end)
+            if self.window.end is not None:
+                messages = messages.exclude(sent_at__gt=self.window.end)
+            if self.window.stored_by is not None:
+                messages = messages.filter(created_at__lte=self.window.stored_by)
+            # Up to SEEN_BEFORE, `last_n` is what is shown before the message; it stands there beside them.
+            self.read[shared] = read_ends(messages, first_n, last_n + (0 < last_n <= SEEN_BEFORE))
         if key not in self._windows:
-            shared = (*key, self.window, self.played)
-            if shared not in self.read:
-                messages = in_window(Message.objects.filter(channel_id=channel_id, synthetic=self.played), self.window)
-                self.read[shared] = read_ends(messages, first_n, last_n)
             self._windows[key] = self.read[shared].window(self.event)
-        return self._windows[key]
+        return self._windows[key], self.read[shared].number_of(message.position)
 
     def own_window(self, first_n: int, last_n: int) -> Window:
         """What the agent said in the window, over all channels, in order of time."""
@@ -140,6 +153,16 @@ class Subject:
         if message.agent_id == self.agent.pk:
             return Event("action", self.agent.display_name, message.text)
         return Event("stimulus", self.agent.display_name, message.text, speaker=message.author_name)
+
+
+def stretch_end(position: int, last_n: int) -> int:
+    """The last position of the stretch that a message is in.
+
+    Stretches are cut by position alone, so that an evaluation that resumes, another sample and another agent find the same ones. They are
+    shorter where `last_n` leaves no room for a whole one after the events that every message has before it.
+    """
+    length = max(1, min(STRETCH, last_n - SEEN_BEFORE))
+    return position + -position % length
 
 
 class Said(NamedTuple):
@@ -175,6 +198,14 @@ class Ends(NamedTuple):
 
     def window(self, event: Callable[[Said], Event]) -> Window:
         return Window(tuple(map(event, self.first)), self.omitted, tuple(map(event, self.last)))
+
+    def number_of(self, position: int) -> int | None:
+        """The number under which the window shows the message at this position."""
+        for start, part in ((1, self.first), (1 + len(self.first) + self.omitted, self.last)):
+            for number, row in enumerate(part, start):
+                if row.position == position:
+                    return number
+        return None
 
 
 def read_ends(messages: QuerySet[Message], first_n: int, last_n: int) -> Ends:

@@ -8,7 +8,7 @@ from typing import Literal
 
 from evaluation.statistics.estimates import Interval
 
-Outcome = Literal["drifted", "steady", "cannot tell yet"]
+Outcome = Literal["drifted", "steady", "cannot tell yet", "not enough data"]
 
 MARGIN = 0.5
 MOST_MESSAGES = 10_000_000

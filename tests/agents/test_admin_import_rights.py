@@ -53,7 +53,7 @@ def test_what_others_handed_in_can_be_seen_but_not_decided(olga: User) -> None:
 
 def test_a_superuser_can_stop_what_somebody_else_began(olga: User) -> None:
     job = handed_in(file(TALK), user=olga)
-    agree(job)
+    agree(job, without_agents=True)
     root = signed_in(superuser())
     assert "Cancel" in read(root, page_of(job))
     assert "is cancelled" in root.post(page_of(job).replace("change", "cancel"), follow=True).content.decode()

@@ -64,7 +64,7 @@ def test_choices_are_checked_before_they_are_imported(console: Client) -> None:
 
     assert "checked with them first" in told
     assert (job.waits_for_decision, job.choices["channel"], job.choices["tags"]) == (True, "quay", {"build": "41"})
-    choose(console, job, **{"import": "1"})
+    choose(console, job, without_agents="on", **{"import": "1"})
     assert work()
     assert Message.objects.filter(channel__slug="quay", tags__build="41").count() == 2
 
@@ -79,6 +79,60 @@ def test_a_speaker_becomes_a_new_agent_with_the_persona_that_was_typed(console: 
 
     assert Agent.objects.get().system_prompt == "You are Ada,\na clerk."
     assert Message.objects.get(agent__slug="ada").text == "No."
+
+
+@pytest.mark.parametrize(
+    ("agents", "speaker", "proposed"),
+    [
+        ([("guide", "Harbour Guide")], "Assistant", "guide"),
+        ([("guide", "Harbour Guide")], "HarbourBot", "guide"),
+        ([("guide", "Harbour Guide"), ("ben", "Ben Hal")], "Harbour guide (web)", "guide"),
+        ([("guide", "Harbour Guide"), ("ben", "Ben Hal")], "Harbor Guide", "guide"),
+        ([("guide", "Harbour Guide"), ("ben", "Ben Hal")], "harbour", "guide"),
+        ([("guide", "Harbour Guide")], "Zed", "guide"),  # it always answers
+        ([("guide", "Harbour Guide"), ("ben", "Ben Hal")], "Assistant", ""),  # one of the two
+    ],
+)
+def test_a_conversation_without_an_agent_is_refused_with_a_proposal(
+    console: Client, agents: list[tuple[str, str]], speaker: str, proposed: str
+) -> None:
+    for slug, name in agents:
+        make_agent(slug, display_name=name)
+    talk = lines(*[("Pat", "Is the ferry late?"), (speaker, "Twenty minutes.")] * 3)
+    job = upload(console, file(talk))
+    html = read(console, page_of(job))
+    told = plain(choose(console, job, **{"import": "1"}))
+
+    assert "No speaker is one of your agents" in plain(html)
+    assert job.step == "check"
+    assert "imported" not in told.split("What importing it does now")[0]
+    form = filled_in(html, page_of(job).replace("change", "choose"))
+    speakers = [row["name"] for row in job.found["speakers"]]
+    assert form[f"s{speakers.index(speaker)}-agent"] == proposed
+    assert form[f"s{speakers.index('Pat')}-who"] == "auto"
+    if proposed:
+        choose(console, job, **{"import": "1"})
+        assert work()
+        assert Message.objects.filter(agent__slug=proposed).count() == 3
+
+
+def test_a_conversation_without_an_agent_is_imported_when_that_is_confirmed(console: Client) -> None:
+    """The page then says how it can still be measured, and that works."""
+    make_agent("guide", display_name="Harbour Guide")
+    talk = lines(*[("Pat", "Is the ferry late?"), ("Assistant", "Twenty minutes.")] * 3)
+    first = upload(console, file(talk))
+    choose(console, first, **{"import": "1", "s0-who": "auto", "s1-who": "auto"})
+    assert first.step == "check", "nothing was confirmed"
+    choose(console, first, without_agents="on", **{"import": "1"})
+    assert work()
+    assert not Message.objects.filter(agent__isnull=False).exists()
+    assert "give the channel another name" in plain(read(console, page_of(first)))
+
+    again = upload(console, file(talk))
+    choose(console, again, channel="once more")
+    choose(console, again, **{"import": "1"})
+    assert work()
+    assert Message.objects.filter(agent__slug="guide").count() == 3
 
 
 @pytest.mark.parametrize(
@@ -141,7 +195,7 @@ def test_texts_of_strangers_stay_texts(console: Client) -> None:
     for page in (page_of(job), list_of(Import)):
         assert HOSTILE not in read(console, page)
         assert "\u202e" not in read(console, page)
-    choose(console, job, **{"import": "1"})
+    choose(console, job, without_agents="on", **{"import": "1"})
     assert work()
     assert HOSTILE not in read(console, page_of(job))
     broken = upload(console, file(f'{{"text": "{HOSTILE}"', f"{HOSTILE}.jsonl"))
@@ -174,7 +228,7 @@ def test_a_form_without_its_token_does_nothing(olga: User) -> None:
 
 def test_progress_says_when_something_happened_and_when_it_is_over(console: Client, olga: User) -> None:
     job = handed_in(file(TALK), user=olga)
-    agree(job)
+    agree(job, without_agents=True)
     assert job.claim(owner=owner_name(), lease=LEASE)
     Import.objects.update(doing="Importing", done=1000, total=4000)
     url = page_of(job).replace("change", "progress")

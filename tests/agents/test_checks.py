@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from django.conf import settings as django_settings
 from django.core.checks import WARNING, CheckMessage, run_checks
 from pytest_django import Settings
 
@@ -144,6 +149,36 @@ def test_a_model_without_a_price_is_warned_about(settings: Settings, model: str,
     settings.ACTOR_MODEL = model
 
     assert ("agents.W002" in found()) is unpriced
+
+
+def test_an_own_model_is_warned_about_once_until_that_is_switched_off(tmp_path: Path) -> None:
+    """What a user of an own model sees before any command."""
+
+    def seen(**environment: str) -> str:
+        ours = {
+            "JUDGE_BASE_URL": "http://localhost:9",
+            "ACTOR_BASE_URL": "http://localhost:9",
+            "JUDGE_MODEL": "smollm2",
+        }
+        run = subprocess.run(
+            [sys.executable, "manage.py", "migrate", "--plan"],
+            cwd=django_settings.BASE_DIR,
+            env=os.environ
+            | ours
+            | {"ACTOR_MODEL": "smollm2", "DATABASE_URL": f"sqlite:///{tmp_path}/db"}
+            | environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=True,
+        )
+        return run.stderr
+
+    warned = seen()
+    assert warned.count("(agents.W002)") == 1
+    (switch,) = re.findall(r"SILENCED_SYSTEM_CHECKS=\S+\w", warned)
+    assert "W002" not in seen(SILENCED_SYSTEM_CHECKS=switch.partition("=")[2])
+    assert "W002" not in seen(SILENCED_SYSTEM_CHECKS="agents.W001, agents.W002")
 
 
 def test_what_production_lacks_is_warned_about_only_when_asked(settings: Settings) -> None:

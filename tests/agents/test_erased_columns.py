@@ -12,7 +12,7 @@ from agents.erasure import known_places
 # Columns of the house's tables that never hold what somebody said: names that we give, ids, models, states, choices.
 NOT_SPEECH = {
     "AgentEvaluationConfig": "gate_mode behavior_auto_apply behavior_requesters",
-    "Agent": "slug display_name avatar_color description_origin model_id",
+    "Agent": "slug origin display_name avatar_color description_origin model_id",
     "DescriptionUpdate": "judge",
     "BehaviorEffect": "judge",
     "BehaviorRequest": "map_digest judge confidence operation",
@@ -21,6 +21,7 @@ NOT_SPEECH = {
     "CorrectionLog": "source draft_key outcome judge",
     "EvaluationRun": "dimensions judge window history method turn_bins series_points proposition_digests actor_model",
     "EvaluationSchedule": "dimensions window judge",
+    "Evidence": "judge",
     "EvaluationScore": "proposition_id judge served_model evidence",
     "GateDimensionResult": "judge proposition_id mark",
     "Idea": "positions",
@@ -38,6 +39,7 @@ NOT_SPEECH = {
     "MemoryBlock": "label",
     "Message": "external_id idempotency_key",
     "ModelPrice": "model source",
+    "PatternTimeout": "proposition_id pattern",
     "Reaction": "emoji",
     "Run": "idempotency_key stop_reason",
     "RunMessage": "role tool_name",

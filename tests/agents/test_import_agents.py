@@ -269,6 +269,11 @@ def test_what_is_wrong_in_yaml_is_named_with_line_field_and_what_is_allowed(
         ("a.json", json.dumps(card(description="  ")), "the character card has no description"),
         ("a.json", '{"spec": "chara_card_v2", "data": {}}', "'data.name' of the character card is missing"),
         ("a.md", "  \n", "'system_prompt' is '  '"),
+        ("a.json", '{"slug": "a", "system_prompt": "p", "system_prompt": "q"}', "the key 'system_prompt' occurs twice"),
+        pytest.param("a.md", "\0" * 64, "NUL bytes", id="NUL-md"),
+        pytest.param("a.txt", "You are A.\n" + "\0" * 64, "NUL bytes", id="NUL-txt"),
+        pytest.param("a.yaml", "\0" * 64, "NUL bytes", id="NUL-yaml"),
+        pytest.param("a.txt", "\0".join("You are A."), "NUL bytes", id="UTF-16-without-BOM"),
         ("a.exe", "x", "unknown kind of file '.exe'; allowed: .yaml"),
     ],
 )

@@ -162,7 +162,7 @@ def test_dates_are_relative_to_the_day_of_seeding() -> None:
     loader.seed(now=NOW)
 
     message = Message.objects.get(external_id="dm-michael-dwight-001")
-    assert message.sent_at == datetime(2026, 10, 25, 8, 10, tzinfo=UTC)
+    assert message.sent_at == datetime(2026, 10, 24, 8, 10, tzinfo=UTC)
     assert message.tags == {"build": "40"}
     latest = Message.objects.order_by("-sent_at")[0].sent_at
     assert latest is not None

@@ -11,6 +11,10 @@ from unittest import mock
 LATENCY = 0.2  # seconds per call of the model server
 MESSAGES, CLAIMS = 20, 4
 REPEATS = 5
+LONG_CHANNEL, SPEAKERS = 400, 4  # messages, agents that take turns
+TOKENS_BEFORE = (
+    129_323  # input tokens of the same when every message of a channel was shown the channel's last 100 events
+)
 
 
 def propositions() -> list[Any]:
@@ -83,6 +87,41 @@ def judging(url: str, server: Any) -> Iterator[tuple[str, str, str]]:
             yield "   CPU per judgement before the database", f"{cpu_of(bare) / total * 1000:.2f} ms", "<= 2 ms"
         if server:
             yield faults(server, total)
+            yield long_channel(server)
+
+
+def long_channel(server: Any) -> tuple[str, str, str]:
+    """Input tokens of judging 20 sampled messages of an agent in a long channel, each shown what was said around it."""
+    from agents.models import Agent, Channel, Message
+    from agents.persona import save_persona
+    from evaluation.capture import capture
+    from evaluation.planning import RunSpec
+    from evaluation.spending import spent_on
+
+    agents = [Agent(slug=f"long-{n}", display_name=f"Long {n}") for n in range(SPEAKERS)]
+    for agent in agents:
+        agent.system_prompt = (
+            f"You are {agent.display_name}. " + "You never hurry, and you answer what you were asked. " * 40
+        )
+        save_persona(agent=agent, traits=[], note="bench")
+    channel = Channel.objects.create(slug="long", name="long", next_position=LONG_CHANNEL + 1)
+    Message.objects.bulk_create(
+        Message(
+            channel=channel,
+            position=n,
+            agent=agents[n % SPEAKERS],
+            text=f"Message number {n}, {'a few more words as people write them, ' * (1 + n % 5)}and its end.",
+        )
+        for n in range(1, LONG_CHANNEL + 1)
+    )
+    server.program({"latency": LATENCY}, cache={"minimum": 4096, "delay": LATENCY})
+    used = spent_on(capture([RunSpec(agent=agents[0], dimensions=("adherence",), seed=1)]))
+    return (
+        f"{MESSAGES} sampled messages of an agent in a channel of {LONG_CHANNEL}",
+        f"{used.calls} calls, {used.input_tokens:,} input tokens ({used.input_tokens / max(TOKENS_BEFORE, 1):.2f} x {TOKENS_BEFORE:,}), "
+        f"{used.cache_read_share or 0:.0%} read from the prompt cache (imitated, 4,096 at least)",
+        "<= 1.3 x",
+    )
 
 
 def faults(server: Any, total: int) -> tuple[str, str, str]:

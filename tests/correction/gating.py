@@ -22,9 +22,11 @@ DIMENSIONS = ("adherence", "consistency", "fluency")
 CLAIM_WORDS = {"persona specification": "adherence", "in line with": "consistency", "reads like": "fluency"}
 
 
-def gated(*dimensions: str, slug: str = "ada", channel: Channel | None = None, **config: Any) -> tuple[Agent, Channel]:
+def gated(
+    *dimensions: str, slug: str = "ada", origin: str = "", channel: Channel | None = None, **config: Any
+) -> tuple[Agent, Channel]:
     """An agent whose drafts are checked on these dimensions (default adherence), in a channel of which it is a member."""
-    agent = make_agent(slug)
+    agent = make_agent(slug, origin=origin)
     configure(agent, *(dimensions or ("adherence",)), **config)
     return agent, join(agent, channel)
 

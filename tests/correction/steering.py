@@ -28,6 +28,12 @@ ECHOES = (
     "Agreed. Great idea, love the picnic.",
     "Yes, I agree, a picnic on Friday is a great idea.",
 )
+AGREEMENT = (  # in their own words: hardly any of them is said twice
+    "So I thought we could eat outside on Friday, if the weather holds.",
+    "Outside is nice. I am always happier when there is a grill.",
+    "Oh, that would be lovely. Bob has some folding chairs we can borrow.",
+    "Works for me. Anything but the conference room again.",
+)
 MIXED = (
     "The forklift needs a new battery before the inspection.",
     "Has anybody fed the office plant since Tuesday?",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from decimal import Decimal
+from html import unescape
 from uuid import uuid4
 
 import pytest
@@ -12,9 +14,11 @@ from django.urls import reverse
 from django.utils import timezone
 
 from agents.models import Agent, LLMCall
+from correction.config import resolve_config
 from correction.configure import configure
 from correction.models import CorrectionLog, GateDimensionResult, InterventionLog
 from tests.console import HOSTILE, page_of, plain, queries, read, signed_in, staff, viewer
+from tests.correction.config_page import filled_in
 from tests.evaluation.cast.measured import flattened
 from tests.factories import make_agent
 
@@ -142,3 +146,19 @@ def test_a_card_of_an_agent_that_went_flat_offers_what_the_gate_does_not_do_yet(
     assert [label for label in ("Observe it at the gate", "Enforce it at the gate") if label in text] == (
         [offered] if offered else []
     )
+
+
+@pytest.mark.parametrize("enabled", [{}, {"gate_fluency_enabled": "on"}])
+def test_observing_what_fell_holds_nothing_back(root: Client, ada: Agent, enabled: dict[str, str]) -> None:
+    """The form is saved as the link on the card opens it."""
+    flattened(ada)
+    configure(agent=ada, changes=enabled)
+    card = read(root, reverse("admin:evaluation_cast"))
+    link = re.search(r'href="([^"]*)"[^>]*>\s*Observe it at the gate', card)
+    assert link is not None
+    url = unescape(link.group(1))
+    answer = root.post(url, {**filled_in(read(root, url)), "_save": ""}, follow=True)
+    config = resolve_config(ada)
+
+    assert (config.gate_mode, config["gate_adherence_enabled"]) == ("observe", True)
+    assert "Nothing is held back from now on" in plain(answer.content.decode())

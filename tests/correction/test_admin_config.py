@@ -134,7 +134,7 @@ def test_inherit_takes_back_a_mechanism_or_everything(root: Client) -> None:
 
 def test_the_defaults_have_the_same_page(root: Client) -> None:
     ada = make_agent()
-    save(root, None, gate_adherence_threshold="4")
+    save(root, None, gate_adherence_threshold="4", confirmed="1")
 
     assert resolve_config(ada).provenance["gate_adherence_threshold"] == "defaults"
     assert "In effect: 4 (set here)" in plain(read(root, url_of(None)))

@@ -6,6 +6,7 @@ import re
 import uuid
 from datetime import timedelta
 from html import unescape
+from typing import Any
 
 import pytest
 from django.test import Client
@@ -28,7 +29,7 @@ def test_an_attempt_is_listed_with_its_verdicts_against_their_thresholds(root: C
     make_log(ada, {"adherence": 3.5}, source="observe", outcome="observed", message=message, text="Seen later.")
     html = read(root, list_of(CorrectionLog))
 
-    assert cells(html, "outcome_mark") == ["observed", "forced through said", "sent back"]
+    assert cells(html, "outcome_mark") == ["observed", "forced through said", "forced through this draft: sent back"]
     verdicts = [unescape(cell) for cell in cells(html, "verdicts")]
     assert verdicts[0] == "✗ failed: adherence 3.5 < 5"
     assert verdicts[2] == "✗ failed: adherence 2 < 5 – consistency too late ✓ passed: fluency 7 ≥ 5"
@@ -94,6 +95,32 @@ def test_a_session_reads_as_a_timeline(root: Client) -> None:
     assert page_of(log.run) in html
 
 
+def test_a_session_that_was_forced_through_says_so_on_every_page(root: Client) -> None:
+    """The second of three failing drafts was the best and was sent: its own row says *sent back*."""
+    ada, channel = make_agent(), make_channel()
+    message = say(channel, ada, "The better one.")
+    run = Run.objects.create(agent=ada, channel=channel, status="completed")
+    session: dict[str, Any] = {"session": uuid.uuid4(), "message": message, "channel": channel, "run": run}
+    make_log(ada, {"adherence": 2.0}, text="One.", outcome="corrected", attempt=1, **session)
+    said = make_log(
+        ada, {"adherence": 4.0}, text=message.text, outcome="corrected", attempt=2, committed=True, **session
+    )
+    make_log(ada, {"adherence": 1.0}, text="Three.", outcome="forced_through", attempt=3, **session)
+
+    page, listed = read(root, page_of(said)), read(root, list_of(CorrectionLog))
+    title = re.search(r"<title>(.*?)</title>", page, flags=re.S)
+    assert title is not None
+    assert "attempt 2: forced through" in title.group(1)
+    assert "Outcome forced through" in plain(page)
+    assert "Attempt 2 forced through said" in plain(page)
+    assert "Attempt 3 not sent" in plain(page)
+    assert [cell.startswith("forced through") for cell in cells(listed, "outcome_mark")] == [True] * 3
+    assert cells(listed, "outcome_mark")[1] == "forced through said"
+    for where in (message, run, ada):
+        rows = re.findall(r"attempt 2\s+forced through|Attempt 2\s+forced through", plain(read(root, page_of(where))))
+        assert rows, f"the page of {where!r} says something else"
+
+
 def test_a_heuristic_judge_is_marked_as_such(root: Client) -> None:
     log = make_log(make_agent(), {"adherence": 2.0}, judge=OFFLINE)
 
@@ -146,9 +173,14 @@ def test_messages_wear_what_the_gate_did_to_them(root: Client) -> None:
     notes = [
         plain(note) for note in re.findall(r'<details class="pl-gate".*?<summary>(.*?)</summary>', html, flags=re.S)
     ]
-    assert notes == ["passed gate", "timed out gate", "observed ✗ failed: adherence 4 < 5 gate", "corrected ×2 gate"]
+    assert notes == [
+        "passed gate",
+        "timed out gate",
+        "observed ✗ failed: adherence 4 < 5 gate",
+        "passed after retry gate",
+    ]
     assert page_of(last) in html
-    assert "corrected ×2" in read(root, page_of(message))
+    assert "passed after retry" in read(root, page_of(message))
     assert "<h2>Gate</h2>" not in read(root, page_of(Message.objects.latest("pk")))
 
 

@@ -11,7 +11,7 @@ from django.test import Client
 from django.urls import reverse
 
 from correction.admin.mechanisms import MECHANISMS
-from correction.config import FIELDS, resolve_config
+from correction.config import FIELDS, resolve_config, resolve_defaults
 from correction.configure import config_history, configure
 from correction.models import AgentEvaluationConfig
 from tests.console import HOSTILE, Browser, list_of, queries, read, signed_in, staff, superuser, viewer
@@ -98,10 +98,135 @@ def test_a_reset_cell_inherits_again(root: Client) -> None:
 
 def test_the_defaults_are_set_in_the_same_way_and_hold_for_everybody(root: Client) -> None:
     ada = make_agent()
-    press(root, set="defaults:gate_consistency_enabled:on")
+    press(root, set="defaults:gate_consistency_enabled:on", confirmed="1")
 
     assert resolve_config(ada).provenance["gate_consistency_enabled"] == "defaults"
     assert cell(read(root, MATRIX), ada.pk, "consistency") == "on ≥ 5 defaults"
+
+
+def said(client: Client, **button: str) -> str:
+    """What the page says after a button was pressed."""
+    answer = client.post(MATRIX, button, follow=True)
+    return " ".join(unescape(re.sub(r"<[^>]*>", " ", answer.content.decode())).split())
+
+
+def undo(client: Client, html: str) -> str:
+    """Press the button that takes back what was just saved; returns what the page says."""
+    form = re.search(r'<form class="pl-undo" method="post" action="([^"]*)">(.*?)</form>', html, flags=re.S)
+    assert form is not None, "no undo is offered"
+    sent = dict(re.findall(r'name="([\w-]+)" value="([^"]*)"', unescape(form.group(2))))
+    answer = client.post(unescape(form.group(1)), sent, follow=True)
+    return " ".join(unescape(re.sub(r"<[^>]*>", " ", answer.content.decode())).split())
+
+
+@pytest.mark.parametrize("button", [{"set": "defaults:gate_adherence_enabled:on"}, {"reset": "defaults:repetition"}])
+def test_a_change_of_the_defaults_is_asked_about_with_the_agents_that_inherit_it(
+    root: Client, button: dict[str, str]
+) -> None:
+    own = {"gate_adherence_enabled": "off", "repetition_suppression_enabled": "off", "repetition_threshold": "0.5"}
+    configure(agent=make_agent(), changes=own)
+    for name in ("bob", "cleo", "dave"):
+        make_agent(name)
+    configure(agent=None, changes={"repetition_suppression_enabled": "on"})
+    before = config_history(None)
+    answer = root.post(MATRIX, button)
+    html = answer.content.decode()
+
+    assert "3 agents inherit this" in html
+    assert "Cleo" in html
+    assert "Ada" not in html
+    assert config_history(None) == before
+    sent = dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', html))
+    root.post(MATRIX, sent)
+    assert len(config_history(None)) == len(before) + 1
+
+
+def test_the_question_about_the_defaults_says_what_the_gate_will_do(root: Client) -> None:
+    make_agent()
+
+    assert "Drafts that fail adherence are sent back from now on." in said(
+        root, set="defaults:gate_adherence_enabled:on"
+    )
+
+
+def test_defaults_that_no_agent_inherits_are_changed_at_once(root: Client) -> None:
+    configure(agent=make_agent(), changes={"gate_adherence_enabled": "off"})
+    press(root, set="defaults:gate_adherence_enabled:on")
+
+    assert resolve_defaults()["gate_adherence_enabled"] is True
+
+
+@pytest.mark.parametrize("target", ["defaults", "agent"])
+def test_what_was_changed_is_undone_exactly(root: Client, target: str) -> None:
+    ada = make_agent()
+    agent = ada if target == "agent" else None
+    whose = str(ada.pk) if target == "agent" else "defaults"
+    configure(agent=agent, changes={"gate_adherence_threshold": "6.5"})
+    before = resolve_config(ada)
+    html = root.post(
+        MATRIX, {"set": f"{whose}:gate_adherence_enabled:on", "confirmed": "1"}, follow=True
+    ).content.decode()
+    assert resolve_config(ada).gate_mode == "enforce"
+    text = undo(root, html)
+
+    assert resolve_config(ada) == before
+    assert before.provenance["gate_adherence_enabled"] == "built-in"
+    assert "no draft is checked from now on" in text
+
+
+def test_what_somebody_else_changed_since_is_not_undone(root: Client) -> None:
+    ada = make_agent()
+    html = root.post(MATRIX, {"set": f"{ada.pk}:gate_adherence_enabled:on"}, follow=True).content.decode()
+    configure(agent=ada, changes={"gate_adherence_enabled": "off"})
+    configure(agent=ada, changes={"gate_fluency_threshold": "7"})
+
+    assert "was changed since" in undo(root, html)
+    assert resolve_config(ada).provenance["gate_adherence_enabled"] == "agent"
+
+
+def test_undoing_leaves_what_was_set_besides(root: Client) -> None:
+    ada = make_agent()
+    html = root.post(MATRIX, {"set": f"{ada.pk}:gate_adherence_enabled:on"}, follow=True).content.decode()
+    configure(agent=ada, changes={"gate_fluency_threshold": "7"})
+    undo(root, html)
+
+    assert resolve_config(ada).provenance["gate_fluency_threshold"] == "agent"
+    assert resolve_config(ada).provenance["gate_adherence_enabled"] == "built-in"
+
+
+def test_undo_needs_the_right_to_change_and_the_token(root: Client) -> None:
+    ada = make_agent()
+    press(root, set=f"{ada.pk}:gate_adherence_enabled:on")
+    url = reverse("admin:correction_agentevaluationconfig_target_history", args=[ada.pk])
+    entry = {"undo": str(config_history(ada)[0].history_id)}
+    careful = Browser(enforce_csrf_checks=True)
+    careful.force_login(superuser("careful"))
+
+    assert signed_in(viewer()).post(url, entry).status_code == 403
+    assert careful.post(url, entry).status_code == 403
+    assert root.get(url, entry).status_code == 200
+    assert root.post(url, {**entry, "next": "https://elsewhere.example/"})["Location"] == url
+
+
+@pytest.mark.parametrize(
+    ("earlier", "button", "sentence"),
+    [
+        ({}, "gate_adherence_enabled:on", "Drafts that fail adherence are sent back from now on."),
+        ({"gate_mode": "observe"}, "gate_fluency_enabled:on", "Nothing is held back from now on"),
+        ({"gate_fluency_enabled": "on"}, "gate_mode:observe", "Nothing is held back from now on"),
+        ({"gate_fluency_enabled": "on"}, "gate_mode:off", "no draft is checked from now on"),
+        ({"gate_fluency_enabled": "on"}, "repetition_suppression_enabled:on", ""),
+    ],
+)
+def test_a_switch_says_what_the_gate_does_from_now_on(
+    root: Client, earlier: dict[str, str], button: str, sentence: str
+) -> None:
+    ada = make_agent()
+    configure(agent=ada, changes=earlier)
+    text = said(root, set=f"{ada.pk}:{button}")
+
+    assert sentence in text
+    assert ("from now on" in text) is bool(sentence)
 
 
 @pytest.mark.parametrize(

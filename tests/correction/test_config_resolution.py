@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from importlib import import_module
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from django.db import IntegrityError
+from django.apps import apps
+from django.db import IntegrityError, connection
 from pytest_django import DjangoAssertNumQueries
 
 from agents.models import Agent
@@ -45,7 +48,7 @@ def test_the_built_in_numbers_are_those_of_the_specification() -> None:
     assert [config.threshold(d) for d in ("adherence", "consistency", "fluency")] == [Decimal(5)] * 3
     assert config["max_correction_attempts"] == 2
     assert config["variety_message_threshold"] == 7
-    assert (config["convergence_threshold"], config["repetition_threshold"]) == (Decimal("0.6"), Decimal("0.3"))
+    assert (config["convergence_threshold"], config["repetition_threshold"]) == (6, Decimal("0.3"))
     assert (config["gate_deadline_seconds"], config["gate_total_deadline_seconds"]) == (5, 12)
 
 
@@ -211,3 +214,18 @@ def test_every_column_is_a_field_with_a_meaning_a_range_and_a_built_in_value_ac_
     assert all(field.allowed and field.description for field in CONFIG_FIELDS.values())
     for name, value in BUILT_IN.items():
         assert CONFIG_FIELDS[name].read(value) == value
+
+
+def test_a_similarity_stored_as_threshold_of_agreement_becomes_the_default() -> None:
+    """It was a share of words, 0 to 1; as a score it would nudge always. Nor can it be reverted to."""
+    migration = import_module("correction.migrations.0008_convergence_threshold")
+    agent = make_agent()
+    defaults(convergence_threshold=Decimal("0.4"))
+    own(agent, convergence_threshold=Decimal("0.6"), max_correction_attempts=1)
+
+    migration.inherit(apps, SimpleNamespace(connection=connection))
+
+    config = resolve_config(agent)
+    assert (config["convergence_threshold"], config.provenance["convergence_threshold"]) == (6, "built-in")
+    assert config["max_correction_attempts"] == 1
+    assert not AgentEvaluationConfig.history.exclude(convergence_threshold=None).exists()

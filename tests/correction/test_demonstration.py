@@ -30,7 +30,7 @@ def cast() -> None:
     """The example agents that play in the scenes."""
     for persona in personas():
         if persona.slug in scenes.MEMBERS:
-            upsert_agent(values=persona.values(), note="test")
+            upsert_agent(values=persona.values(), note="test", source="seed")
 
 
 @pytest.fixture
@@ -42,6 +42,9 @@ def outcomes(results: list[tuple[str, Any]]) -> list[str]:
     return [result.outcome for _, result in results]
 
 
+ANSWER = {"evidence": "present", "reasoning": "as planted", "justification": "j", "confidence": 0.9}
+
+
 def judging(body: dict[str, Any]) -> dict[str, Any]:
     """A judge that finds the drafts of the scenes as a reader would: by the words that are out of character."""
     prompt = json.dumps(body["messages"])
@@ -49,8 +52,7 @@ def judging(body: dict[str, Any]) -> dict[str, Any]:
     words = ("please be advised", "please note", "as per", "no action needed", "no further action")
     found = sum(word in draft.lower() for word in words)
     value = {0: 8, 1: 3}.get(found, 1) + (1 if found and "best party" in draft else 0)
-    answer = {"evidence": "present", "reasoning": "as planted", "justification": "j", "value": value, "confidence": 0.9}
-    return {"json": answer}
+    return {"json": {**ANSWER, "value": value}}
 
 
 def play(stage: scenes.Stage) -> None:
@@ -100,8 +102,10 @@ def test_in_observe_mode_a_draft_out_of_character_is_said_at_once_and_judged_aft
 
 
 def test_agreement_of_four_agents_nudges_the_fifth_and_the_nudge_is_kept_nowhere_but_in_the_log(
-    stage: scenes.Stage,
+    stage: scenes.Stage, llm_server: LLMServer, settings: Settings
 ) -> None:
+    settings.ACTOR_MODEL = "offline:scripted-1"
+    llm_server.always(json={**ANSWER, "value": 7})
     scenes.lay_down(stage, stage.picnic, scenes.AGREEING)
     run = scenes.take_turn(stage, stage.picnic, "dwight", overrides={**scenes.OFF, "anti_convergence_enabled": True})
 

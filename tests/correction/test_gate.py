@@ -88,6 +88,15 @@ def test_hard_adherence_takes_off_for_flaws(llm_server: LLMServer) -> None:
 
 
 @pytest.mark.django_db
+def test_a_judge_that_answers_with_the_four_fields_alone_decides_about_a_draft_ac_6_0_6(llm_server: LLMServer) -> None:
+    agent, channel = gated("adherence")
+    llm_server.respond = lambda body: {"json": {"reasoning": "r", "justification": "j", "value": 2, "confidence": 0.5}}
+    assert not send(agent, channel, "I filed it!!!").committed
+    (log,) = logs()
+    assert (scores(log), llm_server.calls) == ({"adherence": 2}, 1)
+
+
+@pytest.mark.django_db
 def test_a_passing_draft_is_said_at_once_and_logged(llm_server: LLMServer) -> None:
     agent, channel = gated(*DIMENSIONS)
     llm_server.respond = judge(GOOD)

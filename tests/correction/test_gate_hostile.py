@@ -102,6 +102,6 @@ def test_what_a_judge_writes_can_be_stored(llm_server: LLMServer, reasoning: str
 @pytest.mark.parametrize("text", ["i " * 50_000, "\n" * 99_000 + "x", "!" * 100_000, "a\n" * 50_000])
 def test_rules_and_cues_survive_long_drafts(settings: Settings, text: str) -> None:
     settings.JUDGE_MODEL = "offline:lexical-1"
-    agent, channel = gated("adherence", slug="michael")
+    agent, channel = gated("adherence", slug="michael", origin="seed")
     assert send(agent, channel, text).outcome
     assert len(logs()) == 1

@@ -21,7 +21,7 @@ def _offline(settings: Settings) -> None:
 
 @pytest.mark.django_db
 def test_an_off_character_draft_is_caught_and_a_better_one_passes() -> None:
-    agent, channel = gated("adherence", slug="michael")
+    agent, channel = gated("adherence", slug="michael", origin="seed")
     first = send(agent, channel, "Noted. The report is on track and will be submitted as planned, pending approval.")
     assert (first.committed, first.outcome) == (False, "corrected")
     (row,) = logs()[0].dimension_results.all()

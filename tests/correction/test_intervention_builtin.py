@@ -13,9 +13,9 @@ from agents.models import Agent, Channel, LLMCall, Message, Run, owner_name
 from agents.turn.orchestrator import run_turn, start_turn
 from correction.interventions.nudges import AGAINST_CONVERGENCE, NudgeType, load_nudges
 from tests.agents.turn.playing import join
-from tests.correction.steering import ECHOES, MIXED, chatter, configure, entry_of, guidance, logs, prepared
+from tests.correction.steering import AGREEMENT, chatter, configure, guidance, logs, prepared
 from tests.evaluation.judging import answers, claims_of, entry, prompt_of
-from tests.factories import make_agent, say
+from tests.factories import make_agent, make_channel, say
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def oscar(office: Channel) -> Agent:
-    agent = make_agent("oscar", display_name="Oscar")
+    agent = make_agent("oscar", display_name="Oscar", origin="seed")
     join(office, agent)
     return agent
 
@@ -34,67 +34,109 @@ def offline(settings: Settings) -> None:
     settings.JUDGE_BASE_URL = settings.ACTOR_BASE_URL = "http://127.0.0.1:9"
 
 
+def finds_agreement(body: dict[str, Any]) -> dict[str, Any]:
+    """A judge that finds every claim true: as a score, and where it is asked for true or false."""
+    return answers(lambda text: 8 if "merely agree" in text else True)(body)
+
+
 # -- anti-convergence
-def test_agreement_is_seen_by_its_words_and_then_by_the_judge_ac_7_1_6(
+def test_agreement_in_everybodys_own_words_is_seen_by_the_judge_ac_7_1_6(
     llm_server: LLMServer, oscar: Agent, office: Channel
 ) -> None:
-    """Words alike, then the textual claim, then a nudge against the prevailing opinion, in the character's manner."""
+    """A group talks, the judge scores how far it merely agrees, then a nudge against the prevailing opinion, in the character's manner."""
     configure(oscar, anti_convergence_enabled=True)
-    chatter(office)
-    llm_server.always(json=entry(True))
+    chatter(office, AGREEMENT)
+    llm_server.always(json=entry(7))
 
     turn = prepared(oscar, office)
 
     assert "merely agree with each other" in claims_of(llm_server.bodies[0])["p1"]
     log = logs()[0]
-    assert [(p["kind"], p["held"]) for p in log.preconditions] == [("functional", True), ("textual", True)]
-    assert log.preconditions[0]["score"] > 0.6
+    assert [(p["kind"], p["held"]) for p in log.preconditions] == [("functional", True), ("propositional", True)]
+    assert (log.preconditions[1]["score"], log.preconditions[1]["threshold"]) == (7, 6)
     assert (log.name, log.fired, log.nudge) == ("anti_convergence", True, guidance(turn)[0].body)
     assert log.nudge_type in set(AGAINST_CONVERGENCE)
     assert log.nudge == load_nudges()["oscar"][NudgeType(log.nudge_type)]
 
 
-def test_where_words_differ_no_judge_is_asked(llm_server: LLMServer, oscar: Agent, office: Channel) -> None:
-    configure(oscar, anti_convergence_enabled=True)
-    chatter(office, MIXED)
-
-    turn = prepared(oscar, office)
-
-    assert (llm_server.calls, guidance(turn)) == (0, [])
-    assert logs()[0].why.startswith("the functional precondition does not hold: vocabulary similarity 0.")
-
-
-def test_alike_words_in_a_quarrel_do_not_fire_when_the_judge_says_so(
-    llm_server: LLMServer, oscar: Agent, office: Channel
+@pytest.mark.parametrize(("said", "speakers", "asked"), [(4, 3, 1), (10, 3, 1), (3, 3, 0), (4, 2, 0), (10, 2, 0)])
+def test_a_judge_is_asked_where_a_group_talks(
+    llm_server: LLMServer, oscar: Agent, office: Channel, said: int, speakers: int, asked: int
 ) -> None:
     configure(oscar, anti_convergence_enabled=True)
-    chatter(office)
-    llm_server.always(json=entry(False))
-
-    assert not guidance(prepared(oscar, office))
-    assert logs()[0].why == "the textual precondition does not hold"
-
-
-@pytest.mark.parametrize(("threshold", "asked"), [("0.000", 1), ("0.600", 1), ("0.990", 0)])
-def test_the_threshold_of_similarity_comes_from_the_configuration_ac_7_1_12(
-    llm_server: LLMServer, oscar: Agent, office: Channel, threshold: str, asked: int
-) -> None:
-    configure(oscar, anti_convergence_enabled=True, convergence_threshold=Decimal(threshold))
-    chatter(office)
+    for number in range(said):
+        say(office, f"Guest {number % speakers}", AGREEMENT[number % 4])
 
     prepared(oscar, office)
 
     assert llm_server.calls == asked
+    if not asked:
+        assert logs()[0].why.startswith("the functional precondition does not hold: ")
+        assert f"{speakers} speakers and {said} messages" in logs()[0].why
 
 
-def test_only_the_last_ten_messages_count(llm_server: LLMServer, oscar: Agent, office: Channel) -> None:
+@pytest.mark.parametrize(
+    ("threshold", "score", "fires"),
+    [(None, 6, True), (None, 5, False), (None, 0, False), ("8.0", 7, False), ("8.0", 8, True), ("0", 0, True)],
+)
+def test_the_score_of_agreement_is_held_against_the_configuration_ac_7_1_12(
+    llm_server: LLMServer, oscar: Agent, office: Channel, threshold: str | None, score: int, fires: bool
+) -> None:
+    configure(
+        oscar, anti_convergence_enabled=True, convergence_threshold=None if threshold is None else Decimal(threshold)
+    )
+    chatter(office, AGREEMENT)
+    llm_server.always(json=entry(score))
+
+    assert bool(guidance(prepared(oscar, office))) is fires
+    assert logs()[0].fired is fires
+    if not fires:
+        assert logs()[0].why.endswith(f"score {score} is below {threshold or '6'}".removesuffix(".0"))
+
+
+def test_a_judge_that_finds_nothing_to_judge_by_is_no_agreement(
+    llm_server: LLMServer, oscar: Agent, office: Channel
+) -> None:
     configure(oscar, anti_convergence_enabled=True)
-    chatter(office)
-    chatter(office, MIXED * 3, prefix="later")
+    chatter(office, AGREEMENT)
+    llm_server.always(json=entry(9, evidence="absent"))
 
-    prepared(oscar, office)
+    assert not guidance(prepared(oscar, office))
+    assert logs()[0].preconditions[1]["held"] is None
 
-    assert llm_server.calls == 0
+
+def test_a_channel_is_judged_at_most_once_in_five_messages_whoever_s_turn_it_is(
+    llm_server: LLMServer, oscar: Agent, office: Channel
+) -> None:
+    phyllis, elsewhere = make_agent("phyllis"), make_channel("elsewhere")
+    for agent in (oscar, phyllis):
+        configure(agent, anti_convergence_enabled=True)
+    chatter(office, AGREEMENT)
+    chatter(elsewhere, AGREEMENT)
+    llm_server.always(json=entry(2))
+
+    calls = []
+    for agent in (oscar, oscar, phyllis, oscar, phyllis, oscar, phyllis, oscar):
+        prepared(agent, office)
+        calls.append(llm_server.calls)
+        say(office, "Visitor", "And napkins.")
+    prepared(oscar, elsewhere)
+
+    assert calls == [1, 1, 1, 1, 1, 2, 2, 2]
+    assert llm_server.calls == 3
+    assert "the judge was asked 1 messages ago, is asked again after 5" in logs()[1].why
+    assert [p["held"] for p in logs()[1].preconditions] == [True, None]
+
+
+def test_a_turn_that_is_taken_again_after_an_interruption_asks_again(
+    llm_server: LLMServer, oscar: Agent, office: Channel
+) -> None:
+    configure(oscar, anti_convergence_enabled=True)
+    chatter(office, AGREEMENT)
+    run = start_turn(agent=oscar, channel=office)
+    llm_server.always(json=entry(7))
+
+    assert [bool(guidance(prepared(oscar, office, run=run))) for _ in range(2)] == [True, True]
 
 
 # -- variety
@@ -129,9 +171,9 @@ def test_an_agent_with_new_ideas_is_left_alone(llm_server: LLMServer, oscar: Age
 
 def test_both_may_fire_in_one_turn(llm_server: LLMServer, oscar: Agent, office: Channel) -> None:
     configure(oscar, anti_convergence_enabled=True, variety_intervention_enabled=True, variety_message_threshold=1)
-    say(office, oscar, "I agree, a great idea, the picnic.")
-    chatter(office)
-    llm_server.always(json=entry(True))
+    say(office, oscar, "A grill would be nice.")
+    chatter(office, AGREEMENT)
+    llm_server.respond = finds_agreement
 
     turn = prepared(oscar, office)
 
@@ -142,32 +184,14 @@ def test_both_may_fire_in_one_turn(llm_server: LLMServer, oscar: Agent, office: 
 
 # -- offline
 @pytest.mark.usefixtures("offline")
-def test_offline_an_agreeing_channel_is_found_by_its_cues(oscar: Agent, office: Channel) -> None:
+def test_offline_agreement_is_asked_about_unscored_and_does_not_fire(oscar: Agent, office: Channel) -> None:
+    """No words tell agreement from other talk; the log says that a judge was asked and could not tell."""
     configure(oscar, anti_convergence_enabled=True)
-    chatter(office)
-
-    assert guidance(prepared(oscar, office))
-    assert logs()[0].judge == "offline:lexical-1"
-    assert "Cues found for it" in logs()[0].preconditions[1]["reasoning"]
-
-
-@pytest.mark.usefixtures("offline")
-def test_offline_a_single_objection_is_enough_against_it(oscar: Agent, office: Channel) -> None:
-    configure(oscar, anti_convergence_enabled=True, convergence_threshold=Decimal("0.3"))
-    chatter(office, (*ECHOES, "I disagree, the picnic on Friday is a bad idea."))
-
-    assert not guidance(prepared(oscar, office))
-    assert logs()[0].preconditions[1]["held"] is False
-
-
-@pytest.mark.usefixtures("offline")
-def test_offline_what_no_cue_tells_is_not_judged_and_does_not_fire(oscar: Agent, office: Channel) -> None:
-    configure(oscar, anti_convergence_enabled=True)
-    chatter(office, ["The truck brings paper, pallets and tape."] * 4)
+    chatter(office, AGREEMENT)
 
     assert not guidance(prepared(oscar, office))
     log = logs()[0]
-    assert log.preconditions[1]["held"] is None
+    assert (log.judge, log.preconditions[0]["held"], log.preconditions[1]["held"]) == ("offline:lexical-1", True, None)
     assert "could not be judged: needs an LLM judge" in log.why
     assert LLMCall.objects.get().cost_usd == 0
 
@@ -191,19 +215,23 @@ def test_offline_stagnation_is_found_by_its_cues(oscar: Agent, office: Channel, 
     assert bool(guidance(prepared(oscar, office))) is fires
 
 
-@pytest.mark.usefixtures("offline")
-def test_offline_the_seeded_conversations_set_off_no_false_alarm() -> None:
+def test_in_ordinary_conversations_a_judge_is_asked_and_its_word_counts(llm_server: LLMServer) -> None:
+    """In every example channel of a group: nothing but the judge's score decides."""
     call_command("seed", verbosity=0)
-    agents = list(Agent.objects.all())
-    for agent in agents:
-        configure(agent, anti_convergence_enabled=True)
+    agent = Agent.objects.get(slug="oscar")
+    configure(agent, anti_convergence_enabled=True)
+    llm_server.always(json=entry(6))
+    channels = [c for c in Channel.objects.exclude(kind="dm") if _speakers_at_the_end(c) >= 3]
 
-    for channel in Channel.objects.exclude(kind="dm"):
-        for agent in agents:
-            prepared(agent, channel)
+    fired = [bool(guidance(prepared(agent, channel))) for channel in channels]
 
-    assert len(logs()) > 50
-    assert not [log for log in logs() if log.fired]
+    assert len(fired) > 3
+    assert all(fired)
+
+
+def _speakers_at_the_end(channel: Channel) -> int:
+    last = Message.objects.filter(channel=channel).order_by("-position")[:10]
+    return len({(m.agent_id, m.user_id, m.outsider) for m in last})
 
 
 # -- the demonstration of S-7.1
@@ -212,7 +240,7 @@ def actor(nudged: str, plain: str) -> Any:
 
     def respond(body: dict[str, Any]) -> dict[str, Any]:
         if not body.get("tools"):
-            return answers(lambda text: True)(body)
+            return finds_agreement(body)
         if any(part["type"] == "tool_result" for message in body["messages"] for part in message["content"]):
             return {"tool_calls": [("do_nothing", {"reason": "said it"})]}
         text = nudged if "### Conversation Guidance" in prompt_of_turn(body) else plain
@@ -234,9 +262,9 @@ def test_demo_four_agents_agree_the_next_one_is_nudged_and_says_something_else(
 ) -> None:
     """S-7.1, demo 1 to 5: agreement, the claim holds, the nudge of the character in the prompt, a more diverse answer."""
     settings.TURN_PIPELINE = ["correction.stages.RepetitionSuppression", "correction.stages.Interventions"]
-    echo, other = "I agree, the picnic on Friday is a great idea.", "Strictly speaking, nobody has counted the chairs."
+    echo, other = "Friday it is. I will bring lemonade.", "Strictly speaking, nobody has counted the chairs."
     llm_server.respond = actor(nudged=other, plain=echo)
-    chatter(office)
+    chatter(office, AGREEMENT)
     without = make_agent("phyllis")
     join(office, without)
 
@@ -270,18 +298,3 @@ def test_demo_variety_fires_after_seven_messages(
     texts = list(Message.objects.filter(channel=office).order_by("position").values_list("text", flat=True))
     assert texts == ["Let me repeat the ledger."] * 7 + ["What about a raft?"]
     assert [log.fired for log in logs()] == [False] * 7 + [True]
-
-
-@pytest.mark.usefixtures("offline")
-def test_demo_offline_with_the_shipped_characters(office: Channel) -> None:
-    """The same without any model: four agents agree, the built-in cues tell, Stanley is nudged in his own manner."""
-    call_command("seed", verbosity=0)
-    stanley = Agent.objects.get(slug="stanley")
-    configure(stanley, anti_convergence_enabled=True)
-    for slug, text in zip(("michael", "pam", "kevin", "andy"), ECHOES, strict=True):
-        say(office, Agent.objects.get(slug=slug), text)
-
-    turn = prepared(stanley, office)
-
-    assert guidance(turn)[0].body in load_nudges()["stanley"].values()
-    assert entry_of(turn).counters["fired"] == 1

@@ -8,8 +8,8 @@ import pytest
 import sentry_sdk
 
 from agents.models import Agent, Channel
-from tests.correction.steering import chatter, configure, prepared
-from tests.evaluation.judging import entry
+from tests.correction.steering import AGREEMENT, chatter, configure, prepared
+from tests.evaluation.judging import answers
 from tests.factories import make_agent, say
 from tests.llm_server import LLMServer
 from tests.tracing import Caught, tree
@@ -22,7 +22,7 @@ def ada(office: Channel) -> Agent:
     agent = make_agent("ada")
     for number in range(3):
         say(office, agent, f"I agree, the raccoon plan is a great idea {number}.")
-    chatter(office)
+    chatter(office, AGREEMENT)
     configure(
         agent,
         anti_convergence_enabled=True,
@@ -44,7 +44,7 @@ def test_evaluation_and_injection_have_spans_ac_7_1_15(
     sentry: Caught, llm_server: LLMServer, ada: Agent, office: Channel
 ) -> None:
     """One for the whole, one per intervention, one per call, one for the nudge; AC-7.2.10: one for the repetition check."""
-    llm_server.always(json=entry(True))
+    llm_server.respond = answers(lambda text: 8 if "merely agree" in text else True)
 
     found = tree(traced(ada, office, sentry))
 
@@ -58,7 +58,7 @@ def test_evaluation_and_injection_have_spans_ac_7_1_15(
 def test_spans_say_what_fired_and_hold_no_text(
     sentry: Caught, llm_server: LLMServer, ada: Agent, office: Channel
 ) -> None:
-    llm_server.always(json=entry(True))
+    llm_server.respond = answers(lambda text: 8 if "merely agree" in text else True)
 
     spans = traced(ada, office, sentry)["spans"]
 
@@ -73,7 +73,7 @@ def test_spans_say_what_fired_and_hold_no_text(
 def test_what_fired_is_logged_with_agent_and_channel_but_without_texts(
     caplog: pytest.LogCaptureFixture, llm_server: LLMServer, ada: Agent, office: Channel
 ) -> None:
-    llm_server.always(json=entry(True))
+    llm_server.respond = answers(lambda text: 8 if "merely agree" in text else True)
     caplog.set_level(logging.INFO, logger="correction")
 
     prepared(ada, office)
@@ -85,6 +85,6 @@ def test_what_fired_is_logged_with_agent_and_channel_but_without_texts(
 
 def test_without_sentry_all_goes_on(llm_server: LLMServer, ada: Agent, office: Channel) -> None:
     assert not sentry_sdk.get_client().is_active()
-    llm_server.always(json=entry(True))
+    llm_server.respond = answers(lambda text: 8 if "merely agree" in text else True)
 
     assert prepared(ada, office).sections

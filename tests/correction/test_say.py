@@ -86,7 +86,7 @@ def test_people_get_a_table_the_feedback_and_how_to_go_on(llm_server: LLMServer)
 @pytest.mark.django_db
 def test_an_offline_judge_wears_its_badge(settings: Settings) -> None:
     settings.JUDGE_MODEL = "offline:lexical-1"
-    gated("adherence", slug="michael")
+    gated("adherence", slug="michael", origin="seed")
     code, out = run("michael", "office", "Noted. The report is on track and will be submitted as planned.")
     assert code == 1
     assert "Judge: offline:lexical-1 (heuristic)" in out

@@ -119,7 +119,7 @@ def test_a_changed_threshold_holds_for_the_next_message(
     visit: Callable[..., Visitor], operator: User, settings: Settings
 ) -> None:
     settings.JUDGE_MODEL = OFFLINE
-    michael, office = gated("adherence", slug="michael", gate_adherence_threshold=Decimal("0.5"))
+    michael, office = gated("adherence", slug="michael", origin="seed", gate_adherence_threshold=Decimal("0.5"))
     stiff = "Noted. The report is on track and will be submitted as planned, pending approval."
     assert send(michael, office, stiff).outcome == "passed", "a score of 1 is enough for 0.5"
     visitor = visit()

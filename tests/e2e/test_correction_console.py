@@ -8,6 +8,7 @@ from decimal import Decimal
 
 import pytest
 from django.contrib.auth.models import User
+from django.urls import reverse
 from playwright.sync_api import expect
 from pytest_django.live_server_helper import LiveServer
 
@@ -18,6 +19,7 @@ from correction.models import AgentEvaluationConfig, CorrectionLog, Intervention
 from tests.console import list_of, page_of
 from tests.correction.judged_drafts import OFFLINE, make_log, verdict
 from tests.e2e.conftest import Visitor
+from tests.evaluation.cast.measured import flattened
 from tests.factories import make_agent, make_channel, say
 
 pytestmark = [pytest.mark.e2e, pytest.mark.django_db(transaction=True)]
@@ -72,6 +74,54 @@ def test_a_switch_is_flipped_and_taken_back_in_the_matrix(
     expect(switch).to_have_attribute("aria-checked", "false")
     expect(cell).to_contain_text("built-in")
     assert resolve_config(ada).provenance["gate_adherence_enabled"] == "built-in"
+
+
+@pytest.mark.parametrize(("width", "scheme"), WINDOWS)
+def test_the_defaults_are_changed_after_a_question_and_changed_back(
+    visit: Callable[..., Visitor], ada: Agent, operator: User, width: int, scheme: str
+) -> None:
+    before = resolve_config(ada)
+    visitor = visit(width=width, scheme=scheme)
+    page = visitor.page
+    visitor.enter(operator)
+    visitor.open(MATRIX)
+    switch = page.get_by_role("switch", name="adherence of the defaults")
+    switch.click()
+    expect(page.get_by_text("2 agents inherit this")).to_be_visible()
+    expect(page.get_by_text("Drafts that fail adherence are sent back from now on.")).to_be_visible()
+    assert fits(visitor)
+    assert resolve_config(ada) == before
+
+    page.get_by_role("button", name="Change it for 2 agents").click()
+    expect(switch).to_have_attribute("aria-checked", "true")
+    expect(page.get_by_text("Drafts that fail adherence are sent back from now on.")).to_be_visible()
+    assert fits(visitor)
+    assert resolve_config(ada).gate_mode == "enforce"
+
+    page.get_by_role("button", name="Undo").click()
+    expect(switch).to_have_attribute("aria-checked", "false")
+    expect(page.get_by_text("no draft is checked from now on")).to_be_visible()
+    assert resolve_config(ada) == before
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+def test_what_fell_is_observed_and_nothing_is_held_back(
+    visit: Callable[..., Visitor], ada: Agent, operator: User, width: int
+) -> None:
+    flattened(ada)
+    visitor = visit(width=width)
+    page = visitor.page
+    visitor.enter(operator)
+    visitor.open(reverse("admin:evaluation_cast"))
+    page.get_by_role("link", name="Observe it at the gate").click()
+    expect(page.locator("[name=gate_mode][value=observe]")).to_be_checked()
+    assert fits(visitor)
+    page.get_by_role("button", name="Save").click()
+
+    expect(page.get_by_text("Nothing is held back from now on")).to_be_visible()
+    expect(page.get_by_role("button", name="Undo")).to_be_visible()
+    assert fits(visitor)
+    assert resolve_config(ada).gate_mode == "observe"
 
 
 @pytest.mark.parametrize("width", [1440, 390])

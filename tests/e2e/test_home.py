@@ -18,9 +18,9 @@ from tests.correction.judged_drafts import make_log
 from tests.correction.ledger import call
 from tests.e2e.conftest import Visitor
 from tests.e2e.test_console import HOSTILE, WINDOWS, fits
-from tests.evaluation.judged import LLM, make_baseline
+from tests.evaluation.judged import LLM, make_baseline, make_score
 from tests.evaluation.test_score_history import scheduled
-from tests.factories import make_agent
+from tests.factories import make_agent, talk
 
 pytestmark = [pytest.mark.e2e, pytest.mark.django_db(transaction=True)]
 
@@ -56,6 +56,9 @@ def morning(live_server: LiveServer) -> Agent:
         make_log(agent, {"adherence": 7.0}, outcome="passed", score_sum=7)
         if not number:
             ada, fell = agent, newest
+            for run, score in ((first, 8), (newest, 3)):
+                for message in talk(ada, [f"Line {n} of {run.pk}." for n in range(6)]):
+                    make_score(run, score, message=message)
     configure(agent=ada, changes={"budget_enabled": True, "daily_budget_usd": "0.5"}, reason="trial")
     call(ada, cost="0.20")
     make_log(ada, {"adherence": 2.0}, outcome="forced_through", attempt=3)
@@ -73,11 +76,11 @@ def test_an_operator_sees_who_fell_and_what_the_night_cost(
     page = visitor.page
     visitor.sign_in(operator)
 
-    expect(page.locator(".pl-card", has_text="Drifting now")).to_contain_text("adherence 7.5 → 3.0")
+    expect(page.locator(".pl-card", has_text="Drifting now")).to_contain_text("dry 8.0 → 3.0")
     expect(page.locator(".pl-card", has_text="Spend today")).to_contain_text("$0.2000 of $0.5000 in 1 budget")
     expect(page.locator(".pl-setup")).to_contain_text("manage.py work")
     expect(page.locator(".pl-legend li")).to_have_count(8)
-    expect(page.locator(".pl-legend li").first).to_contain_text("3.0 baseline 7.5")
+    expect(page.locator(".pl-legend li").first).to_contain_text("3.0 · 100 % baseline 7.5")
     assert fits(visitor)
     contrasts = page.evaluate(CONTRASTS)
     assert len(contrasts) >= 10

@@ -75,6 +75,30 @@ def test_a_transcript_is_imported(
     assert fits(visitor)
 
 
+@pytest.mark.parametrize(("width", "scheme"), WINDOWS)
+def test_the_likely_agent_is_filled_in_where_no_speaker_is_one(
+    visit: Callable[..., Visitor], operator: User, tmp_path: Path, width: int, scheme: str
+) -> None:
+    make_agent("guide", display_name="Harbour Guide")
+    path = tmp_path / "talk.jsonl"
+    path.write_text(lines(*[("Pat", "Is the ferry late?"), ("Assistant", "Twenty minutes.")] * 2))
+    visitor = visit(width=width, scheme=scheme)
+    page = visitor.page
+    visitor.enter(operator)
+    visitor.open("/admin/agents/import/add/")
+    hand_in(page, path)
+    expect(page.get_by_text("No speaker is one of your agents")).to_be_visible()
+    expect(page.get_by_label("Assistant: agent")).to_have_value("guide")
+    assert fits(visitor)
+    page.get_by_role("button", name="Check with these choices").click()
+    expect(page.get_by_text("now: agent guide")).to_be_visible()
+    page.get_by_role("button", name="Import 4 messages").click()
+    expect(page.get_by_text("waits for a worker", exact=True)).to_be_visible()
+    assert work()
+
+    assert Message.objects.filter(agent__slug="guide").count() == 2
+
+
 def test_files_that_are_too_large_are_not_even_sent(
     visit: Callable[..., Visitor], operator: User, talk: Path, settings: Settings
 ) -> None:
@@ -96,6 +120,9 @@ def test_it_goes_without_scripts(chromium: Browser, live_server: LiveServer, ope
     page.locator("[name=password]").fill(PASSWORD)
     page.get_by_role("button", name="Log in").click()
     hand_in(page, talk)
+    page.get_by_role("button", name="Import 3 messages").click()
+    expect(page.get_by_text("no speaker is an agent")).to_be_attached()
+    page.get_by_label("Import it although no agent speaks in it").check()
     page.get_by_role("button", name="Import 3 messages").click()
     expect(page.get_by_text("waits for a worker", exact=True)).to_be_attached()
     assert work()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from datetime import datetime
 from typing import Any
 
 from django.utils import timezone
 
 from agents.models import Agent, Message
 from agents.persona import current_digest
-from evaluation.models import Baseline, EvaluationRun, EvaluationScore
+from evaluation.models import Baseline, EvaluationRun, EvaluationScore, Evidence
 from tests.factories import make_channel
 
 LLM, OFFLINE = "claude-haiku-5-5", "offline:lexical-1"
@@ -21,7 +22,23 @@ def make_run(agent: Agent | None = None, *, judge: str = LLM, **fields: Any) -> 
     run: EvaluationRun = EvaluationRun.objects.create(
         agent=agent, channel=channel, judge=judge, **{**defaults, **fields}
     )
+    if agent and run.status == "completed" and not run.turn_bins:
+        for dimension in run.dimensions:
+            make_evidence(run, dimension)
     return run
+
+
+def make_evidence(run: EvaluationRun, dimension: str = "adherence", *, newest: datetime | None = None) -> Evidence:
+    """As an evaluation stores it when it ends: of messages newer than those of all before, unless said otherwise."""
+    found: Evidence = Evidence.objects.create(
+        evaluation_run=run,
+        dimension=dimension,
+        agent_id=run.agent_id,
+        judge=run.judge,
+        procedure=run.procedure,
+        newest_message_at=newest or timezone.now(),
+    )
+    return found
 
 
 def make_score(

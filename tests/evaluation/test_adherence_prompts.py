@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
+import re
+from collections import Counter, defaultdict
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -11,11 +13,12 @@ import pytest
 from agents.models import Message
 from evaluation.models import EvaluationScore
 from evaluation.planning import RunSpec
+from evaluation.windows import MessageWindow
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import claims_of, prompt_of, tail_of
 from tests.evaluation.measuring import measured
 from tests.evaluation.test_trajectory import HOSTILE
-from tests.factories import make_agent, make_channel, say, talk
+from tests.factories import MONDAY, make_agent, make_channel, say, talk
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
@@ -101,8 +104,77 @@ def test_the_window_of_the_proposition_is_what_is_shown_ac_6_0_12(
 
     measured(ada, samples=1)
 
+    judged = int(tail_of(llm_server.bodies[0]).partition("acts: line ")[2][0])
+    assert judged > 3
     trajectory = llm_server.bodies[0]["messages"][0]["content"][0]["text"]
-    assert "1. Ada acts: line 0\n[… 6 events left out here …]\n8. Ada acts: line 7\n9. Ada acts: line 8" in trajectory
+    shown = "".join(f"\n{n + 1}. Ada acts: line {n}" for n in range(judged - 2, judged + 1))
+    assert f"1. Ada acts: line 0\n[… {judged - 3} events left out here …]{shown}\n<<<END" in trajectory
+
+
+def test_each_message_is_judged_with_the_question_it_answers(
+    llm_server: LLMServer, propositions: PropositionFolder
+) -> None:
+    """Wherever in a long channel it was said; those of one stretch share their prefix, and none is told apart by guessing."""
+    propositions.claims("adherence/_default.yaml", "voice")
+    ada, channel = make_agent("ada"), make_channel()
+    for n in range(0, 400, 2):
+        say(channel, "Visitor", f"Where is item {n}?")
+        say(channel, ada, f"Item {n} is on its shelf.")
+
+    measured(ada)
+
+    assert len(llm_server.bodies) == 20
+    stretches: dict[int, set[str]] = defaultdict(set)
+    for body in llm_server.bodies:
+        trajectory, tail = (block["text"] for block in body["messages"][0]["content"])
+        item = int(tail.partition("acts: Item ")[2].split()[0])
+        assert (
+            f"\n{item + 1}. --> Ada: Visitor says: Where is item {item}?\n{item + 2}. Ada acts: Item {item} "
+            in trajectory
+        )
+        assert f"entry {item + 2} above" in tail
+        left_out = re.findall(r"\[… (\d+) events left out here …\]", trajectory)
+        entries = [int(number) for number in re.findall(r"^(\d+)\. ", trajectory, re.M)]
+        assert len(entries) + sum(map(int, left_out)) == entries[-1] <= item + 21
+        assert len(entries) == len(set(entries)) == min(110, entries[-1])
+        stretches[(item + 1) // 20].add(trajectory)
+    assert {len(prefixes) for prefixes in stretches.values()} == {1}
+
+
+def test_only_what_another_call_reads_is_written_to_the_prompt_cache(
+    llm_server: LLMServer, propositions: PropositionFolder
+) -> None:
+    propositions.claims("adherence/_default.yaml", "voice")
+    ada = make_agent("ada")
+    talk(ada, [f"line {n}" for n in range(21)])
+
+    measured(ada, samples=21)
+
+    cached = {tail_of(b): "cache_control" in b["messages"][0]["content"][0] for b in llm_server.bodies}
+    assert [
+        line for line in range(21) if not any(f"acts: line {line}\n" in tail and kept for tail, kept in cached.items())
+    ] == [20]
+
+
+@pytest.mark.parametrize("last_n", [1, 3, 10, 11, 25, 100])
+def test_each_message_has_what_was_said_before_it_ac_6_0_12(
+    llm_server: LLMServer, propositions: PropositionFolder, last_n: int
+) -> None:
+    """Ten events, or `last_n` where that is less; also what was said before the window that is measured."""
+    propositions.claims("adherence/_default.yaml", "voice", extra=f"first_n: 0, last_n: {last_n}")
+    ada = make_agent("ada")
+    talk(ada, [f"line {n}" for n in range(60)])
+
+    measured(ada, window=MessageWindow("1h", start=MONDAY + timedelta(minutes=15), end=MONDAY + timedelta(minutes=50)))
+
+    assert len(llm_server.bodies) == 20
+    for body in llm_server.bodies:
+        trajectory, tail = (block["text"] for block in body["messages"][0]["content"])
+        judged = int(tail.partition("acts: line ")[2].split()[0])
+        entries = [int(line) for line in re.findall(r"acts: line (\d+)", trajectory)]
+        assert entries == list(range(entries[0], entries[-1] + 1))
+        assert judged - entries[0] >= min(10, last_n)
+        assert judged <= entries[-1] <= 50
 
 
 def test_hostile_messages_reach_the_judge_as_data_and_the_run_goes_on(

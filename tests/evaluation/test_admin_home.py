@@ -17,6 +17,7 @@ from evaluation.admin.home_chart import MOST_LINES
 from evaluation.models import DriftAlert, EvaluationRun, EvaluationSchedule, JudgeCalibration
 from tests.agents.test_admin_home import HOME, card, home, own_links, steps
 from tests.console import HOSTILE, list_of, page_of, plain, queries, read, signed_in, staff, superuser, viewer
+from tests.evaluation.cast.measured import capture, flattened, measure
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judged import LLM, OFFLINE, make_baseline, make_run
 from tests.evaluation.test_score_history import scheduled
@@ -58,26 +59,35 @@ def legend(html: str) -> list[str]:
 
 
 # -- cards
-def test_agents_with_an_alert_that_nobody_saw_are_drifting() -> None:
+def test_agents_that_fell_are_named_and_alerts_wait_to_be_acknowledged() -> None:
     ada, bob = make_agent("ada"), make_agent("bob")
-    first, second = alert(ada), alert(ada, dimension="fluency", before=7.0, after=5.5)
-    alert(bob, acknowledged_at=timezone.now())
+    for dimension in ("adherence", "fluency"):
+        alert(bob, dimension=dimension)
+    alert(ada, acknowledged_at=timezone.now())
+    flattened(ada)
+    capture(bob, {"dry": [8] * 8})
+    measure(bob, {"dry": [8] * 8})
     html = home()
 
-    assert card(html, "Drifting now").startswith("1 agent A Ada fluency 7.0 → 5.5")
-    assert page_of(second) in html
-    assert page_of(first) not in html[: html.index('id="drift"')], "the newest fall of an agent stands for it"
+    assert card(html, "Drifting now").startswith("1 of 2 agents compared A Ada dry wit 8.1 → 3.1")
+    assert "1 holds" in card(html, "Drifting now")
     assert list_of(DriftAlert, "?acknowledged_at__isempty=1") in html
     assert "2 drift alerts to acknowledge" in plain(html)
+    html = read(signed_in(viewer()), HOME)
+    assert "drift alerts to acknowledge" not in plain(html), "a viewer cannot acknowledge them"
+    assert "2 alerts of schedules" in card(html, "Drifting now")
 
 
-def test_where_nothing_watches_drift_is_not_known_rather_than_none() -> None:
-    assert card(home(), "Drifting now").startswith("– Not watched: no schedule is active.")
+def test_where_nothing_was_compared_drift_is_not_known_rather_than_none() -> None:
+    ada = make_agent()
+    assert card(home(), "Drifting now").startswith("– 1 never measured")
 
+    capture(ada, {"dry": [8] * 8})
     EvaluationSchedule.objects.create(name="nightly", next_at=timezone.now())
     html = read(signed_in(viewer()), HOME)
-    assert card(html, "Drifting now").startswith("0 agents No score of a schedule fell and stayed low.")
-    assert "drift alerts to acknowledge" not in plain(html), "a viewer cannot acknowledge them"
+    assert card(html, "Drifting now").startswith("– 1 not measured since")
+    measure(ada, {"dry": [8] * 8})
+    assert card(read(signed_in(viewer("second")), HOME), "Drifting now").startswith("0 of 1 agent compared 1 holds")
 
 
 def test_the_judge_card_tells_what_became_of_a_days_calls(settings: Settings) -> None:
@@ -234,9 +244,9 @@ def test_newest_evaluations_and_those_that_went_wrong_are_listed() -> None:
 
 def test_each_part_needs_its_own_permission() -> None:
     fell(make_agent())
-    html = home(staff("evaluation.view_driftalert"))
+    html = home(staff("evaluation.view_baseline", "agents.view_agent"))
 
-    assert card(html, "Drifting now").startswith("0 agents")
+    assert card(html, "Drifting now").startswith("– 1 ")
     assert 'id="drift"' not in html
     assert "<h2>Evaluations</h2>" not in html
     assert "Agents have no baseline" not in html

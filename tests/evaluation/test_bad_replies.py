@@ -6,10 +6,12 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from django.test import Client
 from pytest_django import Settings
 
 from agents.models import Agent
 from evaluation.models import Baseline, EvaluationScore
+from tests.console import page_of, plain, read
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers, claims_of, entry, tail_of
 from tests.evaluation.measuring import measured, statuses
@@ -37,6 +39,22 @@ def test_what_is_no_score_is_never_stored_as_one(llm_server: LLMServer, ada: Age
     assert all(r.reason.startswith("malformed: ") for r in rows)
     assert (found.overall_score, found.run.overall_score) == (None, None)
     assert not Baseline.objects.exists()
+
+
+def test_a_judge_that_leaves_evidence_and_confidence_out_is_not_asked_again(
+    llm_server: LLMServer, ada: Agent, root: Client
+) -> None:
+    said = {"reasoning": "Two words.", "justification": "“No.”"}
+    llm_server.respond = answers(lambda claim: {**said, "value": 3})
+
+    found = measured(ada, per_call=1)
+
+    row = EvaluationScore.objects.filter(judge="test-model").order_by("pk")[0]
+    assert (found.summary.overall_score, llm_server.calls) == (3.0, EvaluationScore.objects.count())
+    assert (row.status, row.evidence, row.confidence) == ("scored", "", None)
+    page = plain(read(root, page_of(row)))
+    assert "Evidence –" in page
+    assert "Confidence –" in page
 
 
 @pytest.mark.parametrize("bad", [97, "7", 7.5, None, True], ids=repr)

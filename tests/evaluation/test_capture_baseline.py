@@ -45,6 +45,7 @@ def test_json_is_one_object_with_the_documented_keys(llm_server: LLMServer, capf
                 "error",
                 "persona_digest",
                 "overall_score",
+                "coverage",
                 "dimensions",
                 "calls",
                 "tokens",
@@ -56,13 +57,22 @@ def test_json_is_one_object_with_the_documented_keys(llm_server: LLMServer, capf
         ]
         assert list(run["dimensions"]) == ["adherence", "fluency"]
         for dimension in run["dimensions"].values():
-            assert list(dimension) == ["score", "scored", "trivial", "unscored", "propositions", "calibration"]
+            assert list(dimension) == [
+                "score",
+                "scored",
+                "trivial",
+                "unscored",
+                "coverage",
+                "propositions",
+                "calibration",
+            ]
     ada = document["runs"][0]
     assert ada["dimensions"]["adherence"] == {
         "score": pytest.approx((4 * 8 + 4 * 6 + 9 + 0 + 9 + 0) / 12, abs=1e-4),
         "scored": 12,
         "trivial": 0,
         "unscored": 0,
+        "coverage": 1.0,
         "propositions": {"brief": 4.5, "mood": 6.0, "voice": 8.0},
         "calibration": None,
     }
@@ -132,12 +142,12 @@ def test_an_offline_judge_wears_its_badge(settings: Settings, propositions: Prop
 
 # -- how it ends
 def test_an_agent_without_a_score_ends_it_with_2_and_the_reason(llm_server: LLMServer) -> None:
-    llm_server.always(status=401)
+    llm_server.always(status=500)
 
     code, words = refused("--agents", "bob")
 
     assert code == 2
-    assert "no score for:\n  bob: failed: the judge scored nothing; for example rejected: HTTP 401" in words
+    assert "no score for:\n  bob: failed: the judge scored nothing; for example unavailable: HTTP 500" in words
     assert "Run the same command again" in words
 
 

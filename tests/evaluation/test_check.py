@@ -44,6 +44,15 @@ def test_without_evidence_a_claim_does_not_hold(llm_server: LLMServer, value: bo
     assert check_proposition(proposition=claim(), context=CONTEXT, label=LABEL).holds is False
 
 
+@pytest.mark.parametrize("value", [True, False])
+def test_evidence_and_confidence_may_be_missing(llm_server: LLMServer, value: bool) -> None:
+    llm_server.reply(json={k: v for k, v in entry(value).items() if k not in ("evidence", "confidence")})
+
+    found = check_proposition(proposition=claim(), context=CONTEXT, label=LABEL, gate=True)
+
+    assert (found.holds, found.confidence) == (value, None)
+
+
 @pytest.mark.parametrize("value", [1, 0, 9, "true", None, 1.0], ids=repr)
 def test_what_is_neither_true_nor_false_is_asked_again_once_and_then_unknown(llm_server: LLMServer, value: Any) -> None:
     llm_server.always(json=entry(value))

@@ -107,6 +107,8 @@ def test_a_failed_run_has_no_overall_score(llm_server: LLMServer, propositions: 
     found = measured(ada).summary
 
     assert found.run.status == "failed"
-    assert found.dimensions["adherence"].score == 0.0, "what the rule said stays visible"
+    (rule,) = (p for p in found.dimensions["adherence"].propositions if p.id == "short")
+    assert rule.score == 0.0, "what the rule said stays visible"
+    assert found.dimensions["adherence"].score is None, "but it is not the judge's"
     assert found.overall_score is None
     assert found.run.overall_score is None

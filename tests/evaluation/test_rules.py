@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evaluation.rules import CHECKS, Rule, check_rule
-from evaluation.verdicts import RULE_JUDGE, rule_verdict
+from evaluation.verdicts import RULE_JUDGE, rule_verdict, verdict_by_rule
 
 
 def broken(text: str, **checks: Any) -> list[str]:
@@ -108,3 +108,42 @@ def test_at_most_and_at_least_meet_in_exactly_one_number(text: str, n: int) -> N
 def test_no_text_makes_a_check_crash(text: str) -> None:
     for rule, _, _ in HOLDS_AND_BREAKS:
         assert len(broken(text, **rule)) <= 1
+
+
+A = "-" * 30_000
+
+
+@pytest.mark.parametrize(
+    ("rule", "text", "value"),
+    [
+        ({"not_matches": "!"}, "No!" + A, 0),
+        ({"not_matches": "!"}, A + "!", None),
+        ({"not_matches": "-$"}, A, None),
+        ({"matches": "!"}, "Yes!" + A, 9),
+        ({"matches": "!"}, A + "!", None),
+        ({"contains_any": ["/x/", "-"]}, A, 9),
+        ({"contains_any": ["/x/", "y"]}, A, None),
+        ({"contains_all": ["/x/", "/-/"]}, A, None),
+        ({"contains_all": ["/x/", "y"]}, A, 0),
+        ({"contains_none": ["/x/", "-"]}, A, 0),
+        ({"contains_none": ["x"]}, A + " x", 0),
+        ({"contains_none": ["x"]}, A, 9),
+        ({"matches": "!", "max_characters": 100}, A, 0),
+        ({"matches": "!", "max_characters": 99_999}, A, None),
+        ({"max_characters": 99_999}, A, 9),
+        ({"not_matches": "(?:a|aa)+$"}, "a" * 19_000 + "!", None),
+        ({"not_matches": "(?:a|aa)+$", "no_emoji": True}, "a" * 19_000 + "🎉", 0),
+    ],
+)
+def test_a_pattern_that_cannot_say_leaves_the_rule_unscored_unless_something_else_is_broken(
+    rule: dict[str, Any], text: str, value: int | None
+) -> None:
+    verdict = verdict_by_rule(Rule.model_validate(rule), text, inverted=False)
+    turned = verdict_by_rule(Rule.model_validate(rule), text, inverted=True)
+
+    assert verdict.value == value
+    if value is None:
+        assert (verdict.status, turned.status) == ("unscored", "unscored")
+        assert any(part in verdict.reason for part in ("do not decide /", "pattern timed out: /"))
+    else:
+        assert turned.value == 9 - value

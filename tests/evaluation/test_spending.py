@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -99,6 +101,38 @@ def test_estimated_tokens_are_those_of_the_prompts(judge: LLMServer, double_chec
     )
 
     assert 0.5 * before.input_tokens < result.summary.input_tokens <= before.input_tokens
+
+
+def test_a_judge_that_was_asked_often_is_estimated_by_its_own_answers(
+    judge: LLMServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It writes 60 tokens a claim where 160 are assumed; about fluency it was never asked."""
+
+    def respond(body: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "usage": {"input_tokens": len(prompt_of(body)) // 4, "output_tokens": 60 * prompt_of(body).count("Claim")}
+        }
+
+    judge.respond = respond
+    (spec, *_) = specs(per_call=1, repeats=2)
+    spec = replace(spec, dimensions=("adherence",))
+    first = estimate(spec)
+    (result,) = capture([spec])
+    assert first.answers["adherence"] == (160, 0)
+    assert first.calls == result.summary.calls >= 20, "enough to go by"
+
+    again = estimate(spec)
+    assert again.calls == first.calls
+    assert again.output_tokens == result.summary.output_tokens < first.output_tokens
+    assert again.cost_usd == pytest.approx(result.summary.cost_usd, rel=Decimal("0.3"))
+
+    assert spec.agent is not None
+    call_command(
+        "capture_baseline", "--agents", spec.agent.slug, "--dimensions", "adherence,fluency", "--no-play", "--dry-run"
+    )
+    printed = " ".join(capsys.readouterr().out.split())
+    assert f"60 for an answered claim of adherence (the mean of this judge's last {first.calls} calls)" in printed
+    assert "160 for an answered claim of fluency (assumed)" in printed
 
 
 def test_an_offline_judge_is_not_estimated_its_calls_cost_nothing() -> None:

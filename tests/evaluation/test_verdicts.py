@@ -60,13 +60,12 @@ def test_every_whole_number_from_0_to_9_is_kept(value: int) -> None:
         (None, "no entry for this claim"),
         ("seven", "entry: "),
         ([], "entry: "),
-        ({}, "evidence: Field required"),
+        ({}, "reasoning: Field required"),
         ({k: v for k, v in entry().items() if k != "value"}, "value: Field required"),
         ({k: v for k, v in entry().items() if k != "reasoning"}, "reasoning: Field required"),
         (entry(evidence="maybe"), "evidence: "),
         (entry(reasoning=None), "reasoning: "),
         (entry(justification=3), "justification: "),
-        ({k: v for k, v in entry().items() if k != "confidence"}, "confidence: Field required"),
     ],
 )
 def test_an_entry_that_is_not_whole_is_invalid_and_says_where(data: Any, words: str) -> None:
@@ -82,6 +81,27 @@ def test_a_useless_confidence_does_not_cost_the_score(confidence: Any) -> None:
     found = judged(read(entry(confidence=confidence)), claim())
 
     assert (found.status, found.value, found.confidence) == ("scored", 7, None)
+
+
+def without(*names: str) -> dict[str, Any]:
+    return {name: value for name, value in entry().items() if name not in names}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [without("evidence"), without("confidence"), without("evidence", "confidence"), entry(evidence=None)],
+    ids=["the four fields", "no confidence", "neither", "evidence null"],
+)
+def test_evidence_and_confidence_may_be_missing_and_are_not_invented_ac_6_0_6(data: dict[str, Any]) -> None:
+    found = judged(read(data), claim())
+
+    assert (found.status, found.value) == ("scored", 7)
+    assert found.evidence == (data.get("evidence") or "")
+    assert found.confidence == data.get("confidence")
+
+
+def test_an_inverted_claim_is_flipped_where_the_judge_says_nothing_of_evidence() -> None:
+    assert judged(read(without("evidence")), claim(inverted=True)).value == 2
 
 
 @pytest.mark.parametrize("confidence", [0, 1, 0.5])

@@ -72,11 +72,11 @@ def test_only_committed_messages_of_the_agent_are_its_speech_ac_6_1_1() -> None:
 @pytest.mark.django_db
 def test_what_was_played_for_an_evaluation_is_never_measured() -> None:
     ada = make_agent("ada")
-    talk(ada, ["real"])
+    [real] = talk(ada, ["real"])
     talk(ada, ["played"], synthetic=True)
 
     assert texts(ada) == ["real"]
-    window = subject(ada).channel_window(Message.objects.latest("pk").channel_id, 10, 10)
+    window, _ = subject(ada).window_around(real, 10, 10)
     assert [event.text for event in window.events] == ["real"]
 
 
@@ -184,9 +184,9 @@ def test_in_a_channel_the_agent_acts_and_all_others_are_stimuli_ac_6_0_13() -> N
     ada, bob, channel = make_agent("ada"), make_agent("bob", display_name="Bob B."), make_channel()
     say(channel, bob, "Morning.")
     say(channel, ada, "Hm.")
-    say(channel, "Mr. Customer", "Hello?")
+    last = say(channel, "Mr. Customer", "Hello?")
 
-    assert subject(ada).channel_window(channel.pk, 10, 10).events == (
+    assert subject(ada).window_around(last, 10, 10)[0].events == (
         Event("stimulus", "Ada", "Morning.", speaker="Bob B."),
         Event("action", "Ada", "Hm."),
         Event("stimulus", "Ada", "Hello?", speaker="Mr. Customer"),
@@ -196,13 +196,13 @@ def test_in_a_channel_the_agent_acts_and_all_others_are_stimuli_ac_6_0_13() -> N
 @pytest.mark.django_db
 def test_a_long_channel_costs_no_more_than_a_short_one(django_assert_num_queries: object) -> None:
     ada, channel = make_agent("ada"), make_channel()
-    talk(ada, map(str, range(30)), channel=channel)
+    last = talk(ada, map(str, range(60)), channel=channel)[-1]
     asked = subject(ada)
 
     with django_assert_num_queries(3):  # type: ignore[operator]
-        asked.channel_window(channel.pk, 2, 3)
+        asked.window_around(last, 2, 30)
     with django_assert_num_queries(0):  # type: ignore[operator]
-        asked.channel_window(channel.pk, 2, 3)
+        asked.window_around(Message(channel=channel, position=41), 2, 30)
 
 
 class WindowsFromTheDatabase(TestCase):
@@ -212,9 +212,11 @@ class WindowsFromTheDatabase(TestCase):
     @given(count=st.integers(0, 12), first_n=st.integers(0, 6), last_n=st.integers(0, 6), timed=st.booleans())
     def test_they_never_overlap_or_repeat(self, count: int, first_n: int, last_n: int, timed: bool) -> None:
         ada, channel = make_agent("ada"), make_channel()
-        talk(ada, map(str, range(count)), channel=channel, **({} if timed else {"sent_at": None}))
+        messages = talk(ada, map(str, range(count)), channel=channel, **({} if timed else {"sent_at": None}))
         everything = [Event("action", "Ada", str(n)) for n in range(count)]
-        expected = cut_window(everything, first_n=first_n, last_n=last_n)
 
-        assert subject(ada).channel_window(channel.pk, first_n, last_n) == expected
-        assert subject(ada).own_window(first_n, last_n) == expected
+        assert subject(ada).own_window(first_n, last_n) == cut_window(everything, first_n=first_n, last_n=last_n)
+        for place, message in enumerate(messages, 1):
+            found = subject(ada).window_around(message, first_n, last_n)
+            shown = cut_window(everything[:place], first_n=first_n, last_n=last_n + (last_n > 0))
+            assert found == (shown, place if last_n or place <= first_n else None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from agents.models import Message
 from evaluation.models import (
     Baseline,
@@ -9,6 +11,7 @@ from evaluation.models import (
     EvaluationRun,
     EvaluationSchedule,
     EvaluationScore,
+    Evidence,
     LabelSet,
     LineUpRun,
 )
@@ -33,6 +36,21 @@ def evaluations(cast: Cast, have: int, more: int) -> None:
                 finished_at=cast.at(n),
             )
             for n in range(have, have + more)
+        ),
+    )
+    fresh = EvaluationRun.objects.order_by("-pk").values_list("pk", "agent_id")[:more]
+    store(
+        Evidence,
+        (
+            Evidence(
+                evaluation_run_id=pk,
+                agent_id=agent,
+                dimension="adherence",
+                judge=LLM,
+                procedure="plumbline",
+                newest_message_at=cast.now + timedelta(seconds=pk),
+            )
+            for pk, agent in fresh
         ),
     )
 

@@ -8,16 +8,17 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from rich.table import Table
 
 from agents.persona import Outcome, UpsertResult
 from agents.personas_io.service import import_agents
 from agents.personas_io.shape import PersonaError
 from agents.terminal import console_on
+from agents.usage import WRONG_USAGE, CodedCommand
 
 
-class Command(BaseCommand):
+class Command(CodedCommand):
     help = "Create or update agents from persona files; importing them again changes nothing."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -32,7 +33,7 @@ class Command(BaseCommand):
         try:
             results = import_agents(path=options["path"], reset=options["reset"], dry_run=options["dry_run"])
         except PersonaError as error:
-            raise CommandError(f"{error}\nNothing was imported.") from None
+            raise CommandError(f"{error}\nNothing was imported.", returncode=WRONG_USAGE) from None
         kept = [result.agent.slug for result in results if result.outcome == Outcome.KEPT_EDITED]
         if kept:
             self.stderr.write(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
@@ -16,9 +17,10 @@ from agents.terminal import console_for_bars, console_on
 from agents.transcripts.importer import ImportReport, import_transcript
 from agents.transcripts.readers import READERS
 from agents.transcripts.records import OptionError, TranscriptError
+from agents.usage import WRONG_USAGE, CodedCommand
 
 
-class Command(BaseCommand):
+class Command(CodedCommand):
     help = "Import a conversation from a file; importing it again adds nothing."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -50,11 +52,13 @@ class Command(BaseCommand):
         try:
             report = self._import(options)
         except (TranscriptError, OptionError) as error:
-            raise CommandError(f"{error}\nNothing was imported.") from None
+            raise CommandError(f"{error}\nNothing was imported.", returncode=WRONG_USAGE) from None
         if options["json"]:
             self.stdout.write(json.dumps(report.as_json(), ensure_ascii=False))
         else:
             self._show(report)
+            if report.speakers and not report.has_agent and not options["map"]:
+                self.stdout.write(without_agents(report))
 
     def _import(self, options: dict[str, Any]) -> ImportReport:
         with Progress(
@@ -97,7 +101,7 @@ class Command(BaseCommand):
         for reason, count in report.skipped.items():
             console.print(f"skipped: {count} × {reason}")
         notes = {
-            "are stored under another author; delete the channel and import again to change that": report.other_author,
+            "are stored under another author and keep it; another --channel imports them for this one": report.other_author,
             "system prompts, which are not messages": report.system_prompts,
             "characters that cannot be stored, replaced by U+FFFD": report.replaced_characters,
             "texts cut for their length": report.cut_texts,
@@ -112,9 +116,20 @@ class Command(BaseCommand):
             )
 
 
+def without_agents(report: ImportReport) -> str:
+    """What to do about a conversation in which no agent speaks."""
+    again = "" if report.dry_run else ", and another --channel: in this one the messages keep their authors"
+    name, likely = next(iter(report.likely_agents.items()), ("SPEAKER", None))
+    option = shlex.quote(f"{name}={likely.slug if likely and likely.slug else 'SLUG'}")
+    guess = f" {name!r} is likely one: {likely.why}." if likely else ""
+    return (
+        f"No speaker is an agent, so nothing in it can be measured.{guess} Say who is one with --map {option}{again}."
+    )
+
+
 def pair(text: str, option: str, *, last: bool = False) -> tuple[str, str]:
     """Split ``key=value`` at the first ``=`` (or the last)."""
     key, equals, value = text.rpartition("=") if last else text.partition("=")
     if not equals or not key.strip():
-        raise CommandError(f"{option} {text!r}: write it as KEY=VALUE")
+        raise CommandError(f"{option} {text!r}: write it as KEY=VALUE", returncode=WRONG_USAGE)
     return key.strip(), value.strip()

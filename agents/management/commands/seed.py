@@ -1,24 +1,41 @@
-"""``manage.py seed``: the sixteen example agents and their conversations."""
+"""``manage.py seed``: the sixteen example agents and their conversations; ``--remove`` takes them out again."""
 
 from __future__ import annotations
 
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand
+from django.core.management.base import CommandError
 
 from agents.seed import loader
+from agents.seed.removing import remove_examples
+from agents.usage import WRONG_USAGE, CodedCommand
 
 
-class Command(BaseCommand):
-    help = "Load the 16 example agents with their personas, and their conversations. Safe to run again: only what is missing is added."
+class Command(CodedCommand):
+    help = (
+        "Load the 16 example agents with their personas, and their conversations. Safe to run again: only what is missing is added. "
+        "With --remove: take them, and what the demonstration and evaluations made of them, out again."
+    )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(
             "--reset", action="store_true", help="also overwrite personas that were edited since they were seeded"
         )
+        parser.add_argument(
+            "--remove",
+            action="store_true",
+            help="remove the example agents, their channels and messages, and what was measured of them; nothing of your own",
+        )
+        parser.add_argument("--dry-run", action="store_true", help="with --remove: say what would go, change nothing")
+        parser.add_argument("--yes", action="store_true", help="with --remove: remove it")
 
     def handle(self, *args: Any, **options: Any) -> None:
+        if options["remove"]:
+            self._remove(options)
+            return
+        if options["dry_run"] or options["yes"]:
+            raise CommandError("--dry-run and --yes go with --remove", returncode=WRONG_USAGE)
         report = loader.seed(reset=options["reset"])
         done = ", ".join(f"{count} {outcome.replace('_', ' ')}" for outcome, count in sorted(report.agents.items()))
         self.stdout.write(f"Agents: {done}.")
@@ -30,4 +47,20 @@ class Command(BaseCommand):
         if report.kept:
             self.stdout.write(
                 self.style.WARNING(f"Edited personas were kept: {', '.join(report.kept)}. --reset overwrites them.")
+            )
+
+    def _remove(self, options: dict[str, Any]) -> None:
+        if options["reset"]:
+            raise CommandError("--remove or --reset, one of the two", returncode=WRONG_USAGE)
+        sure = options["yes"] and not options["dry_run"]
+        found = remove_examples(dry_run=not sure)
+        if found.objections:
+            raise CommandError("Nothing was removed:\n  " + "\n  ".join(found.objections), returncode=WRONG_USAGE)
+        rows = ", ".join(f"{number:,} {name}" for name, number in found.removed.items() if number)
+        self.stdout.write(f"{'Removed' if sure else 'Would be removed'}: {rows or 'nothing'}.")
+        for sentence in found.kept:
+            self.stdout.write(f"{sentence[:1].upper()}{sentence[1:]}.")
+        if not (sure or options["dry_run"]):
+            raise CommandError(
+                "Nothing was removed. To remove it: manage.py seed --remove --yes", returncode=WRONG_USAGE
             )

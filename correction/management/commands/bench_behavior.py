@@ -8,19 +8,17 @@ from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from rich.progress import Progress
 
 from agents.terminal import console_for_bars
-from agents.usage import WRONG_USAGE, exit_3_on_wrong_usage
+from agents.usage import NOT_ENOUGH, WRONG_USAGE, CodedCommand
 from correction.behavior.bench import Bench, CaseFileError, bench, estimate, read_cases
 from correction.behavior.bench_figures import bench_json
 from correction.behavior.bench_output import show_bench, show_estimate
 
-NOT_ENOUGH = 2
 
-
-class Command(BaseCommand):
+class Command(CodedCommand):
     help = (
         "Judge labelled messages (JSONL: text or message, request or has_request, and optionally kind and language) with the gate tier of "
         "the configured judge, and print precision, recall, F1 and false-positive rate with 95 % intervals. Calls are in the ledger, "
@@ -28,7 +26,6 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        exit_3_on_wrong_usage(parser)
         parser.add_argument("file", type=Path, help="labelled messages, one JSON object a line")
         parser.add_argument("--judge", default="", metavar="MODEL", help="model to ask (default: JUDGE_MODEL)")
         parser.add_argument("--errors", action="store_true", help="also list what was judged wrongly")

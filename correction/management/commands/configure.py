@@ -12,9 +12,9 @@ from django.core.management.base import BaseCommand, CommandError
 
 from agents.finding import UnknownAgent, find_agent
 from agents.models import Agent
-from correction.config import ResolvedConfig, resolve_config, resolve_defaults
+from correction.config import ResolvedConfig
 from correction.config_fields import CONFIG_FIELDS, ConfigError
-from correction.configure import config_history, configure, notes_on, plain_values, revert
+from correction.configure import config_history, configure, gate_from_now_on, in_effect, notes_on, plain_values, revert
 from correction.presentation import config_table, field_table, history_table
 
 EXAMPLES = """
@@ -89,6 +89,8 @@ class Command(BaseCommand):
             return self.stdout.write(json.dumps(shown, indent=2))
         if changes or options["revert"] is not None:
             self._echo(before, after, named=list(changes))
+            if sentence := gate_from_now_on(before, after):
+                self.stdout.write(sentence)
         else:
             config_table(agent, after, self.stdout)
         for note in notes_on(after):
@@ -121,10 +123,6 @@ class Command(BaseCommand):
             for change in changes
         ]
         return self.stdout.write(json.dumps({"agent": agent.slug if agent else None, "history": entries}, indent=2))
-
-
-def in_effect(agent: Agent | None) -> ResolvedConfig:
-    return resolve_config(agent) if agent else resolve_defaults()
 
 
 def pairs(arguments: Sequence[str]) -> dict[str, str]:

@@ -7,12 +7,12 @@ import sys
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from rich.progress import Progress
 
 from agents.stopping import stopping_on_sigterm
 from agents.terminal import console_for_bars, printable
-from agents.usage import WRONG_USAGE, exit_3_on_wrong_usage
+from agents.usage import NOT_ENOUGH, STOPPED, WRONG_USAGE, CodedCommand
 from correction.behavior.before_after import RequestedChange, plan_as_json, plan_request
 from correction.behavior.effect_output import effect_json, show_effect, show_plan
 from correction.behavior.effects import check_measurable, measure_now
@@ -20,11 +20,11 @@ from correction.behavior.errors import BehaviorError
 from correction.models import BehaviorEffect, BehaviorRequest
 from evaluation.before_after import MESSAGES, MOST_MESSAGES
 
-NOT_AS_REQUESTED, CANNOT_TELL, INTERRUPTED = 1, 2, 130
+NOT_AS_REQUESTED = 1
 LARGEST = 2**63 - 1
 
 
-class Command(BaseCommand):
+class Command(CodedCommand):
     help = (
         "Judge the trait of an applied behaviour request on the agent's last messages before it and on the next ones after it, and say "
         "whether the behaviour changed as requested. The result is kept with the request. "
@@ -32,7 +32,6 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        exit_3_on_wrong_usage(parser)
         parser.add_argument("request", type=int, metavar="REQUEST_ID", help="number of the behaviour request")
         parser.add_argument(
             "--messages", type=int, default=MESSAGES, metavar="N",
@@ -60,7 +59,7 @@ class Command(BaseCommand):
         except BehaviorError as error:
             if as_json:
                 self.stdout.write(json.dumps(plan_as_json(change), ensure_ascii=False, indent=2))
-            raise CommandError(printable(str(error)), returncode=CANNOT_TELL) from None
+            raise CommandError(printable(str(error)), returncode=NOT_ENOUGH) from None
         effect = self._measure(change, options)
         if as_json:
             self.stdout.write(json.dumps(effect_json(effect), ensure_ascii=False, indent=2))
@@ -90,19 +89,17 @@ class Command(BaseCommand):
                     done=lambda judged: bar.advance(task, judged),
                 )
         except KeyboardInterrupt:
-            raise CommandError(
-                "Stopped: nothing came out, what was asked is paid for.", returncode=INTERRUPTED
-            ) from None
+            raise CommandError("Stopped: nothing came out, what was asked is paid for.", returncode=STOPPED) from None
         except ValueError as error:
             raise CommandError(printable(str(error)), returncode=WRONG_USAGE) from None
 
     def _end(self, effect: BehaviorEffect) -> None:
         """With the exit code that says what came out."""
         if effect.status != BehaviorEffect.Status.COMPLETED:
-            raise CommandError(printable(effect.error) or f"it ended as {effect.status}", returncode=CANNOT_TELL)
+            raise CommandError(printable(effect.error) or f"it ended as {effect.status}", returncode=NOT_ENOUGH)
         result: dict[str, Any] = effect.result  # type: ignore[assignment]  # completed: there is one
         if result["as_requested"] is None:
-            raise CommandError(printable(_why_unclear(result)), returncode=CANNOT_TELL)
+            raise CommandError(printable(_why_unclear(result)), returncode=NOT_ENOUGH)
         if not result["as_requested"]:
             raise CommandError(
                 f"{printable(result['trait'])}: {result['expected']} of it was asked for; found: {result['verdict']}",

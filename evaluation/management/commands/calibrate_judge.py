@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import IO, Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from agents.terminal import console_on
-from agents.usage import exit_3_on_wrong_usage
+from agents.usage import NOT_ENOUGH, WRONG_USAGE, CodedCommand
 from evaluation.calibration import LabelFileError, NothingToDraw, calibration_details, draw_label_set
 from evaluation.calibration.figures import calibration
 from evaluation.calibration.label_files import Imported, export_labels, export_template, import_labels
@@ -24,7 +24,7 @@ from evaluation.capture import UnknownAgents, choose_agents
 from evaluation.models import EvaluationRun, LabelSet, Method
 
 
-class Command(BaseCommand):
+class Command(CodedCommand):
     help = """How well a judge agrees with people: kappa, Spearman, Krippendorff's alpha and bias with intervals, per dimension.
 
   1. calibrate_judge --draw 80 --name first --dimension adherence    draws judgements at random
@@ -41,7 +41,6 @@ Exit code: 0 done, 2 there is nothing to calibrate or to draw from, 3 wrong usag
         return super().create_parser(prog_name, subcommand, formatter_class=RawDescriptionHelpFormatter, **kwargs)
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        exit_3_on_wrong_usage(parser)
         parser.add_argument(
             "--judge", help="only this judge (default: every judge with labels; to draw, the configured one)"
         )
@@ -74,7 +73,7 @@ Exit code: 0 done, 2 there is nothing to calibrate or to draw from, 3 wrong usag
             self._check(options)
             self._work(options)
         except (ValueError, UnknownAgents, LabelFileError) as error:
-            code = 2 if isinstance(error, NothingToDraw) else 3
+            code = NOT_ENOUGH if isinstance(error, NothingToDraw) else WRONG_USAGE
             raise CommandError(str(error), returncode=code) from None
 
     def _check(self, options: dict[str, Any]) -> None:
@@ -125,7 +124,7 @@ Exit code: 0 done, 2 there is nothing to calibrate or to draw from, 3 wrong usag
         elif found:
             calibration_tables(found, console_on(self.stdout))
         if not found and not (set(document) - {"calibrations"} or options["template"]):
-            raise CommandError(_nothing(options), returncode=2)
+            raise CommandError(_nothing(options), returncode=NOT_ENOUGH)
 
     def _figures(self, filters: dict[str, str | None], label_set: LabelSet | None) -> list[Calibration]:
         """The figures of every judge and dimension with labels, kept for the pages on the way."""

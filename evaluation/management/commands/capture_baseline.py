@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
 from agents.stopping import stopping_on_sigterm
-from agents.usage import exit_3_on_wrong_usage
+from agents.usage import NOT_ENOUGH, STOPPED, WRONG_USAGE, CodedCommand
 from evaluation.capture import Captured, UnknownAgents, capture, choose_agents
 from evaluation.estimate import estimate, estimate_before, estimate_channels
 from evaluation.estimate_tables import estimate_json, estimate_table, spending_table
+from evaluation.failures import refusal
 from evaluation.models import Method
 from evaluation.planning import RunSpec
 from evaluation.presentation import ProgressBar, outcome_table
@@ -40,12 +41,12 @@ def tag_pairs(values: Sequence[str]) -> dict[str, str]:
         for part in value.split(","):
             key, equals, text = part.partition("=")
             if not equals or not key.strip():
-                raise CommandError(f"--where {part!r}: write tag=value, e.g. --where build=41", returncode=3)
+                raise CommandError(f"--where {part!r}: write tag=value, e.g. --where build=41", returncode=WRONG_USAGE)
             pairs[key.strip()] = text.strip()
     return pairs
 
 
-class Command(BaseCommand):
+class Command(CodedCommand):
     help = (
         "Measure agents with the configured judge and keep the scores as their baseline. A capture that was interrupted is taken up "
         "where it stopped; a new one replaces the old baseline only where it scored. Exit code: 0 every agent has a score, "
@@ -53,7 +54,6 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        exit_3_on_wrong_usage(parser)
         parser.add_argument(
             "--agents", default="all", help="slugs separated by commas, or all (default: all active agents)"
         )
@@ -133,16 +133,16 @@ class Command(BaseCommand):
                     self._capture(specs, options)
         except KeyboardInterrupt:
             message = "Stopped. What was judged is stored; run the same command again to go on with the rest."
-            raise CommandError(message, returncode=130) from None
+            raise CommandError(message, returncode=STOPPED) from None
         except PropositionError as error:
-            raise CommandError(f"proposition files cannot be used:\n{error}", returncode=3) from None
+            raise CommandError(f"proposition files cannot be used:\n{error}", returncode=WRONG_USAGE) from None
 
     def _check_writable(self, path: Path) -> None:
         """Find out before the judging that the result cannot be kept."""
         try:
             path.open("a", encoding="utf-8").close()
         except OSError as error:
-            raise CommandError(f"--out {path}: {error.strerror}", returncode=3) from None
+            raise CommandError(f"--out {path}: {error.strerror}", returncode=WRONG_USAGE) from None
 
     def _specs(self, options: dict[str, Any]) -> list[RunSpec]:
         where, history_where = tag_pairs(options["where"]), tag_pairs(options["history_where"])
@@ -172,11 +172,11 @@ class Command(BaseCommand):
                 for agent in agents
             ]
         except (ValueError, UnknownAgents) as error:
-            raise CommandError(str(error), returncode=3) from None
+            raise CommandError(str(error), returncode=WRONG_USAGE) from None
         if not specs:
             raise CommandError(
                 "there are no agents yet: `manage.py seed` loads examples, `manage.py import_agents` your own",
-                returncode=3,
+                returncode=WRONG_USAGE,
             )
         return specs
 
@@ -210,6 +210,8 @@ class Command(BaseCommand):
         before = estimate_before(specs)
         with ProgressBar("Judging", sys.stderr, quiet=quiet) as bar:
             results = capture(specs, prepared=bar.prepared, progress=bar.progress, notice=self._notice) if specs else []
+        if wrong := refusal(result.summary.run for result in results):
+            raise CommandError(wrong, returncode=WRONG_USAGE)
         judge = str(settings.JUDGE_MODEL)
         estimate, actual = estimated(before) if before else None, spent_on(results)
         document = {**as_json(judge, results), **spending_json(estimate, actual), **plays_json(plays)}
@@ -242,7 +244,7 @@ class Command(BaseCommand):
         try:
             path.write_text(json.dumps(document, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
         except OSError as error:
-            raise CommandError(f"--out {path}: {error}", returncode=3) from None
+            raise CommandError(f"--out {path}: {error}", returncode=WRONG_USAGE) from None
 
     def _complain(self, results: Sequence[Captured], plays: Sequence[Play], *, named: bool) -> None:
         """Exit 2 when some agent has no score, saying why on standard error.
@@ -271,4 +273,4 @@ class Command(BaseCommand):
                 if any(status in problem for problem in problems for status in ("failed", "errored", "paused"))
                 else ""
             )
-            raise CommandError("no score for:\n  " + "\n  ".join(problems) + again, returncode=2)
+            raise CommandError("no score for:\n  " + "\n  ".join(problems) + again, returncode=NOT_ENOUGH)

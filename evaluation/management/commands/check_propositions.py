@@ -12,7 +12,15 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError
 
 from agents.models import Agent
-from evaluation.proposition_files import DEFAULT, LoadedFile, PropositionError, load_all, load_file
+from evaluation.proposition_files import (
+    DEFAULT,
+    LoadedFile,
+    PropositionError,
+    is_example,
+    load_all,
+    load_file,
+    own_agents_like_examples,
+)
 from evaluation.proposition_schema import PropositionFile
 from evaluation.wording import counted
 from evaluation.yaml_files import FileProblem
@@ -24,6 +32,15 @@ def known_slugs() -> set[str] | None:
         return set(Agent.objects.values_list("slug", flat=True))
     except DatabaseError:
         return None
+
+
+def collisions(files: list[LoadedFile]) -> list[LoadedFile]:
+    """The examples' files whose slug an agent of the team's own bears: they do not apply to it."""
+    try:
+        own = own_agents_like_examples()
+    except DatabaseError:
+        return []
+    return [file for file in files if file.agent_id in own and is_example(file)]
 
 
 class Command(BaseCommand):
@@ -47,10 +64,18 @@ class Command(BaseCommand):
             files = [load_file(path) for path in options["files"]] if options["files"] else load_all()
         except PropositionError as error:
             problems = error.problems
+        collided = collisions(files)
         if options["json"]:
-            self.stdout.write(json.dumps(_document(files, problems), indent=2, ensure_ascii=False))
+            document = _document(files, problems)
+            document["collisions"] = [{"path": str(file.path), "agent": file.agent_id} for file in collided]
+            self.stdout.write(json.dumps(document, indent=2, ensure_ascii=False))
         else:
             self._report(files)
+        for file in collided:
+            self.stderr.write(
+                f"{file.path} is for the example agent {file.agent_id}; the agent {file.agent_id} here is your own, so the file does "
+                "not apply to it. Write its propositions in a folder of PROPOSITION_DIRS."
+            )
         if problems:
             raise CommandError(f"{len(problems)} problem{'s'[: len(problems) > 1]}:\n" + "\n".join(map(str, problems)))
 

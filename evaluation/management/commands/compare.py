@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
 from agents.models import Agent, Channel
 from agents.stopping import stopping_on_sigterm
-from agents.usage import exit_3_on_wrong_usage
+from agents.usage import NOT_ENOUGH, REGRESSION, STOPPED, WRONG_USAGE, CodedCommand
 from evaluation.capture import UnknownAgents, choose_agents
 from evaluation.comparison import choosing
 from evaluation.comparison.as_json import comparison_json
@@ -35,7 +35,7 @@ from evaluation.windows import ALLOWED, parse_window
 WAYS = "--a with --b, --runs, --against baseline, or --baseline FILE"
 
 
-class Command(BaseCommand):
+class Command(CodedCommand):
     help = (
         "Compare two measurements: of two tags (--a build=40 --b build=41, measured now unless they were), the newest against the "
         "baseline (the default) or a file, or two runs. Per dimension and proposition: the change, its 95 % interval and a verdict. "
@@ -43,7 +43,6 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        exit_3_on_wrong_usage(parser)
         parser.add_argument("--agents", help="slugs separated by commas, or all (default: all active agents)")
         parser.add_argument("--channel", metavar="SLUG", help="compare a channel instead: convergence, ideas quantity")
         parser.add_argument("--a", metavar="TAG=VALUE", help="before: messages with these tags, separated by commas")
@@ -78,12 +77,12 @@ class Command(BaseCommand):
             with stopping_on_sigterm():
                 found = self._compare(options)
         except (UnreadableSides, UnknownAgents, PropositionError) as error:
-            raise CommandError(str(error), returncode=3) from None
+            raise CommandError(str(error), returncode=WRONG_USAGE) from None
         except NotComparable as error:
-            raise CommandError(str(error), returncode=2) from None
+            raise CommandError(str(error), returncode=NOT_ENOUGH) from None
         except KeyboardInterrupt:
             message = "Stopped. What was judged is stored; run the same command again to go on with the rest."
-            raise CommandError(message, returncode=130) from None
+            raise CommandError(message, returncode=STOPPED) from None
         if options["detect"] is not None:
             found.detections = detections(found.comparisons, options["detect"])
         self._show(found, options)
@@ -97,20 +96,20 @@ class Command(BaseCommand):
         """
         ways = [bool(options["a"] or options["b"]), *(bool(options[name]) for name in ("runs", "against", "baseline"))]
         if sum(ways) > 1:
-            raise CommandError(f"one way of comparing at a time; allowed: {WAYS}", returncode=3)
+            raise CommandError(f"one way of comparing at a time; allowed: {WAYS}", returncode=WRONG_USAGE)
         if bool(options["a"]) != bool(options["b"]):
-            raise CommandError("--a and --b go together, e.g. --a build=40 --b build=41", returncode=3)
+            raise CommandError("--a and --b go together, e.g. --a build=40 --b build=41", returncode=WRONG_USAGE)
         if options["channel"] and options["agents"]:
-            raise CommandError("--channel or --agents, one of the two", returncode=3)
+            raise CommandError("--channel or --agents, one of the two", returncode=WRONG_USAGE)
         if options["channel"] and not (options["a"] or options["runs"]):
-            raise CommandError("--channel goes with --a and --b: baselines are of agents", returncode=3)
+            raise CommandError("--channel goes with --a and --b: baselines are of agents", returncode=WRONG_USAGE)
         for name in ("margin", "detect"):
             value = options[name]
             if value is not None and not (math.isfinite(value) and 0 < value <= 9):
-                raise CommandError(f"--{name} {value}: allowed: more than 0, at most 9", returncode=3)
+                raise CommandError(f"--{name} {value}: allowed: more than 0, at most 9", returncode=WRONG_USAGE)
         for name in _named(options["dimensions"]):
             if name not in SCORERS:
-                raise CommandError(f"--dimensions {name!r}: allowed: {', '.join(SCORERS)}", returncode=3)
+                raise CommandError(f"--dimensions {name!r}: allowed: {', '.join(SCORERS)}", returncode=WRONG_USAGE)
 
     def _compare(self, options: dict[str, Any]) -> Compared:
         margin, dimensions = options["margin"], _named(options["dimensions"])
@@ -128,7 +127,7 @@ class Command(BaseCommand):
     def _compare_tags(self, options: dict[str, Any]) -> Compared:
         a, b = (_tags(f"--{name}", options[name]) for name in ("a", "b"))
         if a == b:
-            raise CommandError(f"--a and --b are both {options['a']}: nothing to compare", returncode=3)
+            raise CommandError(f"--a and --b are both {options['a']}: nothing to compare", returncode=WRONG_USAGE)
         specs = self._specs(options)
         with ProgressBar("Judging", sys.stderr, quiet=options["json"] and not sys.stderr.isatty()) as bar:
             watch = Watch(bar.prepared, bar.progress)
@@ -144,7 +143,7 @@ class Command(BaseCommand):
                 return [RunSpec(channel=channel, **{"dimensions": CHANNEL_DIMENSIONS, **asked, **_given(named)})]
             return [RunSpec(agent=agent, **asked, **_given(named)) for agent in _agents(options["agents"])]
         except ValueError as error:
-            raise CommandError(str(error), returncode=3) from None
+            raise CommandError(str(error), returncode=WRONG_USAGE) from None
 
     def _show(self, found: Compared, options: dict[str, Any]) -> None:
         if options["json"]:
@@ -170,9 +169,9 @@ class Command(BaseCommand):
             rows = "\n  ".join(f"{target}: {reason}" for target, reason in refused.items())
             self.stderr.write(f"could not be compared:\n  {rows}")
         if any(comparison.worse for comparison in found.comparisons):
-            sys.exit(1)
+            sys.exit(REGRESSION)
         if refused or not found.comparisons:
-            sys.exit(2)
+            sys.exit(NOT_ENOUGH)
 
 
 def _named(dimensions: str | None) -> tuple[str, ...]:
@@ -188,7 +187,7 @@ def _tags(option: str, text: str) -> dict[str, str]:
     for part in text.split(","):
         key, equals, value = part.partition("=")
         if not equals or not key.strip():
-            raise CommandError(f"{option} {part!r}: write tag=value, e.g. {option} build=41", returncode=3)
+            raise CommandError(f"{option} {part!r}: write tag=value, e.g. {option} build=41", returncode=WRONG_USAGE)
         pairs[key.strip()] = value.strip()
     return pairs
 
@@ -196,7 +195,7 @@ def _tags(option: str, text: str) -> dict[str, str]:
 def _agents(named: str | None) -> Sequence[Agent]:
     agents = choose_agents(named or "all")
     if not agents:
-        raise CommandError("there are no agents yet: `manage.py seed` loads examples", returncode=3)
+        raise CommandError("there are no agents yet: `manage.py seed` loads examples", returncode=WRONG_USAGE)
     return agents
 
 
@@ -204,12 +203,14 @@ def _channel(slug: str) -> Channel:
     channel = Channel.objects.filter(slug=slug).first()
     if channel is None:
         known = ", ".join(Channel.objects.order_by("slug").values_list("slug", flat=True)[:20])
-        raise CommandError(f"--channel {slug!r}: no such channel; channels: {known or 'none yet'}", returncode=3)
+        raise CommandError(
+            f"--channel {slug!r}: no such channel; channels: {known or 'none yet'}", returncode=WRONG_USAGE
+        )
     return channel
 
 
 def _run(pk: int) -> EvaluationRun:
     run: EvaluationRun | None = EvaluationRun.objects.select_related("agent", "channel").filter(pk=pk).first()
     if run is None:
-        raise CommandError(f"--runs {pk}: no such evaluation; the console lists them", returncode=3)
+        raise CommandError(f"--runs {pk}: no such evaluation; the console lists them", returncode=WRONG_USAGE)
     return run

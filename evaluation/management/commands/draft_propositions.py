@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from rich.progress import Progress
 
 from agents.models import Agent
 from agents.terminal import console_for_bars
-from agents.usage import WRONG_USAGE, exit_3_on_wrong_usage
+from agents.usage import NOT_ENOUGH, WRONG_USAGE, CodedCommand
 from evaluation.capture import UnknownAgents, choose_agents
 from evaluation.drafting.presentation import cost_line, drafted_json, show_drafted
 from evaluation.drafting.replacing import CannotWrite
@@ -27,7 +27,7 @@ from evaluation.proposition_files import LoadedFile, PropositionError, load_file
 from evaluation.wording import counted
 
 
-class Command(BaseCommand):
+class Command(CodedCommand):
     help = (
         "Propose claims, rules, cues and anti-patterns from personas, each with the words of the persona it comes from. They are written "
         "as drafts, which nothing judges before somebody accepts them; an existing file is only added to. Offline: exact rules only. "
@@ -35,7 +35,6 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        exit_3_on_wrong_usage(parser)
         parser.add_argument(
             "--agents", default="all", help="slugs separated by commas, or all (default: all active agents)"
         )
@@ -100,7 +99,7 @@ class Command(BaseCommand):
             self._show(written, judge, folder, options)
         failed = [f"{d.agent.slug}: {problem or d.reason}" for d, _, problem in written if d.failed or problem]
         if failed:
-            raise CommandError("no drafts for:\n  " + "\n  ".join(failed), returncode=2)
+            raise CommandError("no drafts for:\n  " + "\n  ".join(failed), returncode=NOT_ENOUGH)
 
     def _show(
         self,

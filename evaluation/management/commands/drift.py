@@ -6,9 +6,9 @@ import json
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
-from agents.usage import exit_3_on_wrong_usage
+from agents.usage import WRONG_USAGE, CodedCommand
 from evaluation.capture import choose_agents
 from evaluation.drift.presentation import drift_json, drift_table, silent_note
 from evaluation.drift.series import series_of
@@ -16,14 +16,13 @@ from evaluation.schedule_changes import find_schedule
 from evaluation.scorers import SCORERS
 
 
-class Command(BaseCommand):
+class Command(CodedCommand):
     help = (
         "Show the score series that schedules measured, with the lasting falls found in them (Page's CUSUM, self-started: "
         "docs/measuring.md). Exit code: 0 shown, also when there are falls; 3 wrong usage."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        exit_3_on_wrong_usage(parser)
         parser.add_argument(
             "--agent", "--agents", dest="agents", default="all", help="slugs separated by commas, or all (default: all)"
         )
@@ -33,12 +32,14 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         if options["dimension"] and options["dimension"] not in SCORERS:
-            raise CommandError(f"--dimension {options['dimension']!r}: allowed: {', '.join(SCORERS)}", returncode=3)
+            raise CommandError(
+                f"--dimension {options['dimension']!r}: allowed: {', '.join(SCORERS)}", returncode=WRONG_USAGE
+            )
         try:
             schedule = find_schedule(options["schedule"]) if options["schedule"] else None
             agents = choose_agents(options["agents"])
         except ValueError as error:
-            raise CommandError(str(error), returncode=3) from None
+            raise CommandError(str(error), returncode=WRONG_USAGE) from None
         found = [
             series for agent in agents for series in series_of(agent, schedule=schedule, dimension=options["dimension"])
         ]

@@ -7,9 +7,9 @@ from argparse import ArgumentParser
 from dataclasses import asdict, fields
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
-from agents.usage import exit_3_on_wrong_usage
+from agents.usage import WRONG_USAGE, CodedCommand
 from evaluation.drift.simulation import DROP_ON_DAY, Assumed, Delay, FalseAlarms, delay, false_alarms
 
 HELP = {
@@ -25,14 +25,13 @@ HELP = {
 }
 
 
-class Command(BaseCommand):
+class Command(CodedCommand):
     help = (
         "Simulate scores in which nothing changes and count the alarms of the test that schedules use; then let them fall and "
         "count the days until it is noticed. Touches no data. Exit code: 0 at most one false alarm a month, 1 more, 3 wrong usage."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        exit_3_on_wrong_usage(parser)
         for field in fields(Assumed):
             parser.add_argument(
                 f"--{field.name.replace('_', '-')}",
@@ -51,7 +50,7 @@ class Command(BaseCommand):
             rate = false_alarms(assumed)
             delays = [delay(assumed, drop) for drop in options["drop"] or (1.0, 2.0)]
         except ValueError as error:
-            raise CommandError(str(error), returncode=3) from None
+            raise CommandError(str(error), returncode=WRONG_USAGE) from None
         if options["json"]:
             document = {"assumed": asdict(assumed), "false_alarms": asdict(rate), "delays": [asdict(d) for d in delays]}
             self.stdout.write(json.dumps(document, indent=2))

@@ -12,15 +12,16 @@ from typing import Any
 
 import sentry_sdk
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from django.db import DatabaseError
 
 from agents.stopping import stopping_on_sigterm
-from agents.usage import WRONG_USAGE, exit_3_on_wrong_usage
+from agents.usage import NOT_ENOUGH, STOPPED, WRONG_USAGE, CodedCommand
 from evaluation.comparison.compare import UnreadableSides
 from evaluation.comparison.values import NotComparable
 from evaluation.estimate import estimate, estimate_before, estimate_channels
 from evaluation.estimate_tables import estimate_json, estimate_table
+from evaluation.failures import refusal
 from evaluation.harness.arguments import add_arguments
 from evaluation.harness.baseline import BaselineSource, CurrentBaselines, FileBaseline, NoBaseline
 from evaluation.harness.gather import gather
@@ -42,14 +43,13 @@ from evaluation.yaml_files import YamlProblems
 logger = logging.getLogger(__name__)
 
 USAGE = (WrongUsage, UnusableFiles, NotComparable, UnreadableSides)
-CRASHED = 2  # a program that broke off has judged nothing; 1 would read as a regression
 
 
 class Verdict(CommandError):
     """How a build was judged; Django prints the name of the class before the text."""
 
 
-class Command(BaseCommand):
+class Command(CodedCommand):
     help = (
         "Measure agents, hold them against their baseline and thresholds, and end with a verdict for a build. Exit code: 0 pass, "
         "1 a sure regression or a score below its threshold, 2 not enough could be judged to say, 3 wrong usage. When both 1 and 2 "
@@ -57,7 +57,6 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        exit_3_on_wrong_usage(parser)
         add_arguments(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -79,7 +78,7 @@ class Command(BaseCommand):
                 if private
                 else "Stopped. What was judged is stored; run the same command again to go on with the rest."
             )
-            raise CommandError(message, returncode=130) from None
+            raise CommandError(message, returncode=STOPPED) from None
         except PropositionError as error:
             raise CommandError(f"proposition files cannot be used:\n{error}", returncode=WRONG_USAGE) from None
         except YamlProblems as error:
@@ -91,11 +90,11 @@ class Command(BaseCommand):
         except DatabaseError as error:
             line = str(error).splitlines()[0]
             hint = "is it migrated, and DATABASE_URL right? Files are measured without one: --personas, --transcript"
-            raise CommandError(f"the database cannot be used: {line} ({hint})", returncode=CRASHED) from None
+            raise CommandError(f"the database cannot be used: {line} ({hint})", returncode=NOT_ENOUGH) from None
         except Exception as error:
             sentry_sdk.capture_exception(error)
             logger.exception("evaluate broke off")
-            raise CommandError(f"broke off: {type(error).__name__}: {error}", returncode=CRASHED) from error
+            raise CommandError(f"broke off: {type(error).__name__}: {error}", returncode=NOT_ENOUGH) from error
 
     def _check_writable(self, request: Request) -> None:
         """Find out before the judging that a result cannot be kept."""
@@ -142,6 +141,8 @@ class Command(BaseCommand):
                 prepared=bar.prepared,
                 progress=bar.progress,
             )
+        if wrong := refusal(result.run for result in results):
+            raise WrongUsage(wrong)
         judge = str(settings.JUDGE_MODEL)
         return make_report(judge, results, request.limits, bins=request.bins, plays=plays, estimate=before)
 

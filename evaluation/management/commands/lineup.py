@@ -6,7 +6,7 @@ import json
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 from rich import box
 from rich.console import Console
 from rich.markup import escape
@@ -14,7 +14,7 @@ from rich.table import Table
 
 from agents.models import Channel
 from agents.terminal import console_on
-from agents.usage import exit_3_on_wrong_usage
+from agents.usage import NOT_ENOUGH, WRONG_USAGE, CodedCommand
 from evaluation.lineup import MIN_LINES, PERMUTATIONS, LineUp, line_up
 from evaluation.management.commands.capture_baseline import tag_pairs
 from evaluation.windows import ALLOWED, parse_window
@@ -22,7 +22,7 @@ from evaluation.windows import ALLOWED, parse_window
 MOST_CONFUSIONS = 10
 
 
-class Command(BaseCommand):
+class Command(CodedCommand):
     help = """Voice line-up: can a line of this channel be attributed to its speaker by how it is written? Free, offline, any language.
 
 What is done: names and mentions are masked, the lines are cut into 5 contiguous stretches of time, and the lines of each
@@ -45,7 +45,6 @@ Exit code: 0 there is a figure, 2 there are too few lines or speakers for one, 3
         return super().create_parser(prog_name, subcommand, formatter_class=RawDescriptionHelpFormatter, **kwargs)
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        exit_3_on_wrong_usage(parser)
         parser.add_argument("--channel", required=True, metavar="SLUG", help="whose lines")
         parser.add_argument("--window", default="all", help=f"which of them: {ALLOWED} (default: all)")
         parser.add_argument(
@@ -73,7 +72,9 @@ Exit code: 0 there is a figure, 2 there are too few lines or speakers for one, 3
         channel = Channel.objects.filter(slug=options["channel"]).first()
         if channel is None:
             known = ", ".join(Channel.objects.order_by("slug").values_list("slug", flat=True)[:20])
-            raise CommandError(f"no channel {options['channel']!r}; channels: {known or 'none yet'}", returncode=3)
+            raise CommandError(
+                f"no channel {options['channel']!r}; channels: {known or 'none yet'}", returncode=WRONG_USAGE
+            )
         try:
             result = line_up(
                 channel=channel,
@@ -85,7 +86,7 @@ Exit code: 0 there is a figure, 2 there are too few lines or speakers for one, 3
                 seed=options["seed"],
             )
         except ValueError as error:
-            raise CommandError(str(error), returncode=3) from None
+            raise CommandError(str(error), returncode=WRONG_USAGE) from None
         if options["json"]:
             self.stdout.write(json.dumps(result.as_json(), ensure_ascii=False, indent=2))
         else:
@@ -94,7 +95,7 @@ Exit code: 0 there is a figure, 2 there are too few lines or speakers for one, 3
             hint = (
                 f" ({result.others} users or outsiders spoke: --everybody compares them too)" if result.others else ""
             )
-            raise CommandError(f"no figure for #{channel.slug}: {result.reason}{hint}", returncode=2)
+            raise CommandError(f"no figure for #{channel.slug}: {result.reason}{hint}", returncode=NOT_ENOUGH)
 
     def _show(self, result: LineUp) -> None:
         console = console_on(self.stdout)

@@ -6,14 +6,14 @@ import json
 from argparse import ArgumentParser, BooleanOptionalAction, Namespace, RawDescriptionHelpFormatter
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from django.utils import timezone
 from rich import box
 from rich.markup import escape
 from rich.table import Table
 
 from agents.terminal import console_on
-from agents.usage import exit_3_on_wrong_usage
+from agents.usage import WRONG_USAGE, CodedCommand, exit_3_on_wrong_usage
 from evaluation.capture import choose_agents
 from evaluation.management.commands.capture_baseline import tag_pairs
 from evaluation.models import EvaluationSchedule
@@ -41,13 +41,12 @@ SIMPLE = {
 }
 
 
-class Command(BaseCommand):
+class Command(CodedCommand):
     help = "List, make and change schedules: measurements that the worker makes again and again, watched for drift."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.formatter_class = RawDescriptionHelpFormatter
         parser.epilog = EXAMPLES
-        exit_3_on_wrong_usage(parser)
         actions = parser.add_subparsers(
             dest="action", metavar="list|add|change|pause|resume|remove|fire", required=True
         )
@@ -101,7 +100,7 @@ class Command(BaseCommand):
             if asked.action == "fire":
                 return self._fired(fire_now(schedule), as_json=asked.json)
         except ValueError as error:
-            raise CommandError(str(error), returncode=3) from None
+            raise CommandError(str(error), returncode=WRONG_USAGE) from None
         if asked.action == "remove":
             document = schedule_json(schedule)
             schedule.delete()

@@ -8,12 +8,12 @@ from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from rich.progress import Progress
 
 from agents.models import Agent
 from agents.terminal import console_for_bars
-from agents.usage import WRONG_USAGE, exit_3_on_wrong_usage
+from agents.usage import NOT_ENOUGH, WRONG_USAGE, CodedCommand
 from evaluation.capture import UnknownAgents, choose_agents
 from evaluation.drafting.presentation import ids_table, show_trial, trial_json
 from evaluation.drafting.trying import try_proposition
@@ -21,7 +21,7 @@ from evaluation.proposition_files import DEFAULT, LoadedFile, PropositionError, 
 from evaluation.propositions import Proposition
 
 
-class Command(BaseCommand):
+class Command(CodedCommand):
     help = (
         "Judge one proposition, active or a draft, on messages of an agent, and show scores, reasons and cost. Calls are in the ledger, "
         "no evaluation is stored. Without an ID the propositions of FILE are listed. "
@@ -30,7 +30,6 @@ class Command(BaseCommand):
     requires_system_checks = ()  # a file being written is tried before all others are in order
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        exit_3_on_wrong_usage(parser)
         parser.add_argument("proposition", metavar="FILE[:ID]", help="a proposition file, and the id of one in it")
         parser.add_argument(
             "--agent", default="", metavar="SLUG", help="whose messages (default: the agent the file is about)"
@@ -76,7 +75,8 @@ class Command(BaseCommand):
         if trial.mean is None:
             why = trial.reason or trial.hint
             raise CommandError(
-                f"no score for {wanted} on messages of {agent.slug}: {why or 'all are trivially true'}", returncode=2
+                f"no score for {wanted} on messages of {agent.slug}: {why or 'all are trivially true'}",
+                returncode=NOT_ENOUGH,
             )
 
     def _load(self, path: Path) -> LoadedFile:

@@ -25,6 +25,11 @@ BODIES = (  # JSON as somebody may send it, some of it no JSON at all
     '{"channel": "office\\u0000", "system_prompt": true}',
     '{"\\ud800": "\\u0000"}',
 )
+TWICE = (
+    ('{"text": "Hello", "text": "Goodbye"}', "'text'"),
+    ('{"channel": "office", "additional_context": {"mood": 1, "mood": 2}}', "'mood'"),
+    ('[{"id": 1, "\\ud800": 2, "\\ud800": 3}]', "'\\ud800'"),
+)
 CURSORS = (
     "p=%00",
     "p=abc",
@@ -108,3 +113,11 @@ def test_viewers_may_read_everything() -> None:
     reader = program(viewer())
     for path in PAGES:
         assert reader.get(f"/api/{path}/").status_code == 200, path
+
+
+@pytest.mark.parametrize("path", POSTS)
+def test_a_key_that_occurs_twice_is_a_400_that_names_it(client: Program, path: str) -> None:
+    for body, name in TWICE:
+        answer = client.generic("POST", f"/api/{path}/", body, content_type="application/json")
+        assert answer.status_code == 400, body
+        assert f"the key {name} occurs twice" in answer.json()["detail"]

@@ -29,7 +29,7 @@ def said(channel: str = "talk") -> list[tuple[str, str]]:
 def test_rights_that_were_taken_away_meanwhile_count() -> None:
     user = staff(*MAY_SAY)
     job = handed_in(file(TALK), user=user)
-    agree(job)
+    agree(job, without_agents=True)
     user.user_permissions.clear()
 
     assert work()
@@ -42,7 +42,7 @@ def test_rights_that_were_taken_away_meanwhile_count() -> None:
 def test_a_closed_account_imports_nothing() -> None:
     user = somebody()
     job = handed_in(file(TALK), user=user)
-    agree(job)
+    agree(job, without_agents=True)
     user.is_active = False
     user.save()
 
@@ -56,7 +56,7 @@ def test_a_closed_account_imports_nothing() -> None:
 def test_a_worker_that_dies_half_way_loses_nothing_and_the_count_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agents.transcripts.importer.BATCH", 2)
     job = handed_in(file(lines(*((f"s{n}", "Hello.") for n in range(5)))))
-    agree(job)
+    agree(job, without_agents=True)
     written: list[int] = []
 
     def dying(batch: Any, **more: Any) -> Any:
@@ -83,7 +83,7 @@ def test_what_is_cancelled_while_it_is_imported_stores_nothing_more_and_can_go_o
 ) -> None:
     monkeypatch.setattr("agents.transcripts.importer.BATCH", 2)
     job = handed_in(file(lines(*((f"s{n}", "Hello.") for n in range(6)))))
-    agree(job)
+    agree(job, without_agents=True)
 
     def cancelling(batch: Any, **more: Any) -> Any:
         result = write_batch(batch, **more)
@@ -106,7 +106,7 @@ def test_what_is_cancelled_while_it_is_imported_stores_nothing_more_and_can_go_o
 
 def test_a_crash_is_errored_and_can_be_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     job = handed_in(file(TALK))
-    agree(job)
+    agree(job, without_agents=True)
     with monkeypatch.context() as patch:
         patch.setattr("agents.imports.work.write_into", lambda *_args, **_more: 1 / 0)
         assert work()
@@ -120,7 +120,7 @@ def test_a_crash_is_errored_and_can_be_tried_again(monkeypatch: pytest.MonkeyPat
 
 def test_a_lost_import_is_taken_up_by_the_next_worker() -> None:
     job = handed_in(file(TALK))
-    agree(job)
+    agree(job, without_agents=True)
     Import.objects.update(
         status="running", claimed_by="elsewhere:1:x", lease_expires_at=timezone.now() - timedelta(minutes=1)
     )

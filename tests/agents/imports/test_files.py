@@ -61,7 +61,7 @@ def test_what_nobody_imports_is_dropped_after_days(settings: Settings) -> None:
     assert not uploads.are_kept(old)
     assert uploads.are_kept(new)
     with pytest.raises(NotNow, match="not kept any more"):
-        agree(old)
+        agree(old, without_agents=True)
     assert uploads.drop_old() == ""
 
 
@@ -90,7 +90,7 @@ def test_a_person_who_is_forgotten_is_in_no_upload_either() -> None:
     check_again(waiting, Choices(agents={name: ""}))
     failed = handed_in(file(f'{{"speaker": "{name}", "text"', "b.jsonl"), user=waiting.created_by)
     done = handed_in(file(lines((name, "Short.")), "c.jsonl"), user=waiting.created_by)
-    agree(done)
+    agree(done, without_agents=True)
     assert work()
 
     assert list(forget(find_outsider(name)))
@@ -100,7 +100,7 @@ def test_a_person_who_is_forgotten_is_in_no_upload_either() -> None:
     assert "boiler" not in kept
     assert not ImportChunk.objects.exists()
     with pytest.raises(NotNow, match="not kept any more"):
-        agree(waiting)
+        agree(waiting, without_agents=True)
     failed.refresh_from_db()
     assert failed.status == "failed"
     assert list(forget(find_outsider(name), dry_run=True))

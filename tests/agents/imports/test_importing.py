@@ -25,7 +25,7 @@ def said(channel: str = "talk") -> list[tuple[str, str]]:
 
 
 def imported(job: Import) -> Import:
-    agree(job)
+    agree(job, without_agents=True)
     assert work()
     job.refresh_from_db()
     return job
@@ -149,9 +149,9 @@ def test_an_import_goes_only_as_far_as_the_rights_of_whoever_handed_it_in() -> N
 def test_agreeing_twice_imports_once() -> None:
     job = handed_in(file(TALK))
     same = Import.objects.get(pk=job.pk)
-    agree(job)
+    agree(job, without_agents=True)
     with pytest.raises(NotNow):
-        agree(same)
+        agree(same, without_agents=True)
     assert work()
     assert not work()
     assert owner_name() != job.claimed_by

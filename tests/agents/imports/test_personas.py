@@ -43,6 +43,14 @@ def test_a_single_file_that_is_no_transcript_is_read_as_a_persona(name: str, tex
     assert handed_in(file(text, name)).kind == "personas"
 
 
+@pytest.mark.parametrize("name", ["ghost.md", "ghost.txt", "ghost.yaml"])
+def test_a_file_of_nul_bytes_is_no_persona(name: str) -> None:
+    job = handed_in(file("\0" * 64, name))
+
+    assert (job.is_done, job.found.get("personas")) == (False, None)
+    assert name in job.error
+
+
 def test_a_transcript_named_txt_stays_a_transcript() -> None:
     job = handed_in(file("[2026-03-01 09:12] Pat: Hello\n[2026-03-01 09:13] Ada: No.\n", "chat.txt"))
 

@@ -106,6 +106,18 @@ def test_for_people_a_table_and_every_count_that_matters(tmp_path: Path) -> None
     assert "1 characters that cannot be stored, replaced by U+FFFD" in out.getvalue()
 
 
+def test_a_conversation_without_an_agent_names_the_likely_one_and_what_to_do(tmp_path: Path) -> None:
+    make_agent("guide", "Harbour Guide")
+    path = write(tmp_path, "t.jsonl", lines("Is it late?", speaker="Pat") + lines("No.", speaker="Assistant"))
+    out = io.StringIO()
+    call_command("import_transcript", path, stdout=out)
+    assert "nothing in it can be measured" in out.getvalue()
+    assert "--map Assistant=guide, and another --channel" in out.getvalue()
+
+    assert run_json("import_transcript", path, map=["Assistant=guide"], channel="other")["imported"] == 2
+    assert Message.objects.filter(agent__slug="guide").count() == 1
+
+
 def test_what_no_database_keeps_is_replaced_and_counted(tmp_path: Path) -> None:
     row = (
         '{"id": "i\\u0000", "speaker": "A\\ud800", "text": "a\\u0000b\\udfffc\\ud83d\\ude00", '

@@ -16,7 +16,7 @@ from tests.evaluation.api.asking import BASELINES, RUNS, queries_of, refused
 from tests.evaluation.judged import LLM, OFFLINE, make_baseline, make_run
 from tests.evaluation.judging import answers
 from tests.evaluation.measuring import measured
-from tests.factories import make_agent, talk
+from tests.factories import make_agent, make_channel, talk
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
@@ -152,6 +152,7 @@ def test_the_newest_evaluation_is_compared_with_the_baseline_ac_6_5_4(
     talk(ada, [f"Line {n}." for n in range(17)])
     llm_server.respond = answers(lambda claim: 8)
     baseline = measured(ada).summary.run
+    talk(ada, [f"Later {n}." for n in range(17)], channel=make_channel("later"), sent_at=timezone.now())
     llm_server.respond = answers(lambda claim: 8 if "voice" in claim else 2)
     evaluate_agent(agent=ada, dimensions=("adherence",), seed=1)
     newest = evaluate_agent(agent=ada, dimensions=("adherence",), seed=2).run
@@ -177,9 +178,12 @@ def test_what_is_older_than_the_baseline_is_not_taken_for_what_is_now(
     measured(ada, seed=2)
 
     told = refused(client.get(f"{BASELINES}ada/compare/"), 404)["detail"][0]
-    assert "nothing to compare: ada was not evaluated" in told
+    assert (
+        "nothing to compare: no evaluation of ada judged like the baseline (plumbline) scored a message newer" in told
+    )
     assert 'POST /api/evaluations/ {"agent": "ada"}' in told
 
+    talk(ada, ["Later."], channel=make_channel("later"), sent_at=timezone.now())
     newest = evaluate_agent(agent=ada, dimensions=("adherence",), seed=3).run
     assert client.get(f"{BASELINES}ada/compare/").json()["run"]["id"] == newest.pk
 
@@ -203,9 +207,9 @@ def test_what_cannot_be_compared_says_why(client: Program) -> None:
     assert "ada has no baseline yet" in refused(client.get(url), 404)["detail"][0]
     baseline = make_run(ada)
     make_baseline(ada, baseline)
-    assert "nothing to compare: ada was not evaluated" in refused(client.get(url), 404)["detail"][0]
+    assert "nothing to compare: no evaluation of ada" in refused(client.get(url), 404)["detail"][0]
     other = make_run(ada, judge=OFFLINE)
-    assert "nothing to compare: ada was not evaluated" in refused(client.get(url), 404)["detail"][0], "another judge"
+    assert "nothing to compare: no evaluation of ada" in refused(client.get(url), 404)["detail"][0], "another judge"
     told = refused(client.get(f"{url}?run={other.pk}"), 404)["detail"][0]
     assert told.startswith(f"no baseline by judge {OFFLINE} and procedure plumbline")
     assert told.endswith(f"there are: {LLM} by plumbline")

@@ -118,7 +118,7 @@ def test_nothing_is_said_of_what_was_not_measured(ada: Agent) -> None:
     capture(ada, {"dry": STEADY})
     Baseline.objects.update(captured_at=datetime(2026, 11, 3, 12, tzinfo=UTC))
 
-    assert sentence_of(card_of(ada)) == "Not measured since the baseline of 3 Nov 2026."
+    assert sentence_of(card_of(ada)).startswith("Not measured since the baseline of 3 Nov 2026: no evaluation scored a")
     assert card_of(ada).dimensions == []
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from evaluation.planning import RunSpec
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judged import make_run
 from tests.evaluation.judging import answers
-from tests.factories import make_agent, make_channel, talk
+from tests.factories import MONDAY, make_agent, make_channel, talk
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
@@ -26,12 +27,13 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def ada(propositions: PropositionFolder) -> Agent:
-    """Eight messages of build 1, eight of build 2."""
+    """Eight messages of build 1, eight of build 2 a day later."""
     propositions.claims("adherence/_default.yaml", "voice", "mood")
     propositions.claims("fluency/_default.yaml", "varied", extra="include_personas: false")
     agent = make_agent("ada")
     for build in ("1", "2"):
-        talk(agent, [f"Line {n} of {build}." for n in range(8)], channel=make_channel(build), tags={"build": build})
+        said = {"sent_at": MONDAY + timedelta(days=int(build)), "tags": {"build": build}}
+        talk(agent, [f"Line {n} of {build}." for n in range(8)], channel=make_channel(build), **said)
     return agent
 
 

@@ -132,7 +132,10 @@ def test_the_newest_evaluation_is_compared_with_the_baseline(llm_server: LLMServ
     assert (code, "ada: no baseline by test-model; manage.py capture_baseline --agents ada" in err) == (2, True)
     run_of(ada, "1", is_baseline=True)
     code, _, err = ran()
-    assert (code, "no evaluation by test-model since the baseline was captured" in err) == (2, True)
+    assert (
+        code,
+        "ada: no evaluation by test-model judged like the baseline (plumbline) scored a message newer" in err,
+    ) == (2, True)
     judge(llm_server, voice=2)
     run = run_of(ada, "2")
 

@@ -125,7 +125,9 @@ def test_junit_has_a_case_per_agent_and_dimension(regressed: Agent, tmp_path: Pa
     assert (case.attrib["classname"], case.attrib["name"]) == ("plumbline.ada", "adherence")
     failure = case.find("failure")
     assert failure is not None
-    assert failure.attrib["message"].startswith("mood fell from 8.0 to 2.9 (−5.1): #ada-41 8 “line 7 of build 41”")
+    assert failure.attrib["message"].startswith(
+        "mood fell from 8.0 · 100 % to 2.9 · 100 % (−5.1): #ada-41 8 “line 7 of build 41”"
+    )
     names = {p.attrib["name"]: p.attrib["value"] for p in suites.iter("property")}
     assert names == {"judge": "test-model", "procedure": "plumbline"}
     for element in suites.iter():

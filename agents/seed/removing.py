@@ -1,0 +1,125 @@
+"""Removing the example data: agents, conversations, and what was measured of them. What is the team's own stays, and is named."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import ManyToManyRel, Q, QuerySet
+from django.utils.module_loading import import_string
+
+from agents.deletion import consequences
+from agents.models import Agent, Channel, Message
+from agents.seed.loader import conversations
+
+DEMONSTRATION = r"^demo-[0-9]+(-picnic)?$"  # slugs of the channels that `manage.py demo` plays in
+
+
+@dataclass(slots=True)
+class Removal:
+    """What goes and what stays.
+
+    Attributes:
+        objections: Why nothing can be removed, a sentence each.
+        removed: How many rows go, by what they are.
+        kept: What stays of the examples or of their channels, and why, a sentence each.
+    """
+
+    objections: list[str] = field(default_factory=list)
+    removed: Counter[str] = field(default_factory=Counter)
+    kept: list[str] = field(default_factory=list)
+
+
+def remove_examples(*, dry_run: bool = False) -> Removal:
+    """Remove the example agents and conversations, and what was measured of them; all of it or nothing.
+
+    Messages of other agents and of people stay, with their channel. So does an example agent that spoke in a channel of the team's
+    own. The ledger stays, without the agents' names.
+
+    Args:
+        dry_run: Say what would be removed, change nothing.
+    """
+    found = Removal()
+    with transaction.atomic():
+        channels = list(_channels().order_by("slug"))
+        agents = _agents(channels, found)
+        found.objections = _objections(agents)
+        if not found.objections:
+            _remove(agents, channels, found)
+        transaction.set_rollback(dry_run or bool(found.objections))
+    return found
+
+
+def _channels() -> QuerySet[Channel]:
+    """The channels of the seed and of the demonstration, and those in which situations were played with examples alone."""
+    shipped = [conversation.channel.slug for conversation in conversations()]
+    examples = Agent.objects.filter(origin=Agent.Origin.SEED)
+    others = Agent.objects.exclude(origin=Agent.Origin.SEED)
+    spoke = Channel.objects.filter(synthetic=True, messages__agent__in=examples).values("pk")
+    shared = Channel.objects.filter(messages__agent__in=others).values("pk")
+    return Channel.objects.filter(
+        Q(slug__in=shipped)
+        | Q(synthetic=True, slug__regex=DEMONSTRATION)
+        | (Q(synthetic=True, pk__in=spoke) & ~Q(pk__in=shared))
+    )
+
+
+def _agents(channels: Sequence[Channel], found: Removal) -> list[Agent]:
+    """The examples, without those that spoke in a channel of the team's own: their messages there are part of its conversation."""
+    agents = Agent.objects.filter(origin=Agent.Origin.SEED).order_by("slug")
+    elsewhere = Message.objects.filter(agent__in=agents).exclude(channel__in=channels).order_by()
+    spoken = Counter(elsewhere.values_list("agent__slug", "channel__slug"))
+    for (slug, channel), number in sorted(spoken.items()):
+        found.kept.append(f"the agent {slug} stays: it spoke in your channel {channel} (messages: {number})")
+    return [agent for agent in agents if agent.slug not in {slug for slug, _ in spoken}]
+
+
+def _objections(agents: Sequence[Agent]) -> list[str]:
+    """The rows that name these agents and no other: where none is named, every agent is meant."""
+    found = []
+    for relation in Agent._meta.get_fields():
+        if not isinstance(relation, ManyToManyRel):
+            continue
+        name, model = relation.field.name, relation.related_model
+        for row in model._default_manager.filter(**{f"{name}__in": agents}).distinct():
+            if not set(getattr(row, name).all()) - set(agents):
+                found.append(
+                    f"the {model._meta.verbose_name} “{row}” names example agents alone and would mean every agent without them: "
+                    "change or delete it first"
+                )
+    return found
+
+
+def _remove(agents: Sequence[Agent], channels: Sequence[Channel], found: Removal) -> None:
+    messages = _messages(agents, channels)
+    empty = []
+    for channel in channels:
+        if number := channel.messages.exclude(pk__in=messages.values("pk")).count():
+            found.kept.append(
+                f"the channel {channel.slug} stays: it holds messages that are not the examples' ({number})"
+            )
+        else:
+            empty.append(channel)
+    found.removed.update({"agents": len(agents), "channels": len(empty), "messages": messages.count()})
+    for rows in (agents, empty):
+        for model, number in consequences(list(rows)).deleted.items():
+            if model is not Message:
+                found.removed[str(model._meta.verbose_name_plural)] += number
+    for path in settings.SEED_REMOVAL_STEPS:
+        found.removed.update(import_string(path)(agents))
+    messages.delete()
+    Channel.objects.filter(pk__in=[channel.pk for channel in empty]).delete()
+    Agent.objects.filter(pk__in=[agent.pk for agent in agents]).delete()
+
+
+def _messages(agents: Sequence[Agent], channels: Sequence[Channel]) -> QuerySet[Message]:
+    """What the seed put there, what these agents said there, and what was played with them; never what a person wrote."""
+    shipped = {(c.channel.slug, m.id) for c in conversations() for m in c.messages}
+    there = Message.objects.filter(channel__in=channels, user=None)
+    known = there.filter(external_id__in=[external_id for _, external_id in shipped])
+    seeded = [pk for pk, *place in known.values_list("pk", "channel__slug", "external_id") if tuple(place) in shipped]
+    played = Q(channel__synthetic=True, agent=None)
+    return there.filter(Q(pk__in=seeded) | Q(agent__in=agents) | played)

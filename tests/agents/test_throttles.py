@@ -1,0 +1,168 @@
+"""Who asks too often is refused; wrong passwords and tokens cannot be tried at will; a Redis that is away costs no request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.cache import caches
+from django.core.cache.backends.redis import RedisCache
+from pytest_django import Settings
+
+from agents.api import throttles
+from tests.api_client import Program, program
+from tests.console import Browser, superuser
+from tests.factories import make_channel
+from tests.machinery import Redis, free_port
+
+URL = "/api/messages/"
+SAID = {"channel": "office", "text": "Good morning."}
+RIGHT = "right-and-long"
+
+
+@pytest.fixture
+def redis(tmp_path: Path) -> Iterator[Redis]:
+    found = Redis(tmp_path)
+    found.start()
+    yield found
+    found.stop()
+
+
+@pytest.fixture(autouse=True)
+def _cache_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(throttles, "_away_until", 0.0)
+
+
+def counted_in(settings: Settings, url: str) -> None:
+    shared: dict[str, Any] = {
+        "BACKEND": "django.core.cache.backends.redis.RedisCache",
+        "LOCATION": url,
+        "KEY_PREFIX": "plumbline",
+        "OPTIONS": {"socket_connect_timeout": 0.5, "socket_timeout": 0.5},
+    }
+    settings.CACHES = {"default": settings.CACHES["default"], "throttles": shared}
+
+
+# -- counting
+@pytest.mark.service
+@pytest.mark.django_db
+def test_what_one_process_counted_another_knows(settings: Settings, redis: Redis) -> None:
+    counted_in(settings, redis.url)
+    settings.API_PAID_PER_MINUTE = 2
+    make_channel("office")
+    client = program(superuser())
+
+    first = [client.post(URL, SAID).status_code for _ in range(2)]
+    caches["throttles"] = RedisCache(redis.url, {"KEY_PREFIX": "plumbline"})  # as another process has it
+    later = client.post(URL, SAID)
+
+    assert (first, later.status_code) == ([201, 201], 429)
+    assert int(later["Retry-After"]) > 0
+
+
+@pytest.mark.django_db
+def test_while_the_redis_is_away_every_request_passes_and_one_line_says_so(
+    settings: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    counted_in(settings, f"redis://127.0.0.1:{free_port()}/0")
+    settings.API_PAID_PER_MINUTE = settings.WRONG_SIGN_INS_PER_MINUTE = 2
+    make_channel("office")
+    client = program(superuser())
+
+    assert [client.post(URL, SAID).status_code for _ in range(4)] == [201] * 4
+    assert [sign_in("nobody", "wrong").status_code for _ in range(4)] == [200] * 4
+    told = [record for record in caplog.records if record.name == throttles.__name__]
+    assert [record.levelname for record in told] == ["WARNING"]
+    assert "all of them pass" in told[0].getMessage()
+
+
+@pytest.mark.service
+@pytest.mark.django_db
+def test_when_the_redis_comes_back_requests_are_counted_again(
+    settings: Settings, redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(throttles, "PAUSE", 0.0)
+    counted_in(settings, redis.url)
+    settings.API_PAID_PER_MINUTE = 1
+    make_channel("office")
+    client = program(superuser())
+    redis.stop()
+    assert [client.post(URL, SAID).status_code for _ in range(2)] == [201, 201]
+    redis.start()
+
+    assert [client.post(URL, SAID).status_code for _ in range(2)] == [201, 429]
+
+
+# -- wrong passwords
+def sign_in(name: str, password: str, *, address: str = "192.0.2.7", **headers: str) -> Any:
+    return Browser(REMOTE_ADDR=address).post(
+        "/admin/login/?next=/admin/", {"username": name, "password": password}, headers=headers
+    )
+
+
+@pytest.fixture
+def grace(db: None) -> User:
+    return User.objects.create_superuser("grace", password=RIGHT)
+
+
+def test_thirty_wrong_passwords_are_not_tried(grace: User) -> None:
+    answers = [sign_in("grace", f"wrong-{n}") for n in range(30)]
+
+    assert [answer.status_code for answer in answers] == [200] * 10 + [429] * 20
+    assert 0 < int(answers[-1]["Retry-After"]) <= 60
+    assert "Too many attempts" in answers[-1].content.decode()
+    assert sign_in("grace", RIGHT).status_code == 429, "a right one among the guesses would be an answer"
+
+
+@pytest.mark.parametrize("names", [["grace"], ["GRACE", " grace", "\uff47race"]], ids=["one", "other-spellings"])
+def test_guesses_from_many_addresses_count_for_the_user_name(grace: User, names: list[str], settings: Settings) -> None:
+    settings.WRONG_SIGN_INS_PER_MINUTE = 3
+
+    tried = [sign_in(names[n % len(names)], "wrong", address=f"192.0.2.{n}").status_code for n in range(5)]
+
+    assert tried == [200] * 3 + [429] * 2
+
+
+def test_guesses_for_many_users_count_for_the_address(grace: User, settings: Settings) -> None:
+    settings.WRONG_SIGN_INS_PER_MINUTE = 3
+
+    assert [sign_in(f"user-{n}", "wrong").status_code for n in range(5)] == [200] * 3 + [429] * 2
+    assert sign_in("grace", RIGHT, address="198.51.100.9").status_code == 302
+
+
+def test_signing_in_rightly_is_never_too_often_and_leaves_room_for_a_slip(grace: User, settings: Settings) -> None:
+    settings.WRONG_SIGN_INS_PER_MINUTE = 2
+
+    tried = [sign_in("grace", password).status_code for password in ["slip", *[RIGHT] * 5, "slip", RIGHT]]
+
+    assert tried == [200, *[302] * 5, 200, 429]
+
+
+def test_behind_a_proxy_the_address_is_the_one_it_names_and_not_the_caller_s_word(
+    grace: User, settings: Settings
+) -> None:
+    settings.WRONG_SIGN_INS_PER_MINUTE = 2
+    settings.REST_FRAMEWORK = {**settings.REST_FRAMEWORK, "NUM_PROXIES": 1}
+    proxied = [{"X-Forwarded-For": f"10.0.0.{n}, 203.0.113.5"} for n in range(3)]
+
+    assert [sign_in(f"user-{n}", "wrong", **proxied[n]).status_code for n in range(3)] == [200, 200, 429]
+    assert sign_in("grace", RIGHT, **{"X-Forwarded-For": "203.0.113.6"}).status_code == 302
+
+
+# -- wrong tokens
+def test_wrong_tokens_are_refused_as_too_many_and_right_ones_pass_all_the_same(grace: User, settings: Settings) -> None:
+    settings.WRONG_SIGN_INS_PER_MINUTE = 3
+    guessing = Program()
+
+    answers = []
+    for n in range(6):
+        guessing.credentials(HTTP_AUTHORIZATION=f"Token {n:040x}")
+        answers.append(guessing.get("/api/agents/"))
+
+    assert [answer.status_code for answer in answers] == [401] * 3 + [429] * 3
+    assert int(answers[-1]["Retry-After"]) > 0
+    assert answers[-1]["Content-Type"] == "application/problem+json"
+    assert program(grace).get("/api/agents/").status_code == 200

@@ -1,0 +1,250 @@
+"""A judge that hangs costs the first drafts their deadline, and the others nothing; one answer has all checked again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
+from pathlib import Path
+from threading import Barrier
+from typing import Any
+
+import pytest
+from pytest_django import Settings
+
+from agents.llm import breaker, complete_many
+from agents.llm.breaker import PROBE_PAUSE, Breaker, Found
+from agents.models import Agent, Channel, LLMCall
+from correction.statistics import get_gate_statistics
+from evaluation.check import Check, CheckResult, ask_together
+from evaluation.judge import score_proposition
+from tests.agents.test_admin_home import card, home
+from tests.correction.gating import gated, judge, logs, send, team_file
+from tests.correction.test_gate_faults import requests_that_wait
+from tests.evaluation.judging import CONTEXT, LABEL, claim, entry
+from tests.llm_server import LLMServer
+
+ONE_SECOND: dict[str, Any] = {"gate_deadline_seconds": Decimal("1"), "gate_total_deadline_seconds": Decimal("1")}
+GOOD = judge({"adherence": 8, "consistency": 8, "fluency": 8})
+
+
+class Clock:
+    """Seconds that pass when a test says so."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Iterator[Clock]:
+    ours = Clock()
+    breaker.forget(ours)
+    yield ours
+    breaker.forget()
+
+
+def until_not_asked(agent: Agent, channel: Channel) -> int:
+    """Send drafts until one passes without a call; how many waited. On a busy machine a time-out may be our own and not count."""
+    for number in range(12):
+        if send(agent, channel, f"Draft {number}").outcome == "overload_passed":
+            return number
+    raise AssertionError("the judge was asked about each of 12 drafts")
+
+
+@pytest.mark.django_db
+def test_after_three_silent_time_outs_drafts_pass_at_once_and_it_shows(llm_server: LLMServer, clock: Clock) -> None:
+    agent, channel = gated("consistency", **ONE_SECOND)
+    llm_server.always(hang=True)
+    waited = until_not_asked(agent, channel)
+
+    result = send(agent, channel, "I filed it.")
+
+    assert waited >= 3
+    assert (result.committed, result.outcome) == (True, "overload_passed")
+    assert llm_server.calls == LLMCall.objects.count() == waited, "neither a call nor a row of one"
+    (row,) = logs()[-1].dimension_results.all()
+    assert (row.status, row.score, row.passed) == ("overload", None, True)
+    assert llm_server.url in row.reason
+    found = get_gate_statistics(agent)
+    assert (found.timeouts, found.overloads, found.judged_count) == (waited, 2, 0)
+    assert f"{waited + 2} not checked" in card(home(), "Gate pass rate")
+
+
+@pytest.mark.django_db
+def test_a_draft_tries_the_judge_now_and_then_and_one_answer_has_all_checked_again(
+    llm_server: LLMServer, clock: Clock
+) -> None:
+    agent, channel = gated("consistency", **ONE_SECOND)
+    llm_server.always(hang=True)
+    until_not_asked(agent, channel)
+    calls = llm_server.calls
+
+    clock.now += PROBE_PAUSE - 0.1
+    assert send(agent, channel, "Too early.").outcome == "overload_passed"
+    clock.now += 0.2
+    assert send(agent, channel, "It still hangs.").outcome == "timeout_passed"
+    assert send(agent, channel, "So this passes.").outcome == "overload_passed"
+    assert llm_server.calls == calls + 1
+
+    llm_server.respond = GOOD
+    clock.now += PROBE_PAUSE
+    assert [send(agent, channel, text).outcome for text in ("It answers.", "And again.")] == ["passed"] * 2
+    assert llm_server.calls == calls + 3
+
+
+@pytest.mark.django_db
+def test_rules_are_checked_although_the_judge_hangs(
+    llm_server: LLMServer, clock: Clock, tmp_path: Path, settings: Settings
+) -> None:
+    team_file(settings, tmp_path, "adherence/ada.yaml", "rule: {max_words: 4}")
+    agent, channel = gated("adherence", **ONE_SECOND)
+    llm_server.always(hang=True)
+    until_not_asked(agent, channel)
+
+    assert not send(agent, channel, "This is by far too long for Ada.").committed
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("fault", [{"trickle": True}, {"status": 529}, {"status": 429}, {"text": "seven"}], ids=str)
+def test_a_judge_that_sends_something_is_asked_about_every_draft(
+    llm_server: LLMServer, clock: Clock, fault: dict[str, Any]
+) -> None:
+    agent, channel = gated("consistency", **ONE_SECOND)
+    llm_server.always(**fault)
+    for number in range(4):
+        send(agent, channel, f"Draft {number}")
+    assert llm_server.calls == 4
+
+
+@pytest.mark.django_db
+def test_one_draft_repeated_does_not_switch_the_checks_of_others_off(llm_server: LLMServer, clock: Clock) -> None:
+    agent, channel = gated("consistency", **ONE_SECOND)
+    llm_server.always(hang=True)
+    for _ in range(4):
+        send(agent, channel, "Take your time, judge.")
+
+    llm_server.respond = GOOD
+    assert send(agent, channel, "I filed it.").outcome == "passed"
+
+
+@pytest.mark.django_db
+def test_waiting_for_a_slot_of_our_own_says_nothing_about_the_judge(
+    llm_server: LLMServer, clock: Clock, settings: Settings
+) -> None:
+    settings.LLM_MAX_CONCURRENCY, settings.LLM_GATE_SLOTS = 1, 0
+    agent, channel = gated("consistency", **ONE_SECOND)
+    llm_server.always(hold=True)
+
+    def more() -> Any:
+        yield from requests_that_wait(1)
+        assert llm_server.wait_until(lambda: llm_server.inflight == 1)
+        for number in range(4):
+            send(agent, channel, f"Draft {number}")
+        llm_server.release()
+
+    list(complete_many(more(), deadline=30))
+    assert all("no free slot" in log.dimension_results.get().reason for log in logs())
+    assert send(agent, channel, "I filed it.").outcome != "overload_passed"
+
+
+@pytest.mark.django_db
+def test_time_that_earlier_attempts_used_up_says_nothing_about_the_judge(llm_server: LLMServer, clock: Clock) -> None:
+    agent, channel = gated("consistency", gate_deadline_seconds=Decimal("5"), gate_total_deadline_seconds=Decimal("1"))
+    llm_server.always(hang=True)
+    for number in range(4):
+        assert send(agent, channel, f"Draft {number}").outcome == "timeout_passed"
+    assert llm_server.calls == 4
+
+
+@pytest.mark.django_db
+def test_a_judge_that_hangs_is_asked_by_evaluations_and_another_judge_by_the_gate(
+    llm_server: LLMServer, clock: Clock, settings: Settings
+) -> None:
+    agent, channel = gated("consistency", **ONE_SECOND)
+    llm_server.always(hang=True)
+    until_not_asked(agent, channel)
+
+    llm_server.always(json=entry(7))
+    assert score_proposition(proposition=claim(), context=CONTEXT, label=LABEL, deadline=5).value == 7
+    with LLMServer() as other:
+        other.respond = GOOD
+        settings.JUDGE_BASE_URL = other.url
+        assert send(agent, channel, "Another judge.").outcome == "passed"
+    settings.JUDGE_BASE_URL = llm_server.url
+    assert send(agent, channel, "The same one.").outcome == "overload_passed"
+
+
+@pytest.mark.django_db
+def test_interventions_do_not_wait_for_a_judge_that_hangs_either(llm_server: LLMServer, clock: Clock) -> None:
+    agent, channel = gated("consistency", **ONE_SECOND)
+    llm_server.always(hang=True)
+    until_not_asked(agent, channel)
+    calls = llm_server.calls
+
+    (found,) = ask_together(
+        [Check(proposition=claim(), context=CONTEXT, label=LABEL, gate=True)], deadline=1, about=("ada", 1)
+    )
+
+    assert isinstance(found, CheckResult)
+    assert (found.holds, found.call, llm_server.calls) == (None, None, calls)
+    assert llm_server.url in found.reason
+
+
+@pytest.mark.parametrize(
+    ("drafts", "is_open"),
+    [
+        ([("a", "silent"), ("b", "silent"), ("c", "silent")], True),
+        ([("a", "silent"), ("b", "silent")], False),
+        ([("a", "silent"), ("a", "silent"), ("a", "silent"), ("b", "silent")], False),
+        ([("a", "silent"), ("b", "silent"), ("c", "answered"), ("d", "silent")], False),
+        ([("a", "silent"), ("b", "silent"), ("c", "other"), ("d", "silent")], False),
+        ([("a", "silent"), ("b", "silent"), ("c", "unknown"), ("d", "silent")], True),
+        ([("a", "silent"), (None, "silent"), (None, "silent"), ("b", "silent")], False),
+    ],
+)
+def test_what_opens_a_breaker(drafts: list[tuple[str | None, Found]], is_open: bool) -> None:
+    ours = Breaker("http://judge", Clock())
+    for about, found in drafts:
+        leave = ours.enter(about)
+        assert leave is not None
+        ours.leave(leave, about, found)
+    assert (ours.enter("next") is None) is is_open
+
+
+def test_time_outs_of_calls_older_than_an_answer_do_not_count() -> None:
+    clock = Clock()
+    ours = Breaker("http://judge", clock)
+    old = {name: ours.enter(name) for name in "abc"}
+    clock.now += 4
+    answered = ours.enter("d")
+    assert answered is not None
+    ours.leave(answered, "d", "answered")
+    clock.now += 1
+    for name, leave in old.items():
+        assert leave is not None
+        ours.leave(leave, name, "silent")
+    assert ours.enter("e") is not None
+
+
+def test_of_many_threads_one_tries_the_judge() -> None:
+    clock = Clock()
+    ours = Breaker("http://judge", clock)
+    for name in "abc":
+        leave = ours.enter(name)
+        assert leave is not None
+        ours.leave(leave, name, "silent")
+    start = Barrier(16)
+
+    def ask(number: int) -> bool:
+        start.wait()
+        return ours.enter(number) is not None
+
+    with ThreadPoolExecutor(16) as pool:
+        assert sum(pool.map(ask, range(16))) == 0
+        clock.now += PROBE_PAUSE
+        assert sum(pool.map(ask, range(16))) == 1
+        clock.now += 60
+        assert sum(pool.map(ask, range(16))) == 0, "the first is still on its way"

@@ -1,0 +1,149 @@
+"""``manage.py seed --remove``: the examples and what was made of them go, everything of the team's own stays."""
+
+from __future__ import annotations
+
+from io import StringIO
+
+import pytest
+from django.core.management import CommandError, call_command
+from pytest_django import Settings
+
+from agents.models import Agent, Channel, LLMCall, Message, Run
+from agents.seed import loader
+from correction import demonstration as scenes
+from correction.models import AgentEvaluationConfig, CorrectionLog
+from evaluation.capture import capture
+from evaluation.models import Baseline, EvaluationRun, EvaluationSchedule, EvaluationScore
+from evaluation.planning import RunSpec
+from tests.console import superuser
+from tests.correction.steering import row as intervention_row
+from tests.factories import MONDAY, make_agent, make_channel, say, talk
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def examples(settings: Settings) -> None:
+    """The seed, one of its agents measured, and a draft of the demonstration."""
+    settings.JUDGE_MODEL = "offline:lexical-1"
+    loader.seed()
+    michael = Agent.objects.get(slug="michael")
+    capture([RunSpec(agent=michael, dimensions=("adherence", "fluency", "convergence"), is_baseline=True)])
+    stage = scenes.set_up()
+    scenes.attempts(stage, "michael", [scenes.IN_CHARACTER], overrides=scenes.gate_settings())
+
+
+def remove(*options: str) -> tuple[int, str]:
+    """Exit code, and what was said."""
+    out = StringIO()
+    try:
+        call_command("seed", "--remove", *options, stdout=out)
+    except CommandError as error:
+        return error.returncode, f"{out.getvalue()}{error}"
+    return 0, out.getvalue()
+
+
+def counts() -> dict[str, int]:
+    models = (Agent, Channel, Message, Run, EvaluationRun, EvaluationScore, Baseline, AgentEvaluationConfig)
+    return {model.__name__: model._default_manager.count() for model in (*models, CorrectionLog)}
+
+
+def own_work() -> tuple[Agent, Channel]:
+    agent = make_agent("harbour-guide")
+    channel = make_channel("harbour")
+    talk(agent, ["The ferry leaves at nine.", "Mind the gap."] * 4, channel=channel)
+    capture([RunSpec(agent=agent, dimensions=("adherence", "fluency"), is_baseline=True)])
+    return agent, channel
+
+
+def test_a_database_of_one_s_own_is_what_it_was_before_the_examples() -> None:
+    own_work()
+    costs = LLMCall.objects.count()
+    code, said = remove("--yes")
+
+    left = counts()
+    assert code == 0, said
+    assert (left["Agent"], left["Channel"], left["Message"]) == (1, 1, 8)
+    assert {run.agent.slug for run in EvaluationRun.objects.all() if run.agent} == {"harbour-guide"}
+    assert (left["Run"], left["CorrectionLog"]) == (0, 0)
+    assert set(Baseline.objects.values_list("agent__slug", flat=True)) == {"harbour-guide"}
+    assert list(AgentEvaluationConfig.objects.values_list("is_defaults", flat=True)) == [True]
+    assert LLMCall.objects.count() == costs
+    assert "16 agents" in said
+
+
+@pytest.mark.parametrize(("options", "code"), [((), 3), (("--dry-run",), 0), (("--dry-run", "--yes"), 0)])
+def test_nothing_goes_unless_it_is_confirmed(options: tuple[str, ...], code: int) -> None:
+    before = counts()
+    ended, said = remove(*options)
+
+    assert (ended, counts()) == (code, before)
+    assert "16 agents" in said
+    assert f"{before['Message']} messages" in said
+
+
+def test_what_others_said_in_the_examples_channels_stays() -> None:
+    agent, _ = own_work()
+    say(Channel.objects.get(slug="general"), agent, "Does anybody need a ferry?")
+    person = superuser("ann")
+    demo = Channel.objects.get(slug="demo-1")
+    demo.refresh_from_db()
+    Message.objects.create(channel=demo, position=demo.next_position, user=person, text="Could you be shorter?")
+    code, said = remove("--yes")
+
+    assert code == 0
+    assert set(Channel.objects.values_list("slug", flat=True)) == {"harbour", "general", "demo-1"}
+    assert list(Message.objects.filter(channel__slug="general").values_list("text", flat=True)) == [
+        "Does anybody need a ferry?"
+    ]
+    assert Message.objects.filter(channel__slug="demo-1").count() == 1
+    assert "general stays" in said
+    assert "demo-1 stays" in said
+
+
+def test_an_example_that_spoke_in_a_channel_of_one_s_own_stays_and_is_named() -> None:
+    _, channel = own_work()
+    say(channel, Agent.objects.get(slug="dwight"), "I will take the ferry.")
+    code, said = remove("--yes")
+
+    assert code == 0
+    assert set(Agent.objects.values_list("slug", flat=True)) == {"harbour-guide", "dwight"}
+    assert Message.objects.filter(channel=channel).count() == 9
+    assert "dwight stays" in said
+
+
+def test_an_agent_that_replaced_an_example_stays() -> None:
+    Agent.objects.filter(slug="kelly").update(origin="")
+    code, _ = remove("--yes")
+
+    assert code == 0
+    assert list(Agent.objects.values_list("slug", flat=True)) == ["kelly"]
+
+
+def test_what_would_mean_every_agent_without_the_examples_is_refused_and_named() -> None:
+    michael = Agent.objects.get(slug="michael")
+    EvaluationSchedule.objects.create(name="nightly", every_minutes=60, next_at=MONDAY).agents.add(michael)
+    intervention_row("calm-down", textual_claim="they shout").agents.add(michael)
+    before = counts()
+    code, said = remove("--yes")
+
+    assert (code, counts()) == (3, before)
+    assert "nightly" in said
+    assert "calm-down" in said
+
+
+def test_the_examples_can_be_seeded_again() -> None:
+    remove("--yes")
+    assert remove("--dry-run")[1].startswith("Would be removed: nothing")
+    loader.seed()
+
+    assert Agent.objects.filter(origin="seed").count() == 16
+    assert Message.objects.count() == 470
+
+
+@pytest.mark.parametrize("options", [["--yes"], ["--dry-run"], ["--remove", "--reset"]])
+def test_options_that_make_no_sense_are_wrong_usage(options: list[str]) -> None:
+    with pytest.raises(CommandError) as refused:
+        call_command("seed", *options)
+
+    assert refused.value.returncode == 3

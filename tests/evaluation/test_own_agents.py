@@ -1,0 +1,199 @@
+"""What is shipped for the example agents applies to these alone, never to a team's own agent of the same name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from importlib import import_module
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from django.apps import apps
+from django.core.management import call_command
+from django.db import connection
+from django.test import Client
+from django.urls import reverse
+from pytest_django import Settings
+
+from agents.models import Agent
+from agents.persona import save_persona, upsert_agent
+from agents.personas_io.service import import_agents
+from agents.seed import loader
+from correction.interventions.nudges import NudgeType, load_nudges, nudge_text
+from evaluation.planning import RunSpec, make_plan
+from tests.api_client import program
+from tests.console import plain, read, superuser
+from tests.correction.gating import configure, join, logs, send
+from tests.correction.steering import context_of
+from tests.factories import make_agent, make_channel
+
+pytestmark = pytest.mark.django_db
+LAWYER = "You are Kelly, a terse tax lawyer. At most one sentence. No exclamation marks."
+EXAMPLE = next(p for p in loader.personas() if p.slug == "kelly")
+
+
+@pytest.fixture(autouse=True)
+def _offline(settings: Settings) -> None:
+    settings.JUDGE_MODEL = "offline:lexical-1"
+
+
+def example_kelly() -> Agent:
+    return upsert_agent(values=EXAMPLE.values(), note=loader.NOTE, source="seed").agent
+
+
+def by_import(tmp_path: Path, *, reset: bool = False) -> Agent:
+    (tmp_path / "kelly.md").write_text(LAWYER)
+    import_agents(path=tmp_path / "kelly.md", reset=reset)
+    return Agent.objects.get(slug="kelly")
+
+
+def in_place_of_the_example(tmp_path: Path) -> Agent:
+    example_kelly()
+    return by_import(tmp_path, reset=True)
+
+
+def by_hand(tmp_path: Path) -> Agent:
+    return make_agent("kelly", system_prompt=LAWYER)
+
+
+OWN: dict[str, Callable[[Path], Agent]] = {
+    "imported": by_import,
+    "imported in place of the example": in_place_of_the_example,
+    "made by hand": by_hand,
+}
+
+
+@pytest.fixture(params=list(OWN.values()), ids=list(OWN))
+def own_kelly(request: pytest.FixtureRequest, tmp_path: Path) -> Agent:
+    agent: Agent = request.param(tmp_path)
+    return agent
+
+
+def asked_of(agent: Agent) -> set[str]:
+    return {p.id for group in make_plan(RunSpec(agent=agent)).propositions.values() for p in group}
+
+
+def test_an_agent_of_ones_own_is_asked_no_proposition_of_an_example(own_kelly: Agent) -> None:
+    assert not own_kelly.seeded
+    assert asked_of(own_kelly)
+    assert not [i for i in asked_of(own_kelly) if i.startswith("kelly-")]
+
+
+def test_its_drafts_are_not_sent_back_for_an_examples_manner(own_kelly: Agent) -> None:
+    configure(own_kelly, "adherence")
+    join(own_kelly)
+
+    assert send(own_kelly, own_kelly.memberships.get().channel, "The filing is due on the third.").committed
+    parts = [part for log in logs() for result in log.dimension_results.all() for part in result.parts]
+    assert not [part for part in parts if part["id"].startswith("kelly-")]
+
+
+def test_it_gets_the_nudges_for_every_agent(own_kelly: Agent) -> None:
+    context = context_of(own_kelly, make_channel())
+
+    assert {nudge_text(context, kind) for kind in NudgeType}.isdisjoint(load_nudges()["kelly"].values())
+
+
+def test_the_console_and_the_api_show_what_is_asked_of_it(own_kelly: Agent, root: Client) -> None:
+    page = read(root, reverse("admin:evaluation_propositiondraft_change", args=["kelly"]))
+    found = program(superuser("bot")).get(reverse("evaluation:propositions"), {"agent": "kelly"}).json()
+
+    assert "kelly-" not in plain(page)
+    assert not [row for row in found["results"] if row["id"].startswith("kelly-")]
+
+
+def test_its_teams_own_propositions_apply_by_its_name(own_kelly: Agent, settings: Settings, tmp_path: Path) -> None:
+    (tmp_path / "team" / "adherence").mkdir(parents=True)
+    (tmp_path / "team" / "adherence" / "kelly.yaml").write_text(
+        "propositions:\n  - {id: kelly-terse, claim: '{{agent_name}} is terse', rule: {max_sentences: 1}}\n"
+    )
+    settings.PROPOSITION_DIRS = [tmp_path / "team"]
+
+    assert {i for i in asked_of(own_kelly) if i.startswith("kelly-")} == {"kelly-terse"}
+
+
+def test_an_example_keeps_its_propositions_and_nudges_also_after_an_edit() -> None:
+    kelly = example_kelly()
+    kelly.system_prompt += " You have a cat."
+    kelly.save()
+    loader.seed()
+    kelly.refresh_from_db()
+
+    assert kelly.seeded
+    assert len([i for i in asked_of(kelly) if i.startswith("kelly-")]) >= 6
+    assert (
+        nudge_text(context_of(kelly, make_channel("x")), NudgeType.NEW_IDEAS)
+        == load_nudges()["kelly"][NudgeType.NEW_IDEAS]
+    )
+
+
+def test_an_import_that_keeps_the_example_leaves_it_one(tmp_path: Path) -> None:
+    example_kelly()
+
+    assert by_import(tmp_path).seeded
+
+
+def test_seeding_leaves_an_agent_of_ones_own_alone_unless_it_overwrites_it(tmp_path: Path) -> None:
+    by_import(tmp_path)
+    loader.seed()
+    assert not Agent.objects.get(slug="kelly").seeded
+    loader.seed(reset=True)
+    assert Agent.objects.get(slug="kelly").seeded
+
+
+def test_check_propositions_names_the_collision(own_kelly: Agent) -> None:
+    out, err = StringIO(), StringIO()
+    call_command("check_propositions", "--json", stdout=out, stderr=err)
+
+    named = json.loads(out.getvalue())["collisions"]
+    assert {(row["agent"], Path(row["path"]).name) for row in named} == {("kelly", "kelly.yaml")}
+    assert "the agent kelly here is your own" in err.getvalue()
+
+
+def test_without_a_collision_none_is_named() -> None:
+    example_kelly()
+    out, err = StringIO(), StringIO()
+    call_command("check_propositions", stdout=out, stderr=err)
+
+    assert err.getvalue() == ""
+
+
+def test_plain_files_are_measured_by_the_defaults_and_the_teams_own(tmp_path: Path) -> None:
+    (tmp_path / "personas").mkdir()
+    (tmp_path / "personas" / "kelly.md").write_text(LAWYER)
+    rows = [{"channel": "c", "agent": "kelly", "role": "agent", "text": "File it by the third."} for _ in range(3)]
+    (tmp_path / "chat.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    out = StringIO()
+    call_command(
+        *("evaluate", "--personas", str(tmp_path / "personas"), "--transcript", str(tmp_path / "chat.jsonl")),
+        *("--dimensions", "adherence,fluency", "--json"),
+        stdout=out,
+        stderr=StringIO(),
+    )
+    (run,) = json.loads(out.getvalue())["runs"]
+    asked = {i for d in run["dimensions"].values() for i in d["propositions"]}
+
+    assert not [i for i in asked if i.startswith("kelly-")]
+
+
+@pytest.mark.parametrize(
+    ("notes", "seeded"),
+    [
+        (["example data"], True),
+        (["example data", "edited in the console"], True),
+        (["example data", "import"], False),
+        (["import"], False),
+        (["test"], False),
+        (["import", "example data"], True),
+    ],
+)
+def test_agents_made_before_are_marked_by_what_their_versions_say(notes: list[str], seeded: bool) -> None:
+    agent = Agent(slug="kelly", display_name="Kelly")
+    for number, note in enumerate(notes):
+        agent.system_prompt = f"You are Kelly {number}."
+        save_persona(agent=agent, note=note)
+
+    import_module("agents.migrations.0011_agent_origin").mark_examples(apps, connection.schema_editor())
+
+    assert Agent.objects.get(slug="kelly").seeded is seeded

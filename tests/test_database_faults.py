@@ -1,0 +1,155 @@
+"""A database that is away, locked or full: the API and the console answer 503 and say when to try again, and nothing is a 500."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.machinery import ROOT, Plumbline, Postgres, running
+
+# A web process that has everything it needs, waits for a line, and is then asked while the database has its fault.
+ASKED = """
+import json, sys
+import django
+django.setup()
+from django.contrib.auth.models import User
+from django.db import connection
+from django.test import Client
+from rest_framework.authtoken.models import Token
+from agents.models import Agent
+user = User.objects.create_superuser("root", password="right-and-long")
+token = Token.objects.create(user=user).key
+Agent.objects.create(slug="ada", display_name="Ada", system_prompt="You are Ada.")
+anonymous, person = (Client(raise_request_exception=False, SERVER_NAME="localhost") for _ in range(2))
+person.force_login(user)
+program = {"Authorization": f"Token {token}"}
+agent = {"slug": "bob", "display_name": "Bob", "system_prompt": "You are Bob. " * 2000}
+signing_in = {"username": "root", "password": "right-and-long"}
+ASK = {
+    "readyz": lambda: anonymous.get("/readyz"),
+    "read": lambda: anonymous.get("/api/agents/", headers=program, secure=True),
+    "list": lambda: person.get("/admin/agents/agent/", secure=True),
+    "write": lambda: anonymous.post("/api/agents/", agent, "application/json", headers=program, secure=True),
+    "write with key": lambda: anonymous.post("/api/agents/", agent, "application/json", secure=True,
+                                             headers={**program, "Idempotency-Key": "one"}),
+    "save": lambda: person.post("/admin/auth/group/add/", {"name": "Guests"}, secure=True),
+    "sign in": lambda: anonymous.post("/admin/login/", signing_in, secure=True),
+}
+if connection.vendor == "sqlite":
+    connection.cursor().execute("VACUUM")  # no room is left inside the file
+print("ready", flush=True)
+connection.settings_dict.setdefault("OPTIONS", {}).update(json.loads(sys.stdin.readline()))
+if connection.vendor == "sqlite":
+    connection.close()
+answers = {name: ask() for name, ask in ASK.items()}
+print(json.dumps({name: [a.status_code, a.headers.get("Retry-After"), a["Content-Type"], a.content.decode()[:3000]]
+                  for name, a in answers.items()}))
+"""
+READS = {"read", "list"}
+COMMAND = """
+import sys
+import django
+django.setup()
+from django.db import connection
+import manage
+connection.settings_dict["OPTIONS"]["timeout"] = 0.1
+sys.argv = ["manage.py", *sys.argv[1:]]
+manage.main()
+"""
+
+
+def asked(url: str, *, debug: bool, options: dict[str, Any], fault: Callable[[], Any]) -> dict[str, list[Any]]:
+    """What a process answers whose database gets a fault; `options` are those of its connection from then on."""
+    environment = {"DATABASE_URL": url, "DEBUG": str(debug), "DJANGO_SETTINGS_MODULE": "project.settings"}
+    process = subprocess.Popen(
+        [sys.executable, "-c", ASKED],
+        cwd=ROOT, env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT), **environment},
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        assert process.stdout.readline() == "ready\n"
+        fault()
+        out, _ = process.communicate(json.dumps(options) + "\n", timeout=120)
+    finally:
+        process.kill()
+        process.wait()
+    found: dict[str, list[Any]] = json.loads(out)
+    return found
+
+
+def check(answers: dict[str, list[Any]], *, refused: set[str], may_be_refused: frozenset[str] = frozenset()) -> None:
+    assert {name: answer for name, answer in answers.items() if answer[0] >= 500 and answer[0] != 503} == {}
+    found = {name for name, answer in answers.items() if answer[0] == 503}
+    assert refused <= found <= refused | may_be_refused
+    for name in found - {"readyz"}:
+        _, retry_after, content_type, body = answers[name]
+        assert int(retry_after) > 0, name
+        if name.startswith(("read", "write")):
+            assert content_type == "application/problem+json"
+            assert json.loads(body)["status"] == 503
+        else:
+            assert content_type.startswith("text/html")
+            assert "database" in body
+            assert "Traceback" not in body
+
+
+def test_a_locked_sqlite_file_is_a_503_for_writes(database_file: Path) -> None:
+    other = sqlite3.connect(database_file, isolation_level=None)
+    try:
+        url, lock = f"sqlite:///{database_file}", "BEGIN IMMEDIATE"
+        answers = asked(url, debug=False, options={"timeout": 0.1}, fault=lambda: other.execute(lock))
+    finally:
+        other.close()
+
+    check(answers, refused=answers.keys() - READS)
+
+
+def test_a_full_sqlite_file_is_a_503_for_writes(database_file: Path) -> None:
+    no_growth = {"init_command": "PRAGMA journal_mode=WAL; PRAGMA max_page_count=1;"}  # so many as there are
+
+    answers = asked(f"sqlite:///{database_file}", debug=False, options=no_growth, fault=lambda: None)
+
+    small = frozenset({"save", "sign in"})  # may fit into what is left of a page
+    check(answers, refused=answers.keys() - READS - small, may_be_refused=small)
+
+
+@pytest.mark.service
+def test_a_postgresql_that_was_stopped_is_a_503_everywhere_also_while_debugging(tmp_path: Path) -> None:
+    server = Postgres()
+    with running(server):
+        Plumbline(tmp_path, {"DATABASE_URL": server.url}).manage("migrate", "-v0")
+        answers = asked(server.url, debug=True, options={}, fault=server.stop)
+
+    check(answers, refused=set(answers))
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["configure", "defaults", "gate_mode=observe"], ["seed"], ["drf_create_token", "root"]],
+    ids=lambda command: command[0],
+)
+def test_a_command_on_a_locked_sqlite_file_ends_with_a_sentence(database_file: Path, command: list[str]) -> None:
+    environment = {"DATABASE_URL": f"sqlite:///{database_file}", "DEBUG": "1", "PYTHONPATH": str(ROOT)}
+    environment["DJANGO_SETTINGS_MODULE"] = "project.settings"
+    with closing(sqlite3.connect(database_file, isolation_level=None)) as other:
+        other.execute("INSERT INTO auth_user VALUES (1, '', NULL, 1, 'root', '', '', 1, 1, '2026-01-01', '')")
+        other.execute("BEGIN IMMEDIATE")
+        done = subprocess.run(
+            [sys.executable, "-c", COMMAND, *command],
+            cwd=ROOT, env={"PATH": "/usr/bin:/bin", **environment}, capture_output=True, text=True, timeout=60,
+        )  # fmt: skip
+
+    assert done.returncode == 2
+    assert "locked" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1

@@ -1,0 +1,163 @@
+"""The shipped nginx file keeps slow clients away from gunicorn, and lets through what has to pass."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import shutil
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.agents.events.test_served import OFFICE, SEED, Server, part
+from tests.machinery import ROOT, Plumbline, free_port, missing, wait_until
+
+pytestmark = pytest.mark.service
+NGINX = """
+{user} daemon off; pid {folder}/nginx.pid; error_log {folder}/error.log; worker_processes 1;
+events {{ worker_connections 768; }}
+http {{
+    access_log off;
+    client_body_temp_path {folder}/bodies; proxy_temp_path {folder}/proxied;
+    fastcgi_temp_path {folder}/1; uwsgi_temp_path {folder}/2; scgi_temp_path {folder}/3;
+    include {folder}/plumbline.conf;
+}}
+"""
+TIMEOUT, SHORT = "timeout 10s", "timeout 2s"
+SLOW_BODY = (
+    b"POST /admin/login/ HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-www-form-urlencoded\r\n"
+    b"Content-Length: 1000\r\n\r\nusername="
+)
+LARGE_FILE = b'--x\r\nContent-Disposition: form-data; name="files"; filename="chat.txt"\r\n\r\n%s\r\n--x--\r\n' % (
+    b"x" * 20_000_000
+)
+DRIBBLED_HEADERS = b"GET /admin/login/ HTTP/1.1\r\nHost: localhost\r\nX-Slow: "
+
+
+@pytest.fixture
+def servers(database_file: Path, tmp_path: Path) -> Iterator[tuple[Server, Server]]:
+    """gunicorn with few threads, as it is and behind nginx with the shipped file."""
+    if (program := shutil.which("nginx", path="/usr/sbin:/usr/bin:/sbin")) is None:
+        missing("nginx")
+    folder, inner, outer = tmp_path / "nginx", free_port(), free_port()
+    folder.mkdir()
+    user = "user root;" if os.geteuid() == 0 else ""  # only who runs the tests can enter their folders
+    shipped = (ROOT / "project" / "nginx.conf").read_text()
+    for before, after in {
+        "web:8000": f"127.0.0.1:{inner}",
+        "listen 8080": f"listen 127.0.0.1:{outer}",
+        f"client_header_{TIMEOUT}": f"client_header_{SHORT}",
+        "set_real_ip_from 127.0.0.1;": "",
+    }.items():
+        assert before in shipped
+        shipped = shipped.replace(before, after)
+    (folder / "plumbline.conf").write_text(shipped)
+    (folder / "nginx.conf").write_text(NGINX.format(folder=folder, user=user))
+    environment = {"DATABASE_URL": f"sqlite:///{database_file}", "WEB_BIND": f"127.0.0.1:{inner}"}
+    environment |= {"WEB_PROCESSES": "2", "WEB_THREADS": "4", "EVENT_STREAMS": "4", "TRUST_PROXY_HEADERS": "true"}
+    here = Plumbline(tmp_path, environment)
+    try:
+        token = here.manage("shell", "-v", "0", "-c", SEED).split()[-1]
+        here.start("gunicorn", "-m", "gunicorn", "-c", "python:project.gunicorn", "project.wsgi")
+        here.run("nginx", str(program), "-c", str(folder / "nginx.conf"))
+        direct, behind = Server(inner, token), Server(outer, token)
+        wait_until(lambda: answers(behind), timeout=60, what="gunicorn answers through nginx")
+        yield direct, behind
+    finally:
+        here.stop()
+
+
+def answers(server: Server, timeout: float = 10) -> bool:
+    """Whether an ordinary request is answered."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=timeout)
+    try:
+        connection.request("GET", "/admin/login/")
+        return connection.getresponse().status == 200
+    except OSError:
+        return False
+    finally:
+        connection.close()
+
+
+@contextmanager
+def slow_clients(server: Server, count: int, begin: bytes) -> Iterator[list[socket.socket]]:
+    """Clients that send a request's begin, and then a byte every now and then; at most a minute."""
+    clients = [socket.create_connection(("127.0.0.1", server.port), timeout=10) for _ in range(count)]
+    stopped = threading.Event()
+
+    def dribble() -> None:
+        for _ in range(120):
+            if stopped.wait(0.5):
+                return
+            for client in clients:
+                try:
+                    client.send(b"x")
+                except OSError:
+                    continue  # the server gave it up
+
+    for client in clients:
+        client.sendall(begin)
+    thread = threading.Thread(target=dribble)
+    thread.start()
+    try:
+        yield clients
+    finally:
+        stopped.set()
+        thread.join()
+        for client in clients:
+            client.close()
+
+
+def test_forty_slow_bodies_stop_gunicorn_alone_and_not_behind_nginx(servers: tuple[Server, Server]) -> None:
+    direct, behind = servers
+
+    with slow_clients(behind, 40, SLOW_BODY):
+        assert [answers(behind) for _ in range(20)] == [True] * 20
+    with slow_clients(direct, 40, SLOW_BODY):
+        assert not answers(direct, timeout=3), "this attack would not be one"
+
+
+def test_two_hundred_dribbled_headers_are_given_up_and_cost_others_nothing(
+    servers: tuple[Server, Server],
+) -> None:
+    _, behind = servers
+
+    with slow_clients(behind, 200, DRIBBLED_HEADERS) as clients:
+        assert [answers(behind) for _ in range(20)] == [True] * 20
+        wait_until(lambda: all(map(is_over, clients)), timeout=30, what="all of them are given up")
+
+
+def is_over(client: socket.socket) -> bool:
+    """Whether the server closed the connection."""
+    client.settimeout(0.01)
+    try:
+        return client.recv(1000) == b""
+    except TimeoutError:
+        return False
+    except OSError:
+        return True
+
+
+def test_streams_large_files_and_the_client_s_address_pass(servers: tuple[Server, Server]) -> None:
+    _, behind = servers
+
+    stream = behind.listen(OFFICE)
+    part(stream)  # when to come back
+    behind.say("one")
+    assert json.loads(part(stream)["data"])["text"] == "one"
+    stream.close()
+    form = {"Content-Type": "multipart/form-data; boundary=x", "Cookie": f"csrftoken={'c' * 32}"}
+    connection = http.client.HTTPConnection("127.0.0.1", behind.port, timeout=30)
+    connection.request("POST", "/admin/agents/import/add/", LARGE_FILE, form)
+    arrived = connection.getresponse().status
+    assert arrived == 403, "Django has read the file and looked for a token of the form, which was not there"
+    refused = [
+        behind.ask("GET", "/api/agents/", Authorization="Token wrong", **{"X-Forwarded-For": f"10.0.0.{n}"}).status
+        for n in range(24)  # two processes, each of which counts on its own
+    ]
+    assert 429 in refused, "an address that the client made up is believed"

@@ -1,0 +1,119 @@
+"""A pattern that takes too long, seen by those who use the site: senders, operators, editors. It is unscored, named and counted."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from django.test import Client
+from pytest_django import Settings
+
+from agents.models import Agent, Channel, Run
+from correction.interventions import FunctionalPrecondition
+from correction.models import CorrectionLog
+from evaluation.admin.drafts import drafts_url
+from evaluation.models import EvaluationScore
+from tests.api_client import program
+from tests.console import plain, queries, read, staff
+from tests.correction.gating import configure, join
+from tests.correction.steering import dormant, logs, looked_at
+from tests.evaluation.drafting.editing import change, url_of
+from tests.evaluation.measuring import measured
+from tests.factories import make_agent, make_channel, say, talk
+
+pytestmark = pytest.mark.django_db
+
+ESCAPED = r"([\u0430-\u044f]+[\u0430-\u044f]+)*$"  # classes written as escapes
+SLOW = "д" * 3_000 + "!"
+
+
+@pytest.fixture(autouse=True)
+def _team(settings: Settings, tmp_path: Path) -> None:
+    for name in ("shipped", "team"):
+        (tmp_path / name).mkdir()
+    settings.PROPOSITIONS_DIR, settings.PROPOSITION_DIRS = tmp_path / "shipped", [tmp_path / "team"]
+    settings.JUDGE_MODEL = "offline:lexical-1"
+
+
+@pytest.fixture
+def ada() -> Agent:
+    return make_agent("ada")
+
+
+def saved(root: Client, **typed: str) -> None:
+    """A proposition of Ada's, written in the console."""
+    assert "is saved" in plain(change(root, url_of("new"), claim="{{agent_name}} is brief", id="brief", **typed))
+
+
+def test_a_pattern_saved_in_the_console_does_not_stop_those_who_send(root: Client, ada: Agent) -> None:
+    saved(root, not_matches=ESCAPED + "x")
+    configure(ada, "adherence")
+    channel = join(ada)
+    sender = program(staff("agents.view_message", "agents.add_message", "agents.view_agent", "agents.view_channel"))
+    begun = time.perf_counter()
+    for _ in range(3):
+        answer = sender.post(
+            "/api/messages/send/", {"agent": "ada", "channel": channel.slug, "text": SLOW + "x"}, format="json"
+        )
+        assert answer.status_code == 201, answer.content
+        assert answer.json()["outcome"] == "unscored_passed"
+
+    assert time.perf_counter() - begun < 20  # three times 0.1 s; without a limit it does not end
+    for log in CorrectionLog.objects.prefetch_related("dimension_results"):
+        [row] = log.dimension_results.all()
+        assert (row.status, row.passed) == ("unscored", True)
+        assert row.reason == f"pattern timed out: /{ESCAPED}x/"
+    for url in (drafts_url("ada"), url_of("try", name="brief"), url_of("edit", name="brief")):
+        shown = plain(read(root, url))
+        assert f"The pattern /{ESCAPED}x/ timed out 3 times, last" in shown
+    assert "in use" in plain(read(root, drafts_url("ada"))), "nothing is switched off"
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        {"matches": r"(?:a|aa)+$"},
+        {"contains_none": r"/(?:a|aa)+$/"},
+        {"supports": r"/(?:a|aa)+$/"},
+        {"contradicts": r"/(?:a|aa)+$/"},
+    ],
+    ids=str,
+)
+def test_an_evaluation_leaves_it_unscored_and_counts_it(root: Client, ada: Agent, typed: dict[str, str]) -> None:
+    saved(root, **typed)
+    talk(ada, ["a" * 3_900 + "!", "Fine. aa"])
+    measured(ada)
+
+    [row] = EvaluationScore.objects.filter(proposition_id="brief", message__text__startswith="aaa")
+    assert (row.status, row.score, row.reason) == ("unscored", None, "pattern timed out: /(?:a|aa)+$/")
+    assert "The pattern /(?:a|aa)+$/ timed out 1 time, last" in plain(read(root, drafts_url("ada")))
+    tried = root.post(url_of("try", name="brief")).content.decode()
+    assert "pattern timed out: /(?:a|aa)+$/" in tried
+
+
+def test_the_page_asks_once_for_the_counts_of_all_propositions(root: Client, ada: Agent) -> None:
+    saved(root, not_matches="x")
+    few = len(queries(root, drafts_url("ada")))
+    for number in range(5):
+        change(root, url_of("new"), claim="{{agent_name}} is brief", id=f"brief-{number}", not_matches="x")
+
+    assert len(queries(root, drafts_url("ada"))) == few
+
+
+def test_an_intervention_whose_pattern_takes_too_long_does_not_fire_and_says_why(ada: Agent) -> None:
+    channel: Channel = make_channel("office")
+    for _ in range(3):
+        say(channel, "Guest", "a" * 3_900 + "!")
+    say(channel, "Guest", "I agree.")
+    phrases = ["/(?:a|aa)+$/", "i agree"]
+    slow = dormant(FunctionalPrecondition.named("mentions", {"phrases": phrases, "at_least": 2}), name="slow")
+    sure = dormant(FunctionalPrecondition.named("mentions", {"phrases": phrases, "at_least": 1}), name="sure")
+    never = dormant(FunctionalPrecondition.named("mentions", {"phrases": phrases, "at_least": 5}), name="never")
+    looked_at(ada, channel, slow, sure, never, run=Run.objects.create(agent=ada, channel=channel))
+
+    found = {log.name: log for log in logs()}
+    assert {name: log.fired for name, log in found.items()} == {"slow": False, "sure": True, "never": False}
+    assert found["slow"].preconditions[0]["held"] is None
+    assert "could not be judged: pattern timed out: /(?:a|aa)+$/" in found["slow"].preconditions[0]["reasoning"]
+    assert found["never"].preconditions[0]["held"] is False, "four messages cannot be five"
