@@ -26,6 +26,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, JsonR
 from django.utils import timezone
 
 from agents.llm.endpoints import route_of
+from agents.llm.ledger import write_late
 
 logger = logging.getLogger(__name__)
 
@@ -122,6 +123,7 @@ def _database() -> str:
         if time.monotonic() - _kept.get("write", (-WRITE_KEPT_SECONDS, ""))[0] >= WRITE_KEPT_SECONDS:
             _write()
             _kept["write"] = time.monotonic(), ""
+            write_late()
     except DatabaseError as error:
         connection.close()
         return str(error).strip().partition("\n")[0][:200]

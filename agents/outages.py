@@ -10,14 +10,15 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TypeVar
 
-from django.db import InterfaceError, OperationalError, connection
+from django.db import Error as AnyDatabaseError
+from django.db import InterfaceError, InternalError, OperationalError, connection
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
-OUTAGE = (OperationalError, InterfaceError)
-# Connection lost, shutting down or starting, out of resources, deadlock or serialization failure.
-PASSING_STATES = ("08", "57P", "53", "40")
+OUTAGE = (OperationalError, InterfaceError, InternalError)  # the last one: is_outage() says whether it is one
+# Connection lost, shutting down or starting, out of resources, deadlock or serialization failure, read-only.
+PASSING_STATES = ("08", "57P", "53", "40", "25006")
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # seconds
 
 _patience: ContextVar[list[float] | None] = ContextVar("patience", default=None)  # seconds in all, and seconds left
@@ -25,12 +26,11 @@ _patience: ContextVar[list[float] | None] = ContextVar("patience", default=None)
 
 def is_outage(error: BaseException) -> bool:
     """Whether an error says that the database is away or busy for a moment, so that the same statement may work later."""
-    if not isinstance(error, OUTAGE):
+    if (state := _state(error)) is not None:
+        return state.startswith(PASSING_STATES)
+    if not isinstance(error, (OperationalError, InterfaceError)):
         return False
-    if connection.vendor == "sqlite":
-        return "locked" in str(error)
-    state = getattr(error.__cause__, "sqlstate", None)
-    return state is None or str(state).startswith(PASSING_STATES)
+    return connection.vendor != "sqlite" or "locked" in str(error)
 
 
 def is_unavailable(error: BaseException | None) -> bool:
@@ -38,10 +38,17 @@ def is_unavailable(error: BaseException | None) -> bool:
 
     Wider than `is_outage`: a full disk does not pass while a worker waits, but a person can try again later.
     """
-    if not isinstance(error, OUTAGE):
+    if (_state(error) or "").startswith(PASSING_STATES):
+        return True
+    if not isinstance(error, (OperationalError, InterfaceError)):
         return False
     code = getattr(error.__cause__, "sqlite_errorcode", None)
     return code is None or code & 0xFF != sqlite3.SQLITE_ERROR  # that one is of statements, such as "no such table"
+
+
+def _state(error: BaseException | None) -> str | None:
+    """PostgreSQL's code of a database error: its class in Django says less, a read-only server is an InternalError there."""
+    return getattr(error.__cause__, "sqlstate", None) if isinstance(error, AnyDatabaseError) else None
 
 
 @contextmanager
@@ -61,7 +68,7 @@ def outlasting(action: Callable[[], T]) -> T:
         action: A short statement or transaction that does no harm when it is done twice: the answer to the first may be what was lost.
 
     Raises:
-        OperationalError, InterfaceError: The outage lasted longer than we are patient, or a transaction is open, which is lost.
+        OperationalError, InterfaceError, InternalError: The outage lasted longer than we are patient, or a transaction is open (and lost).
     """
     pause, patience = 0.0, _patience.get() or [0.0, 0.0]
     while True:

@@ -190,7 +190,7 @@ def upsert_agent(
 
     Running it again with the same values changes nothing. A persona that somebody edited since the source last wrote it (its latest
     version does not carry the source's note) is kept, unless `reset`. The agent is an example when the seed made its persona; an
-    import that replaces the persona makes it the team's own.
+    import that replaces the persona makes it the team's own, and nothing of the example stays in its prompt.
 
     Args:
         values: What the source says.
@@ -214,10 +214,15 @@ def upsert_agent(
     replaces = current_digest(agent) != wanted
     if replaces and edited and not reset:
         return UpsertResult(agent, Outcome.KEPT_EDITED)
+    taken_over = replaces and agent.seeded and _origin(source) == Agent.Origin.OWN
+    if taken_over:
+        agent.title, agent.description, agent.sample_lines = "", "", []
     if replaces or _origin(source) == Agent.Origin.SEED:
         agent.origin = _origin(source)
     changed = _apply(agent, values, source, reset=reset)
     with transaction.atomic():
+        if taken_over and agent.memory_blocks.all().delete()[0]:
+            changed.append("memory_blocks")
         if save_persona(agent=agent, traits=values.traits, note=note, source=source, user=user) is not None:
             changed.append("persona")
         changed += _save_blocks(agent, values)

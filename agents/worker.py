@@ -13,6 +13,7 @@ from django.conf import settings
 from django.db import close_old_connections, connection
 
 from agents import chores
+from agents.llm.ledger import write_late
 from agents.log_context import collecting_ids
 from agents.outages import OUTAGE, is_outage, patient
 from agents.stopping import SliceOver
@@ -85,6 +86,7 @@ class Worker:
         begun, name = time.monotonic(), ""
         try:
             with patient(settings.WORKER_PATIENCE):
+                write_late()
                 self._do_chores()
                 for name in self._order():
                     self.heartbeat.begin(name)

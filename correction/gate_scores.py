@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 
 from agents.llm import Reply, Status
+from agents.text.patterns import TIMED_OUT
 from correction.gate_values import DimensionCheck, DimensionStatus, Part
 from evaluation.judge import Question, read_reply
 from evaluation.models import is_heuristic
@@ -89,7 +90,8 @@ def combine(*, dimension: str, threshold: Decimal, claims: Sequence[Part], own: 
     if failed is not None and not broken:
         status, score, decisive = failed.status, None, failed
     elif decisive is None:
-        decisive = next((p for status in ("trivial", "unscored") for p in parts if p.status == status), None)
+        slow_first = sorted(parts, key=lambda p: not p.reason.startswith(TIMED_OUT))
+        decisive = next((p for status in ("trivial", "unscored") for p in slow_first if p.status == status), None)
         status = "unscored" if decisive is None else decisive.status
         score = float(MAX_SCORE) if status == "trivial" else None
     return DimensionCheck(

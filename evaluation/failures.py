@@ -9,7 +9,7 @@ from operator import or_
 
 from django.db.models import Count, Q
 
-from evaluation.models import EvaluationRun, EvaluationScore
+from evaluation.models import ChannelShare, EvaluationRun, EvaluationScore
 from evaluation.verdicts import RULE_JUDGE
 
 FAILURES = ("timeout", "rate_limited", "unavailable", "rejected")  # of the call, not of the answer
@@ -57,7 +57,8 @@ def unanswered(runs: Sequence[EvaluationRun]) -> set[tuple[int, str]]:
 
 def refusal(runs: Iterable[EvaluationRun]) -> str:
     """Why the judge refused every question of these runs, and would again: key, model or address are wrong; else empty."""
-    keys = {pk for run in runs for pk in (run.pk, *run.channel_runs.values_list("pk", flat=True))}
+    keys = {run.pk for run in runs}
+    keys.update(ChannelShare.objects.filter(agent_run__in=keys).values_list("channel_run", flat=True))
     rows = EvaluationScore.objects.filter(evaluation_run__in=keys)
     reasons = list(rows.filter(CALL_FAILED).order_by().values_list("reason", flat=True).distinct())
     if not reasons or not all(map(_MISCONFIGURED.match, reasons)) or rows.filter(ANSWERED).exists():

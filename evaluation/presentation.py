@@ -108,7 +108,7 @@ def outcome_table(judge: str, results: Sequence[Captured], out: Any, *, by_tag: 
     for result, means, of_tags in zip(results, values, shares, strict=True):
         table.add_row(*_outcome_row(result, dimensions, means, of_tags, columns, before=before, narrow=narrow))
     console.print(table)
-    console.print("In %: the share of judgements scored, of the claims this judge can score at all.")
+    console.print("In %: the share of judgements scored, of the propositions this judge can score at all.")
     short: dict[str, list[str]] = {}
     for summary in (result.summary for result in results):
         for name, found in summary.dimensions.items():

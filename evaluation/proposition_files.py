@@ -98,7 +98,8 @@ def _allowed(location: tuple[Any, ...]) -> list[str]:
 
 def proposition_dirs() -> list[Path]:
     """The folders that are read, in order: ours, then the team's (`PROPOSITION_DIRS`), which may override ids of ours."""
-    return [Path(settings.PROPOSITIONS_DIR), *map(Path, settings.PROPOSITION_DIRS)]
+    folders = [Path(settings.PROPOSITIONS_DIR), *map(Path, settings.PROPOSITION_DIRS)]
+    return list({folder.resolve(): folder for folder in folders}.values())  # one that is named twice is read once
 
 
 def load_all() -> list[LoadedFile]:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
 from django.utils import timezone
 
-from agents.outages import outlasting
+from agents.outages import OUTAGE, outlasting
 from evaluation.bulk import update_rows
 from evaluation.judge import Question
 from evaluation.models import EvaluationScore
 from evaluation.pattern_timeouts import count_timeouts
 from evaluation.verdicts import Verdict
+
+logger = logging.getLogger(__name__)
 
 SNIPPET_CHARACTERS = 240
 _SAVED = (
@@ -55,7 +58,10 @@ def save_verdicts(rows: Sequence[EvaluationScore], verdicts: Sequence[Verdict], 
         return update_rows(rows, _SAVED, where="status = 'pending'")
 
     if outlasting(write) == len(rows):
-        count_timeouts((row.dimension, row.proposition_id, row.reason) for row in rows)
+        try:
+            count_timeouts((row.dimension, row.proposition_id, row.reason) for row in rows)
+        except OUTAGE as error:  # the verdicts are stored: a count is not worth the evaluation
+            logger.warning("patterns that took too long are not counted: %s", error)
         return True
     # What the database did before its connection was lost was done, though nobody was told.
     mine = EvaluationScore.objects.filter(pk__in=[row.pk for row in rows], judged_at=now)

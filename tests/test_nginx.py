@@ -39,32 +39,41 @@ LARGE_FILE = b'--x\r\nContent-Disposition: form-data; name="files"; filename="ch
 DRIBBLED_HEADERS = b"GET /admin/login/ HTTP/1.1\r\nHost: localhost\r\nX-Slow: "
 
 
-@pytest.fixture
-def servers(database_file: Path, tmp_path: Path) -> Iterator[tuple[Server, Server]]:
-    """gunicorn with few threads, as it is and behind nginx with the shipped file."""
+def nginx_with(folder: Path, changes: dict[str, str]) -> tuple[str, str]:
+    """The program and its main file, which includes the shipped one with some changes."""
     if (program := shutil.which("nginx", path="/usr/sbin:/usr/bin:/sbin")) is None:
         missing("nginx")
-    folder, inner, outer = tmp_path / "nginx", free_port(), free_port()
     folder.mkdir()
     user = "user root;" if os.geteuid() == 0 else ""  # only who runs the tests can enter their folders
     shipped = (ROOT / "project" / "nginx.conf").read_text()
-    for before, after in {
-        "web:8000": f"127.0.0.1:{inner}",
-        "listen 8080": f"listen 127.0.0.1:{outer}",
-        f"client_header_{TIMEOUT}": f"client_header_{SHORT}",
-        "set_real_ip_from 127.0.0.1;": "",
-    }.items():
+    for before, after in changes.items():
         assert before in shipped
         shipped = shipped.replace(before, after)
     (folder / "plumbline.conf").write_text(shipped)
     (folder / "nginx.conf").write_text(NGINX.format(folder=folder, user=user))
+    return program, str(folder / "nginx.conf")
+
+
+@pytest.fixture
+def servers(database_file: Path, tmp_path: Path) -> Iterator[tuple[Server, Server]]:
+    """gunicorn with few threads, as it is and behind nginx with the shipped file."""
+    inner, outer = free_port(), free_port()
+    program, main = nginx_with(
+        tmp_path / "nginx",
+        {
+            "web:8000": f"127.0.0.1:{inner}",
+            "listen 8080": f"listen 127.0.0.1:{outer}",
+            f"client_header_{TIMEOUT}": f"client_header_{SHORT}",
+            "set_real_ip_from 127.0.0.1;": "",
+        },
+    )
     environment = {"DATABASE_URL": f"sqlite:///{database_file}", "WEB_BIND": f"127.0.0.1:{inner}"}
     environment |= {"WEB_PROCESSES": "2", "WEB_THREADS": "4", "EVENT_STREAMS": "4", "TRUST_PROXY_HEADERS": "true"}
     here = Plumbline(tmp_path, environment)
     try:
         token = here.manage("shell", "-v", "0", "-c", SEED).split()[-1]
         here.start("gunicorn", "-m", "gunicorn", "-c", "python:project.gunicorn", "project.wsgi")
-        here.run("nginx", str(program), "-c", str(folder / "nginx.conf"))
+        here.run("nginx", program, "-c", main)
         direct, behind = Server(inner, token), Server(outer, token)
         wait_until(lambda: answers(behind), timeout=60, what="gunicorn answers through nginx")
         yield direct, behind
@@ -130,6 +139,31 @@ def test_two_hundred_dribbled_headers_are_given_up_and_cost_others_nothing(
     with slow_clients(behind, 200, DRIBBLED_HEADERS) as clients:
         assert [answers(behind) for _ in range(20)] == [True] * 20
         wait_until(lambda: all(map(is_over, clients)), timeout=30, what="all of them are given up")
+
+
+@pytest.mark.parametrize(("trusted", "scheme"), [(True, b"https"), (False, b"http")])
+def test_only_a_trusted_proxy_is_believed_that_the_client_came_by_https(
+    trusted: bool, scheme: bytes, tmp_path: Path
+) -> None:
+    port = free_port()
+    program, main = nginx_with(
+        tmp_path / "nginx",
+        {
+            "web:8000": "127.0.0.1:9",
+            "listen 8080": f"listen 127.0.0.1:{port}",
+            "location / {": "location / { return 200 $plumbline_scheme;",
+            "127.0.0.1/32  1;": "127.0.0.1/32  1;" if trusted else "",
+        },
+    )
+    server, here = Server(port, ""), Plumbline(tmp_path, {})
+    try:
+        here.run("nginx", program, "-c", main)
+        wait_until(lambda: answers(server), timeout=30, what="nginx answers")
+        headers = {"X-Forwarded-Proto": "https", "X-Forwarded-For": "127.0.0.1"}
+        assert server.ask("GET", "/", **headers).read() == scheme
+        assert server.ask("GET", "/").read() == b"http"
+    finally:
+        here.stop()
 
 
 def is_over(client: socket.socket) -> bool:

@@ -65,7 +65,8 @@ def test_the_commands_of_the_readme_leave_the_demo_intact(tmp_path: Path, monkey
     assert len(found) > 15
 
     for words in found:
-        assert run(words) in (0, 1), f"manage.py {shlex.join(words)} cannot run as it stands"  # 1: sent back, or worse
+        allowed = (0, 1) if words[0] in ("say", "compare", "evaluate") else (0,)  # 1: sent back, or worse
+        assert run(words) in allowed, f"manage.py {shlex.join(words)} cannot run as it stands"
         mixed = Baseline.objects.exclude(evaluation_run__where={"build": "40"}).values_list("agent__slug", flat=True)
         assert not mixed, f"manage.py {shlex.join(words)}: baselines not of build 40: {set(mixed)}"
         assert drifted(client) == DRIFTED, f"after manage.py {shlex.join(words)}"

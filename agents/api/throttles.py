@@ -50,7 +50,7 @@ class Throttle(SimpleRateThrottle):
         if time.monotonic() < _away_until:
             return True
         try:
-            return super().allow_request(request, view)
+            return self.counted(request, view)
         except (RedisError, OSError) as error:
             _away_until = time.monotonic() + PAUSE
             logger.warning(
@@ -59,6 +59,10 @@ class Throttle(SimpleRateThrottle):
                 PAUSE,
             )
             return True
+
+    def counted(self, request: Any, view: Any) -> bool:
+        """Count the request, and say whether it is allowed."""
+        return super().allow_request(request, view)
 
     def seconds(self) -> int:
         """How long to wait before the next request is counted as allowed."""
@@ -103,33 +107,58 @@ class Transcripts(Posts):
     setting = "API_TRANSCRIPTS_PER_MINUTE"
 
 
-class WrongTokens(Throttle):
+class Attempts(Throttle):
+    """Guesses, of which many may come at the same moment: one atomic counter, from the first on for a minute.
+
+    A refused attempt counts, too, but does not make the minute longer.
+    """
+
+    setting = "WRONG_SIGN_INS_PER_MINUTE"
+    key = ""  # of the attempt's counter; stays empty where it was not counted
+
+    def counted(self, request: Any, view: Any) -> bool:
+        key = self.get_cache_key(request, view)
+        self.cache.add(key, 0, self.duration)
+        try:
+            count = self.cache.incr(key)
+        except ValueError:  # its minute ended in between
+            self.cache.add(key, count := 1, self.duration)
+        if count <= 1:  # Redis may make the counter again without an end, where it expires just now
+            self.cache.touch(key, self.duration)
+        self.key = str(key)
+        return count <= self.num_requests
+
+    def wait(self) -> float | None:
+        return None  # when the minute began is not stored: seconds() says a whole one
+
+
+class WrongTokens(Attempts):
     """Requests with a wrong token, by address."""
 
     scope = "wrong_token"
-    setting = "WRONG_SIGN_INS_PER_MINUTE"
 
 
-class SignIns(Throttle):
+class SignIns(Attempts):
     """Attempts to sign in, by address. Each counts before the password is looked at, so that many at a time count, too."""
 
     scope = "sign_in"
-    setting = "WRONG_SIGN_INS_PER_MINUTE"
-    now = 0.0  # of the attempt; stays so where it was not counted
 
     def forgive(self) -> None:
         """Take the attempt back: the password was right."""
-        if not self.now:
+        if not self.key:
             return
-        with suppress(RedisError, OSError):  # else it counts, for a minute
-            history = self.cache.get(self.key, [])
-            self.cache.set(self.key, [moment for moment in history if moment != self.now], self.duration)
+        with suppress(RedisError, OSError, ValueError):  # else it counts, for a minute; a ValueError: that is over
+            self.cache.decr(self.key)
 
 
 class SignInsOfUser(SignIns):
-    """The same by user name, whatever address they come from."""
+    """The same by user name, from all addresses: more of them, so that one address cannot lock a user out."""
 
     scope = "sign_in_name"
+    ADDRESSES = 5  # that may guess at their own limit before the name is refused
+
+    def get_rate(self) -> str:
+        return f"{settings.WRONG_SIGN_INS_PER_MINUTE * self.ADDRESSES}/minute"
 
     def ident(self, request: Any) -> object:
         name = (

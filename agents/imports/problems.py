@@ -68,6 +68,7 @@ def _excerpt(path: Path, line: int) -> list[tuple[int, str]]:
         return []
     try:
         lines = islice(Source(path).lines(), max(0, line - 1 - AROUND), line + AROUND)
-        return [(number, text[:SHOWN] + ("…" if len(text) > SHOWN else "")) for number, text in lines]
+        shown = ((number, text.replace("\0", "\ufffd")) for number, text in lines)  # no database takes a NUL
+        return [(number, text[:SHOWN] + ("…" if len(text) > SHOWN else "")) for number, text in shown]
     except TranscriptError:  # the line is no text at all
         return []

@@ -14,11 +14,15 @@ from typing import Any
 import regex
 
 SECONDS = 0.1  # of processor time, for one pattern on one text
-TOGETHER = 1.0  # seconds for all patterns of one message: those that come later get `AFTERWARDS` each
+TOGETHER = (
+    1.0  # seconds for all patterns of one message: those that come later get `AFTERWARDS` each, for as long again
+)
 AFTERWARDS = 0.01  # enough for an ordinary pattern (0.2 ms), so that a slow one cannot disable the others
 LONGEST = 20_000  # characters of a text that a regular expression is shown
-LARGEST = 5_000  # elements of a compiled expression; `regex` copies what is repeated: /(?:a{1000}){1000}/ takes 274 MB
+LARGEST = 1_000  # elements of a compiled expression; `regex` copies what is repeated, and looks at its clock only between elements
+MOST_CHARACTERS = 1_000  # of a phrase or expression: compiling has no time limit
 TIMED_OUT = "pattern timed out: "  # begins the reason of what a slow pattern left unscored
+_FUZZY = regex.compile(r"(?<!\\)\{(?!\d*,?\d*\})[^{}]*\}?")  # `regex` reads {e<=1} as "about", `re` as these characters
 _NAMED = 200  # characters of a pattern in a reason
 
 _left: ContextVar[list[float] | None] = ContextVar("seconds left for the patterns of a message", default=None)
@@ -49,12 +53,16 @@ def check_phrase(phrase: str) -> None:
     """
     if not phrase.strip():
         raise ValueError("an empty phrase matches everything; write at least one word")
+    if len(phrase) > MOST_CHARACTERS:
+        raise ValueError(f"{_named(phrase)} has {len(phrase):,} characters; allowed: {MOST_CHARACTERS:,}")
     if not _is_regex(phrase):
         return
     try:
         size = _size(_parser.parse(phrase[1:-1], IGNORECASE))
     except (ReError, OverflowError, RecursionError) as error:
         raise ValueError(f"{phrase} is not a valid regular expression: {error}") from None
+    if brace := _FUZZY.search(phrase):
+        raise ValueError(f"{_named(phrase)} is not a valid regular expression: write \\{{ for the brace in {brace[0]}")
     if size > LARGEST:
         raise ValueError(f"{_named(phrase)} is too large: {size:,} elements with its repeats; allowed: {LARGEST:,}")
 
@@ -97,8 +105,10 @@ def find(phrase: str, text: str) -> regex.Match[str] | None:
         raise Undecided(str(problem)) from None
     head = text[:LONGEST] if _is_regex(phrase) else text
     left = _left.get()
+    if left is not None and left[0] < -TOGETHER:
+        raise Undecided(f"{TIMED_OUT}{_named(phrase)}")
     seconds = SECONDS if left is None or left[0] > 0 else AFTERWARDS
-    begun = time.perf_counter()
+    begun = time.thread_time()  # waiting for other threads costs a message nothing
     try:
         match = pattern.search(head, timeout=seconds)
         if match is not None and len(head) < len(text):
@@ -107,7 +117,7 @@ def find(phrase: str, text: str) -> regex.Match[str] | None:
         raise Undecided(f"{TIMED_OUT}{_named(phrase)}") from None
     finally:
         if left is not None:
-            left[0] -= time.perf_counter() - begun
+            left[0] -= time.thread_time() - begun
     if match is None and len(head) < len(text):
         raise Undecided(f"the first {LONGEST:,} of {len(text):,} characters do not decide {_named(phrase)}")
     return match

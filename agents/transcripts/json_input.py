@@ -35,11 +35,11 @@ def keys_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     Raises:
         ValueError: A key occurs twice.
     """
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        name = next(name for name in found if names.count(name) > 1)
-        raise ValueError(f"the key {name[:60]!r} occurs twice in one object; allowed: each key once")
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise ValueError(f"the key {name[:60]!r} occurs twice in one object; allowed: each key once")
+        found[name] = value
     return found
 
 

@@ -75,7 +75,7 @@ class CorrectionLogAdmin(LogAdmin[CorrectionLog]):
 
     def render_change_form(self, request: HttpRequest, context: dict[str, Any], **more: Any) -> HttpResponse:  # type: ignore[override]
         log = more["obj"]
-        context["subtitle"] = f"{log}: {outcome_words(log.ending.outcome)}"
+        context["subtitle"] = f"gate session: {outcome_words(log.ending.outcome)}"
         return super().render_change_form(request, context, **more)
 
     def get_panels(self, request: HttpRequest, obj: CorrectionLog) -> list[SafeString]:

@@ -47,7 +47,7 @@ def coverage_mark(share: Share | None) -> SafeString | str:
     """The share of judgements scored, for the cell of a score; empty where there was nothing to score."""
     if share is None or share.value is None:
         return ""
-    hint = f"{share} judgements scored, of the claims this judge can score at all"
+    hint = f"{share} judgements scored, of the propositions this judge can score at all"
     return format_html(' <span class="pl-subtle pl-share" title="{}">· {}</span>', hint, percent(share))
 
 

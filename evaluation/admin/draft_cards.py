@@ -25,6 +25,7 @@ from evaluation.drafting.quotes import find_quote
 from evaluation.drafting.validation import NAME
 from evaluation.models import PatternTimeout
 from evaluation.proposition_files import DEFAULT
+from evaluation.propositions import Proposition
 from evaluation.wording import counted
 
 AROUND = 240  # characters of the persona shown on each side of a quote
@@ -81,12 +82,13 @@ def card_of(one: Listed, persona: str | None, name: str = "", timeouts: Sequence
         was_draft=bool(p.quote),
         edit_url=page_url("edit", entry.owner, at=one.key),
         try_url=page_url("try", entry.owner, at=one.key) if can_be_tried(entry) else "",
-        timeouts=timeouts_said(timeouts),
+        timeouts=timeouts_said(timeouts, p),
     )
 
 
-def timeouts_said(rows: Sequence[PatternTimeout]) -> list[SafeString]:
-    """A sentence for each pattern that took too long."""
+def timeouts_said(rows: Sequence[PatternTimeout], proposition: Proposition) -> list[SafeString]:
+    """A sentence for each pattern of the proposition that took too long; of those it has no more, none."""
+    written = repr((proposition.rule, proposition.cues)).replace("\\\\", "\\")
     return [
         format_html(
             "The pattern <code>{}</code> timed out {}, last {}. What it could not judge is unscored.",
@@ -95,6 +97,7 @@ def timeouts_said(rows: Sequence[PatternTimeout]) -> list[SafeString]:
             display.moment(row.last_at),
         )
         for row in rows
+        if row.pattern.strip("/") in written
     ]
 
 

@@ -242,7 +242,7 @@ def _timeouts_of(entry: DraftEntry | None) -> list[SafeString]:
     if entry is None:
         return []
     found = timeouts_of([entry.proposition.id])
-    return timeouts_said(found.get((entry.dimension, entry.proposition.id), ()))
+    return timeouts_said(found.get((entry.dimension, entry.proposition.id), ()), entry.proposition)
 
 
 def _may_try(request: HttpRequest) -> bool:

@@ -39,7 +39,7 @@ def cast_table(found: Cast, out: Any) -> None:
         table.add_row(escape(named), *scores, _sentence(card))
     console = console_on(out)
     console.print(table)
-    console.print("In %: the share of judgements scored, of the claims this judge can score at all.")
+    console.print("In %: the share of judgements scored, of the propositions this judge can score at all.")
 
 
 def _tags(card: Card) -> str:

@@ -125,7 +125,7 @@ def _propositions(comparisons: Sequence[Comparison], console: Any) -> None:
 def _explain(comparisons: Sequence[Comparison], console: Any) -> None:
     margin = comparisons[0].margin
     rows = [change for c in comparisons for change in c.dimensions]
-    scale = "Scores of 0 to 9, higher is better; in % the share of judgements scored, of the claims this judge can score at all."
+    scale = "Scores of 0 to 9, higher is better; in % the share of judgements scored, of the propositions this judge can score at all."
     lines = [scale, *_unsure_but_large(comparisons)]
     if any(row.verdict == "steady" for row in rows):
         lines.append(f"steady: the whole interval lies within ±{margin:g} points.")

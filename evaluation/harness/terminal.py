@@ -45,7 +45,7 @@ def verdict_table(report: Report, out: Any) -> None:
         console.print(f"Judged by {escape(judge_label(judge))}, 0 to 9, higher is better")
         console.print(_scores(results))
     if results:
-        console.print("In %: the share of judgements scored, of the claims this judge can score at all.")
+        console.print("In %: the share of judgements scored, of the propositions this judge can score at all.")
     if any(result.comparison for result in results):
         console.print(
             "In brackets the change since the baseline: ▼ surely worse, ▲ surely better, = steady, ? cannot tell yet or not enough "

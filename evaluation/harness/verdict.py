@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from evaluation.comparison.chance import ALPHA
+from evaluation.comparison.compare import NONE_IN_COMMON
 from evaluation.comparison.values import Change
 from evaluation.harness.coverage import Coverage
 from evaluation.harness.findings import (
@@ -141,15 +142,15 @@ def _short(result: AgentResult, dimension: str) -> bool:
 
 
 def _lacking(result: AgentResult) -> Iterator[Lack]:
-    """Dimensions without a score that had judgements enough, or have one in the baseline; then propositions that are scored much less."""
+    """Dimensions without a score that had judgements enough, or have one in the baseline, or share no proposition with it; then
+    propositions that are scored much less."""
     for name, found in result.summary.dimensions.items():
         change = result.change(name)
         before = change is not None and change.baseline is not None
-        if found.reason and (found.fell_short or before):
-            share = change.baseline_share if change is not None else None
-            yield Lack(
-                agent=result.agent, dimension=name, proposition="", why=found.reason, now=found.share, before=share
-            )
+        nothing_shared = change is not None and change.reason == NONE_IN_COMMON
+        if (found.reason and (found.fell_short or before)) or nothing_shared:
+            why, share = found.reason or NONE_IN_COMMON, change.baseline_share if change is not None else None
+            yield Lack(agent=result.agent, dimension=name, proposition="", why=why, now=found.share, before=share)
     for lost in result.comparison.lost if result.comparison else ():
         yield Lack(
             agent=result.agent,

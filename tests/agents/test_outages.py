@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import psycopg
 import pytest
-from django.db import OperationalError, ProgrammingError, connection
+from django.db import DatabaseError, InternalError, OperationalError, ProgrammingError, connection
 
 from agents.models import ChannelMember, Run, owner_name
-from agents.outages import is_outage, outlasting, patient
+from agents.outages import is_outage, is_unavailable, outlasting, patient
 from agents.turn import orchestrator
 from agents.turn.starting import start_turn
 from tests.factories import make_agent, make_channel
@@ -62,6 +63,42 @@ def test_a_defect_is_no_outage() -> None:
     assert len(tries) == 1
     assert is_outage(LOCKED)
     assert not is_outage(ValueError("database is locked"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "cause", "outage"),
+    [
+        (InternalError, psycopg.errors.ReadOnlySqlTransaction, True),
+        (OperationalError, psycopg.errors.DiskFull, True),
+        (InternalError, psycopg.errors.DiskFull, True),
+        (OperationalError, psycopg.errors.AdminShutdown, True),
+        (DatabaseError, psycopg.errors.CannotConnectNow, True),
+        (InternalError, psycopg.errors.InFailedSqlTransaction, False),
+        (InternalError, psycopg.errors.IndexCorrupted, False),
+        (ProgrammingError, psycopg.errors.UndefinedTable, False),
+        (RuntimeError, psycopg.errors.DiskFull, False),
+        (InternalError, ValueError, False),
+    ],
+)
+def test_what_postgresql_says_decides_and_not_its_class_in_django(
+    kind: type[Exception], cause: type[Exception], outage: bool
+) -> None:
+    error = kind("it is so")
+    error.__cause__ = cause()
+
+    assert (is_outage(error), is_unavailable(error)) == (outage, outage)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_read_only_server_is_waited_for() -> None:
+    read_only = InternalError("cannot execute INSERT in a read-only transaction")
+    read_only.__cause__ = psycopg.errors.ReadOnlySqlTransaction()
+    action, tries = failing(3, read_only)
+
+    with patient(5):
+        assert outlasting(action) == "done"
+
+    assert len(tries) == 4
 
 
 @pytest.mark.django_db

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +14,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.core.cache import caches
 from django.core.cache.backends.redis import RedisCache
+from django.test import RequestFactory
 from pytest_django import Settings
 
 from agents.api import throttles
@@ -121,9 +126,40 @@ def test_thirty_wrong_passwords_are_not_tried(grace: User) -> None:
 def test_guesses_from_many_addresses_count_for_the_user_name(grace: User, names: list[str], settings: Settings) -> None:
     settings.WRONG_SIGN_INS_PER_MINUTE = 3
 
-    tried = [sign_in(names[n % len(names)], "wrong", address=f"192.0.2.{n}").status_code for n in range(5)]
+    tried = [sign_in(names[n % len(names)], "wrong", address=f"192.0.2.{n}").status_code for n in range(17)]
 
-    assert tried == [200] * 3 + [429] * 2
+    assert tried == [200] * 15 + [429] * 2
+
+
+def test_one_address_cannot_lock_a_user_out(grace: User) -> None:
+    for n in range(15):
+        sign_in("grace", f"wrong-{n}")
+
+    assert sign_in("grace", RIGHT, address="198.51.100.9").status_code == 302
+
+
+@contextmanager
+def changing_threads_often() -> Iterator[None]:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
+
+
+@pytest.mark.parametrize("limit", [throttles.SignIns, throttles.WrongTokens])
+def test_of_many_guesses_at_the_same_moment_no_more_pass(limit: type[throttles.Throttle], settings: Settings) -> None:
+    settings.WRONG_SIGN_INS_PER_MINUTE = 10
+    request = RequestFactory().post("/admin/login/", {"username": "grace"})
+    together = threading.Barrier(16)
+
+    def guess(_: int) -> int:
+        together.wait(timeout=30)
+        return sum(limit().allow_request(request) for _ in range(20))
+
+    with changing_threads_often(), ThreadPoolExecutor(16) as pool:
+        assert sum(pool.map(guess, range(16))) == 10
 
 
 def test_guesses_for_many_users_count_for_the_address(grace: User, settings: Settings) -> None:

@@ -110,7 +110,7 @@ def test_a_session_that_was_forced_through_says_so_on_every_page(root: Client) -
     page, listed = read(root, page_of(said)), read(root, list_of(CorrectionLog))
     title = re.search(r"<title>(.*?)</title>", page, flags=re.S)
     assert title is not None
-    assert "attempt 2: forced through" in title.group(1)
+    assert "gate session: forced through" in title.group(1)
     assert "Outcome forced through" in plain(page)
     assert "Attempt 2 forced through said" in plain(page)
     assert "Attempt 3 not sent" in plain(page)

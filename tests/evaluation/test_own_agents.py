@@ -197,3 +197,11 @@ def test_agents_made_before_are_marked_by_what_their_versions_say(notes: list[st
     import_module("agents.migrations.0011_agent_origin").mark_examples(apps, connection.schema_editor())
 
     assert Agent.objects.get(slug="kelly").seeded is seeded
+
+
+def test_nothing_of_the_example_stays_in_the_prompt_of_the_agent_that_took_its_place(tmp_path: Path) -> None:
+    kelly = in_place_of_the_example(tmp_path)
+
+    assert not kelly.seeded
+    assert not kelly.memory_blocks.exists()
+    assert (kelly.title, kelly.description, kelly.sample_lines) == ("", "", [])

@@ -11,11 +11,16 @@ from typing import Any
 from django.core.management.base import CommandError
 from rich.table import Table
 
+from agents.models import Agent
 from agents.persona import Outcome, UpsertResult
 from agents.personas_io.service import import_agents
 from agents.personas_io.shape import PersonaError
 from agents.terminal import console_on
 from agents.usage import WRONG_USAGE, CodedCommand
+
+_EXAMPLES = (
+    "Remove the examples first (manage.py seed --remove), name yours otherwise, or take their place with --reset."
+)
 
 
 class Command(CodedCommand):
@@ -30,16 +35,20 @@ class Command(CodedCommand):
         parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
     def handle(self, *args: Any, **options: Any) -> None:
+        examples = set(Agent.objects.filter(origin=Agent.Origin.SEED).values_list("slug", flat=True))
         try:
             results = import_agents(path=options["path"], reset=options["reset"], dry_run=options["dry_run"])
         except PersonaError as error:
             raise CommandError(f"{error}\nNothing was imported.", returncode=WRONG_USAGE) from None
         kept = [result.agent.slug for result in results if result.outcome == Outcome.KEPT_EDITED]
-        if kept:
+        if edited := ", ".join(slug for slug in kept if slug not in examples):
             self.stderr.write(
-                f"Kept, because their persona was edited here or does not come from an import: {', '.join(kept)}. "
-                "--reset overwrites them."
+                f"Kept, because their persona was edited here or does not come from an import: {edited}. --reset overwrites them."
             )
+        if shipped := ", ".join(slug for slug in kept if slug in examples):
+            self.stderr.write(f"Kept, because example agents have these names: {shipped}. {_EXAMPLES}")
+        if taken := ", ".join(r.agent.slug for r in results if r.agent.slug in examples and not r.agent.seeded):
+            self.stderr.write(f"Example agents until now: {taken}. What the examples said stays, and is measured, too.")
         if options["json"]:
             self.stdout.write(json.dumps(as_json(results, dry_run=options["dry_run"]), ensure_ascii=False))
         else:

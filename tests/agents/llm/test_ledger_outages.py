@@ -16,11 +16,15 @@ from typing import Any
 import pytest
 from django.conf import settings as django_settings
 from django.db import OperationalError, connection
+from django.test import Client
 from django.utils import timezone
 
+from agents import health
 from agents.llm import Status, complete, complete_together, ledger
-from agents.models import Agent, LedgerTotal, LLMCall, LLMPayload, ModelPrice, Span
+from agents.models import Agent, LedgerTotal, LLMCall, LLMPayload, ModelPrice, Span, WorkerHeartbeat, owner_name
 from agents.rollup import sum_up
+from agents.worker import Worker
+from agents.worker_heartbeat import Heartbeat
 from tests.agents.llm.asking import asking, row_of
 from tests.llm_server import LLMServer
 
@@ -68,6 +72,26 @@ def test_rows_of_an_outage_are_written_with_the_next_one(llm_server: LLMServer, 
     assert all(begun <= row.created_at <= ended for row in rows[:2])
     assert written.created_at > ended
     assert {row.cost_usd for row in rows} == {Decimal("0.001")}
+
+
+def a_worker_looks_for_work() -> None:
+    Worker(owner_name(), {}, Heartbeat(owner_name(), WorkerHeartbeat.Kind.WORK)).piece()
+
+
+def somebody_asks_whether_it_is_ready() -> None:
+    health._kept.clear()
+    Client().get("/readyz")
+
+
+@pytest.mark.parametrize("event", [a_worker_looks_for_work, somebody_asks_whether_it_is_ready])
+def test_rows_of_an_outage_do_not_wait_for_the_next_call(llm_server: LLMServer, event: Callable[[], None]) -> None:
+    with away():
+        complete(asking("one"))
+
+    for _ in range(2):
+        event()
+
+    assert [row.dimension for row in LLMCall.objects.all()] == ["one"]
 
 
 def test_an_insert_whose_answer_was_lost_makes_no_second_row(llm_server: LLMServer) -> None:
