@@ -123,7 +123,7 @@ def with_a_judge(server: LLMServer) -> Results:
     server.respond = scores
     found = measured("-judge")
     michael, gate = Agent.objects.get(slug="michael"), {}
-    configure(agent=michael, changes={**HELD, "gate_deadline_seconds": "1"})
+    configure(agent=michael, changes={**HELD, "gate_deadline_seconds": "4"})
     faults: dict[str, Callable[[dict[str, Any]], dict[str, Any] | None]] = {
         "passed": scores,
         "timeout_passed": lambda body: {"hang": True},
