@@ -35,7 +35,7 @@ def entered(path: Callable[[], object]) -> set[CodeType]:
         path()
     finally:
         sys.setprofile(None)
-        threading.setprofile(None)  # type: ignore[arg-type]
+        threading.setprofile(None)
     return seen
 
 
