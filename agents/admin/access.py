@@ -59,7 +59,7 @@ def _may_see(request: HttpRequest, token: TokenProxy | None) -> bool:
 
 @admin.register(TokenProxy)
 class ThemedTokenAdmin(TokenAdmin, ModelAdmin[TokenProxy]):
-    """Tokens of the API. Whoever knows one acts as its user: it is shown once, when it is made; afterwards only its ends are.
+    """Tokens of the API. A program with one acts as its user, so it is shown once, when it is made; later only its ends are.
 
     Its page is for its user and superusers only, and no log or message holds it.
     """
