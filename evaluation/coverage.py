@@ -1,7 +1,8 @@
 """How much of what a judge can score it scored, and whether that is enough for a score.
 
 A proposition that this judge cannot score at all (offline one without a rule, cues or a statistic) does not count. Nor does what
-could not be judged at all: a deleted message, an empty text. Both are read from the stored reasons, so that evaluations of any age have a coverage.
+could not be judged at all: a deleted message, an empty text. Both are read from the stored reasons, so that evaluations of any age
+have a coverage.
 """
 
 from __future__ import annotations
