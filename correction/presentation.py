@@ -12,9 +12,9 @@ from rich.table import Table
 from agents.llm.ledger import Totals
 from agents.models import Agent
 from agents.terminal import console_on
-from correction.config import BUILT_IN, ResolvedConfig
-from correction.config_fields import CONFIG_FIELDS
-from correction.configure import ConfigChange
+from correction.config.configure import ConfigChange
+from correction.config.fields import CONFIG_FIELDS
+from correction.config.resolve import BUILT_IN, ResolvedConfig
 from correction.costs import CostSummary, Grouping
 
 

@@ -9,7 +9,7 @@ from project.environment import env, number
 WORK_QUEUES = [
     "agents.turn.orchestrator.work_one",
     "correction.behavior.work_one",
-    "correction.observe.work_one",
+    "correction.gate.observe.work_one",
     "correction.behavior.effects.work_one",
     "evaluation.schedules.work_one",
     "agents.llm.batch_work.work_one",

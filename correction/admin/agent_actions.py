@@ -19,9 +19,9 @@ from agents.adminsite import Select
 from agents.models import Agent
 from correction.admin.config_page import stored_rows
 from correction.admin.mechanisms import BY_ID, MECHANISMS
-from correction.config import ResolvedConfig, resolve_all
-from correction.config_fields import CONFIG_FIELDS, ConfigError
-from correction.configure import configure, copy_config, gate_from_now_on
+from correction.config.configure import configure, copy_config, gate_from_now_on
+from correction.config.fields import CONFIG_FIELDS, ConfigError
+from correction.config.resolve import ResolvedConfig, resolve_all
 from correction.models import AgentEvaluationConfig
 
 NAMED = 5  # agents of each kind that the answer names

@@ -14,8 +14,8 @@ from agents.models import Agent
 from correction.admin.display import MODE_TONES, label_of, origin, setting
 from correction.admin.matrix import config_url
 from correction.admin.mechanisms import MECHANISMS, Mechanism
-from correction.config import ResolvedConfig, resolve_config
-from correction.configure import notes_on
+from correction.config.configure import notes_on
+from correction.config.resolve import ResolvedConfig, resolve_config
 from correction.models import CorrectionLog, InterventionLog
 
 

@@ -9,7 +9,7 @@ from django.http import HttpRequest
 from agents.models import Agent
 from correction.admin.matrix import config_url, observe_url
 from correction.admin.mechanisms import BY_ID
-from correction.config import GATE_DIMENSIONS, ResolvedConfig, resolve_all
+from correction.config.resolve import GATE_DIMENSIONS, ResolvedConfig, resolve_all
 from correction.models import GateMode
 from evaluation.admin.cast_steps import Step
 from evaluation.cast.values import Card

@@ -24,9 +24,9 @@ from correction.admin.matrix import DEFAULTS, anchor_of, config_url, context_of,
 from correction.admin.mechanisms import BY_ID, BY_SWITCH, MECHANISMS, Mechanism
 from correction.admin.thresholds import thresholds_context, thresholds_url
 from correction.admin.trying import tried
-from correction.config import GATE_DIMENSIONS
-from correction.config_fields import ConfigError
-from correction.configure import configure, gate_from_now_on, in_effect, last_change, revert, undo
+from correction.config.configure import configure, gate_from_now_on, in_effect, last_change, revert, undo
+from correction.config.fields import ConfigError
+from correction.config.resolve import GATE_DIMENSIONS
 from correction.models import AgentEvaluationConfig, GateMode
 
 PAGES = "admin/correction/config/"

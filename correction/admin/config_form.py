@@ -11,9 +11,9 @@ from django import forms
 
 from agents.adminsite import GrowingTextarea, NumberInput, TextInput
 from correction.admin.display import label_of, origin, setting
-from correction.config import merge
-from correction.config_fields import CONFIG_FIELDS, ConfigError, ConfigField
-from correction.configure import LONGEST_REASON
+from correction.config.configure import LONGEST_REASON
+from correction.config.fields import CONFIG_FIELDS, ConfigError, ConfigField
+from correction.config.resolve import merge
 from correction.models import AgentEvaluationConfig
 from correction.models.config import LONGEST_NAME, MOST_NAMES
 

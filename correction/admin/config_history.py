@@ -7,7 +7,7 @@ from typing import Any
 from agents.admin import display
 from agents.models import Agent
 from correction.admin.display import label_of, setting
-from correction.configure import ConfigChange, config_history
+from correction.config.configure import ConfigChange, config_history
 
 ENTRIES = 100
 

@@ -21,10 +21,10 @@ from correction.admin.mechanisms import Mechanism
 from correction.admin.precision import precision_lines
 from correction.admin.thresholds import thresholds_url
 from correction.admin.trying import tried, would_change
-from correction.config import FIELDS, ResolvedConfig, merge
-from correction.config_fields import ConfigError, read_changes
-from correction.configure import gate_from_now_on, inheritors, notes_on
-from correction.marks import Precision, precision
+from correction.config.configure import gate_from_now_on, inheritors, notes_on
+from correction.config.fields import ConfigError, read_changes
+from correction.config.resolve import FIELDS, ResolvedConfig, merge
+from correction.gate.thresholds import Precision, precision
 from correction.models import AgentEvaluationConfig
 
 NAMED = 5  # agents that inherit a change of the defaults and are named; the others are counted

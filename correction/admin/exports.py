@@ -8,7 +8,7 @@ from typing import Any
 from django.db.models import Prefetch
 
 from agents.admin.logs import Export, export_of, same
-from correction.config import GATE_DIMENSIONS
+from correction.config.resolve import GATE_DIMENSIONS
 from correction.models import CorrectionLog, GateDimensionResult, ObservedMessage
 
 _OF_DIMENSION: dict[str, Callable[[GateDimensionResult], Any]] = {

@@ -10,8 +10,8 @@ from django.utils.safestring import SafeString
 
 from agents.adminsite import Select
 from correction.interventions import FUNCTIONS, NudgeType
+from correction.interventions.builtin import CLAIM_VARIABLES, unstorable
 from correction.interventions.nudges import VARIABLES
-from correction.interventions.rows import CLAIM_VARIABLES, unstorable
 from correction.models import Intervention
 
 if TYPE_CHECKING:

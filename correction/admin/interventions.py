@@ -20,7 +20,7 @@ from agents.models import LLMCall
 from correction.admin.exports import INTERVENTIONS
 from correction.admin.intervention_form import InterventionForm, functions_help, nudges_help
 from correction.admin.intervention_log import fired_badge, preconditions_table
-from correction.interventions.rows import BUILT_IN
+from correction.interventions.builtin import BUILT_IN
 from correction.models import Intervention, InterventionLog
 from evaluation.admin.display import judge_badge
 

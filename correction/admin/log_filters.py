@@ -10,7 +10,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.http import HttpRequest
 
 from agents.admin.filters import ChosenFilter
-from correction.config import GATE_DIMENSIONS
+from correction.config.resolve import GATE_DIMENSIONS
 from correction.models import CorrectionLog, GateDimensionResult, Outcome
 
 Status = GateDimensionResult.Status

@@ -36,7 +36,7 @@ from correction.admin.log_filters import (
     SessionFilter,
 )
 from correction.admin.timeline import MARKING, session_context
-from correction.marks import mark_result
+from correction.gate.thresholds import mark_result
 from correction.models import CorrectionLog, GateDimensionResult
 
 

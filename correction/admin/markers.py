@@ -14,7 +14,7 @@ from agents.admin.markers import MOST_OF_A_KIND, MarkerSource, add_markers
 from agents.models import Agent
 from correction.admin.display import label_of, setting
 from correction.admin.matrix import target_of
-from correction.config import FIELDS
+from correction.config.resolve import FIELDS
 from correction.models import AgentEvaluationConfig
 
 TOLD = 3  # differences named of one change

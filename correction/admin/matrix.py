@@ -16,8 +16,8 @@ from agents.console_lists import BoundedPaginator
 from agents.models import Agent
 from correction.admin.display import MODE_TONES, label_of, origin, setting
 from correction.admin.mechanisms import MECHANISMS, Mechanism
-from correction.config import ResolvedConfig, merge
-from correction.configure import notes_on
+from correction.config.configure import notes_on
+from correction.config.resolve import ResolvedConfig, merge
 from correction.models import AgentEvaluationConfig
 
 DEFAULTS = "defaults"

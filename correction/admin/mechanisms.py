@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from correction.config import FIELDS, GATE_DIMENSIONS
+from correction.config.resolve import FIELDS, GATE_DIMENSIONS
 
 
 @dataclass(frozen=True, slots=True)

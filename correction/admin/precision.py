@@ -9,7 +9,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from correction.admin.display import number
-from correction.marks import Precision
+from correction.gate.thresholds import Precision
 from evaluation.admin.display import judge_badge
 
 

@@ -11,9 +11,9 @@ from django.utils.safestring import SafeString
 from agents.admin import display
 from agents.models import Agent
 from correction.admin.display import number, share
-from correction.config import resolve_config, resolve_defaults
-from correction.config_fields import CONFIG_FIELDS, ConfigError
-from correction.preview import would_fail
+from correction.config.fields import CONFIG_FIELDS, ConfigError
+from correction.config.resolve import resolve_config, resolve_defaults
+from correction.gate.thresholds import would_fail
 from evaluation.models import is_heuristic
 
 

@@ -12,8 +12,7 @@ from agents.api.schema import AGENT, documented, query
 from agents.models import LLMCall
 from correction.api.answers import CostAnswer
 from correction.api.times import NAMES, STRETCH, stretch
-from correction.costs import get_cost_summary, get_total_cost_summary, groupings
-from correction.costs_json import costs_as_json
+from correction.costs import costs_as_json, get_cost_summary, get_total_cost_summary, groupings
 
 
 class Costs(APIView):

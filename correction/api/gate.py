@@ -14,10 +14,10 @@ from agents.api.schema import AGENT, documented, query
 from agents.models import Agent
 from correction.api.answers import GateAnswer, PrecisionAnswer
 from correction.api.times import NAMES, STRETCH, stretch
-from correction.config import GATE_DIMENSIONS
-from correction.marks import precision
+from correction.config.resolve import GATE_DIMENSIONS
+from correction.gate.statistics import Checks, DimensionStatistics, get_gate_statistics
+from correction.gate.thresholds import precision
 from correction.models import CorrectionLog, GateDimensionResult
-from correction.statistics import Checks, DimensionStatistics, get_gate_statistics
 from evaluation.windows import MessageWindow
 
 _COUNTS = (

@@ -14,11 +14,10 @@ from agents.api.bodies import Flag, SomeOf, StrictBody, Text, Whole, _Allowing
 from agents.api.fields import Said, Tags, Traits
 from agents.api.overrides import Deadline
 from agents.persona import render_persona
-from agents.turn.admission import MAX_CHARACTERS
-from correction.config import GATE_DIMENSIONS
-from correction.config_fields import CONFIG_FIELDS, ConfigError
-from correction.own_propositions import MOST_PROPOSITIONS, read_propositions
-from correction.quality_check import MOST_ATTEMPTS
+from agents.turn.send_message import MAX_CHARACTERS
+from correction.config.fields import CONFIG_FIELDS, ConfigError
+from correction.config.resolve import GATE_DIMENSIONS
+from correction.gate.quality_check import MOST_ATTEMPTS, MOST_PROPOSITIONS, read_propositions
 from evaluation.propositions.files import LoadedFile
 from evaluation.propositions.schema import PropositionFile
 from evaluation.trajectory import Event

@@ -21,9 +21,9 @@ from agents.api.schema import documented
 from agents.api.throttles import Sends
 from correction.api.answers import Sums
 from correction.api.quality_body import CheckRequest
-from correction.gate_values import DimensionCheck
+from correction.gate.quality_check import Checked, QualityCheck, SessionRefused, check_quality
+from correction.gate.scores import DimensionCheck
 from correction.models import CorrectionLog, GateDimensionResult, Outcome
-from correction.quality_check import Checked, QualityCheck, SessionRefused, check_quality
 from evaluation.models import is_heuristic
 
 

@@ -29,7 +29,7 @@ from correction.behavior.writing import (
     version_before,
     write_trait,
 )  # fmt: skip
-from correction.config import resolve_config
+from correction.config.resolve import resolve_config
 from correction.models import BehaviorRequest
 
 __all__ = [

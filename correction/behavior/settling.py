@@ -15,7 +15,7 @@ from correction.behavior.applying import make_change, proposal
 from correction.behavior.policy import decide, made_by_requests, requester_of
 from correction.behavior.rules import Change, read_map
 from correction.behavior.writing import Overtaken, StillOvertaken, in_one_go, locked_agent
-from correction.config import resolve_config
+from correction.config.resolve import resolve_config
 from correction.models import BehaviorRequest
 
 Status = BehaviorRequest.Status

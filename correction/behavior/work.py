@@ -34,7 +34,7 @@ from correction.behavior.tiers import (
     next_tier,
     warnings_about,
 )
-from correction.config import resolve_config
+from correction.config.resolve import resolve_config
 from correction.costs import evaluation_over_budget
 from correction.models import BehaviorRequest
 

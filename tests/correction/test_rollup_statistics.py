@@ -15,11 +15,11 @@ from django.db.models import Model
 
 from agents.models import Agent, Channel, StaleHour
 from agents.rollups import prunable_before, roll_up, verify
-from correction import gate_log
-from correction.marks import mark_result, precision
+from correction.gate import sessions
+from correction.gate.statistics import GateStatistics, get_gate_statistics
+from correction.gate.thresholds import mark_result, precision
 from correction.models import AttemptSum, CorrectionLog, DimensionSum, GateDimensionResult, Outcome
 from correction.rollup import GATE
-from correction.statistics import GateStatistics, get_gate_statistics
 from evaluation.windows import MessageWindow
 from tests.factories import make_agent, make_channel, say
 
@@ -167,8 +167,8 @@ def test_a_session_that_ends_after_its_hour_was_summed_up_is_counted_with_its_en
         assert get_gate_statistics(ada).forced_through_count == 0
         message = say(make_channel(), ada, "x")
 
-        assert gate_log.end(session=session, outcome=Outcome.FORCED_THROUGH)
-        gate_log.close(session=session, message=message, best=1, began=BEGIN)
+        assert sessions.end(session=session, outcome=Outcome.FORCED_THROUGH)
+        sessions.close(session=session, message=message, best=1, began=BEGIN)
         assert roll_up(GATE, owner="me", seconds=None) == 1
 
     found = get_gate_statistics(ada)
@@ -182,7 +182,7 @@ def test_a_session_that_ends_at_once_marks_nothing(agents: list[Agent]) -> None:
         session=session, attempt=1, agent=agents[0], outcome="corrected", original_text="x", judged_text="x"
     )
 
-    assert gate_log.end(session=session, outcome=Outcome.ABANDONED)
+    assert sessions.end(session=session, outcome=Outcome.ABANDONED)
 
     assert not StaleHour.objects.exists()
 

@@ -12,9 +12,17 @@ from django.core.management.base import BaseCommand, CommandError
 
 from agents.finding import UnknownAgent, find_agent
 from agents.models import Agent
-from correction.config import ResolvedConfig
-from correction.config_fields import CONFIG_FIELDS, ConfigError
-from correction.configure import config_history, configure, gate_from_now_on, in_effect, notes_on, plain_values, revert
+from correction.config.configure import (
+    config_history,
+    configure,
+    gate_from_now_on,
+    in_effect,
+    notes_on,
+    plain_values,
+    revert,
+)
+from correction.config.fields import CONFIG_FIELDS, ConfigError
+from correction.config.resolve import ResolvedConfig
 from correction.presentation import config_table, field_table, history_table
 
 EXAMPLES = """

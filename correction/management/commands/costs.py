@@ -12,11 +12,11 @@ from agents.finding import UnknownAgent, find_agent
 from correction.costs import (
     ALLOWED_WINDOWS,
     GROUPINGS,
+    costs_as_json,
     get_cost_summary,
     get_total_cost_summary,
     groupings,
 )
-from correction.costs_json import costs_as_json
 from correction.presentation import cost_tables
 
 

@@ -18,7 +18,7 @@ from agents.models import LLMCall, ModelPrice, owner_name
 from correction.behavior import effects
 from correction.behavior.effects import measure_now, queue_effect, resume_paused, work_one
 from correction.behavior.errors import BehaviorError
-from correction.configure import configure
+from correction.config.configure import configure
 from correction.models import BehaviorEffect
 from tests.correction.behavior.changed import changed
 from tests.llm_server import LLMServer

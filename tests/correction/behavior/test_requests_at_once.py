@@ -20,7 +20,7 @@ import json, sys, django; django.setup()
 from django.contrib.auth.models import User
 from agents.models import Message
 from agents.persona import TraitValue
-from correction.configure import configure
+from correction.config.configure import configure
 from tests.correction.behavior.proposals import CONCISE, proposed
 from tests.factories import make_agent
 limit, names, status = json.loads(sys.argv[1])

@@ -13,7 +13,7 @@ from agents.models import Agent, Message, PersonaVersion, Trait
 from agents.persona import TraitValue, current_digest
 from correction.behavior.applying import revert_request
 from correction.behavior.settling import applied_today, settle_request
-from correction.configure import configure
+from correction.config.configure import configure
 from correction.models import BehaviorRequest
 from tests.correction.behavior.proposals import CONCISE, Status, proposed
 from tests.factories import make_agent

@@ -9,7 +9,7 @@ from pytest_django import Settings
 
 from agents.models import Agent, Channel, LLMCall, MemoryBlock, MemoryPassage, Message, Run
 from agents.persona import save_persona
-from agents.turn.values import Revise
+from agents.turn.pipeline import Revise
 from evaluation.rehearsal import Situation, play
 from tests.agents.turn.playing import join, shown, take_turn
 from tests.evaluation.judged import make_run

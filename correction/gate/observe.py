@@ -16,10 +16,9 @@ from django.db import IntegrityError, transaction
 from agents.models import Agent, Claimable, Message
 from agents.outages import is_outage
 from agents.work_queues import wake_workers
-from correction import gate_log
-from correction.config import ResolvedConfig, resolve_all, resolve_config
-from correction.gate_context import action_of_message
-from correction.gate_for_agent import check_for_agent
+from correction.config.resolve import ResolvedConfig, resolve_all, resolve_config
+from correction.gate import sessions
+from correction.gate.check import action_of_message, check_for_agent
 from correction.models import CorrectionLog, GateMode, ObservedMessage, Outcome
 
 logger = logging.getLogger(__name__)
@@ -111,7 +110,7 @@ def _judge(observed: ObservedMessage) -> tuple[str, str]:
         return Status.CANCELLED, "the gate was switched off before the message was judged"
     entry = _entry(observed, message, config)
     try:
-        gate_log.write(entry, committed=True, message=message)
+        sessions.write(entry, committed=True, message=message)
     except IntegrityError:
         if not Message.objects.filter(pk=message.pk).exists():
             return Status.CANCELLED, "the message was deleted while it was judged"
@@ -120,7 +119,7 @@ def _judge(observed: ObservedMessage) -> tuple[str, str]:
     return Status.COMPLETED, ""  # also when a worker that had lost its claim was faster
 
 
-def _entry(observed: ObservedMessage, message: Message, config: ResolvedConfig) -> gate_log.Entry:
+def _entry(observed: ObservedMessage, message: Message, config: ResolvedConfig) -> sessions.Entry:
     agent = message.agent
     assert agent is not None  # noqa: S101 (for the type checker)
     result = check_for_agent(
@@ -132,7 +131,7 @@ def _entry(observed: ObservedMessage, message: Message, config: ResolvedConfig) 
         action=lambda claims: action_of_message(message, agent, claims),
         gate=False,
     )
-    return gate_log.Entry(
+    return sessions.Entry(
         session=observed.session,
         attempt=1,
         outcome=Outcome.OBSERVED,

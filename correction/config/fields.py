@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Literal
@@ -14,7 +15,39 @@ from django.db import models
 
 from correction.models import AgentEvaluationConfig
 from correction.models.config import LONGEST_NAME, MOST_NAMES
-from correction.name_lists import NOBODY, read_names, show_names
+
+NOBODY = "none"  # a list with nothing in it, which is not the same as inheriting one
+
+
+def read_names(value: Any) -> list[str]:
+    """The names in a text or a list, trimmed, each once, in their order.
+
+    Raises:
+        ValueError: It is neither, or a quote is not closed.
+    """
+    if isinstance(value, str):
+        if value.strip().lower() == NOBODY:
+            return []
+        try:
+            value = [name for row in csv.reader(value.splitlines(), skipinitialspace=True, strict=True) for name in row]
+        except csv.Error as error:
+            raise ValueError(str(error)) from error
+        value = [name for name in value if name.strip()]  # a comma at the end of a line
+    if not isinstance(value, list | tuple) or not all(isinstance(name, str) for name in value):
+        raise ValueError("neither a text nor a list of texts")
+    return list(dict.fromkeys(" ".join(name.split()) for name in value))
+
+
+def show_names(names: Sequence[str]) -> str:
+    """The list as one line that `read_names` reads."""
+    return ", ".join(_quoted(names)) or NOBODY
+
+
+def _quoted(names: Iterable[str]) -> Iterable[str]:
+    for name in names:
+        odd = "," in name or '"' in name or name.lower() in (NOBODY, "inherit")
+        yield '"' + name.replace('"', '""') + '"' if odd else name
+
 
 Kind = Literal["toggle", "choice", "whole number", "number", "list of names"]
 

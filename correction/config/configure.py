@@ -15,8 +15,8 @@ from django.db.models import Q, QuerySet
 
 from agents.llm.ledger import estimate_cost
 from agents.models import Agent
-from correction.config import FIELDS, ResolvedConfig, resolve_config, resolve_defaults
-from correction.config_fields import ConfigError, read_changes
+from correction.config.fields import ConfigError, read_changes
+from correction.config.resolve import FIELDS, ResolvedConfig, resolve_config, resolve_defaults
 from correction.models import AgentEvaluationConfig, GateMode, LeastConfidence, Requesters
 
 LONGEST_REASON = 100

@@ -6,25 +6,122 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from agents.models import Message
-from agents.turn.values import Accept, Draft, Revise, Turn
-from correction import gate_log, observe
-from correction.config import ResolvedConfig, config_of
-from correction.feedback import feedback
-from correction.gate_context import action_of_draft
-from correction.gate_for_agent import check_for_agent
-from correction.gate_log import CLOSING, Closing, Entry, KeyTaken
-from correction.gate_session import (
+from django.db import transaction
+from django.template.loader import render_to_string
+
+from agents.models import Channel, Message
+from agents.text.fences import neutral
+from agents.turn.pipeline import Accept, Draft, Revise, Turn
+from agents.turn.send_message import SendRefused, commit
+from correction.config.resolve import ResolvedConfig, config_of
+from correction.gate import observe, sessions
+from correction.gate.check import action_of_draft, check_for_agent
+from correction.gate.scores import DimensionCheck, GateResult
+from correction.gate.sessions import (
+    CLOSING,
     Attempt,
+    Closing,
+    Entry,
+    KeyTaken,
     Logged,
     Session,
     best_attempt,
     check_session,
     load_logged,
+    open_sessions_of_run,
     usable,
 )
-from correction.gate_values import GateResult
 from correction.models import GateMode, Outcome
+
+
+def finish(turn: Turn) -> None:
+    """End what the turn left open: commit each best attempt, or note that the agent chose to say nothing."""
+    turn.reports.pop(CLOSING, None)
+    waiting = {pk: session for pk, session in turn.sessions.items() if session}
+    # An earlier claim of the run may have died between draft and commit.
+    if turn.run is not None and turn.run.attempt > 1:
+        waiting = {pk: str(session) for session, pk in open_sessions_of_run(turn.run.pk)} | waiting
+    if not waiting:
+        turn.skip("nothing was left open")
+        return
+    for pk, key in waiting.items():
+        channel = turn.channel if turn.channel.pk == pk else Channel.objects.filter(pk=pk).first()
+        if channel is not None:
+            _finish_one(turn, channel, key)
+
+
+def _finish_one(turn: Turn, channel: Channel, key: str) -> None:
+    try:
+        session = check_session(session=key, agent=turn.agent, channel=channel)
+    except ValueError:  # somebody ended it, or it was no session of ours
+        return
+    turn.sessions.pop(channel.pk, None)
+    if turn.abandoned:
+        sessions.end(session=session.id, outcome=Outcome.ABANDONED)
+        turn.count(abandoned=1)
+        return
+    best = best_attempt(session.attempts())
+    turn.reports[CLOSING] = Closing(session.id, best=best.number, has_earlier=True, began=session.began)
+    try:
+        with transaction.atomic():
+            sessions.end(session=session.id, outcome=Outcome.FORCED_THROUGH)
+            commit(
+                turn=turn,
+                draft=Draft(best.text, best.payload),
+                channel=channel,
+                idempotency_key=f"gate_session:{session.id}",
+            )
+        turn.count(forced_through=1)
+    except SendRefused:
+        sessions.end(session=session.id, outcome=Outcome.ABANDONED)
+        turn.count(abandoned=1)
+    finally:
+        turn.reports.pop(CLOSING, None)
+
+
+LABELS = {"adherence": "Persona adherence", "consistency": "Self-consistency", "fluency": "Fluency"}
+MAX_DRAFT, MAX_FINDING = 1_000, 1_500  # characters quoted
+
+
+def feedback(*, draft: str, checks: Sequence[DimensionCheck], attempt: int, left: int, external: bool = False) -> str:
+    """The feedback for an attempt that failed.
+
+    The draft and the judge's words are data: quoted line by line, their marker-like text neutralised, so that neither can pass for
+    an instruction of ours.
+
+    Args:
+        draft: The text as it was judged.
+        checks: Every dimension that was checked; those that failed are explained.
+        attempt: Which attempt this was, from 1.
+        left: Retries that are left, 1 or more; 0 only where another program decides what then happens.
+        external: Whether it is another program's draft: no tools of ours, and whether it is said is not our decision.
+    """
+    failed = [
+        {
+            "label": LABELS.get(check.dimension, check.dimension.replace("_", " ").capitalize()),
+            "score": f"{check.score:g}",
+            "threshold": f"{check.threshold:g}",
+            "reasoning": _quoted(check.reasoning, MAX_FINDING),
+            "recommendations": check.recommendations,
+        }
+        for check in checks
+        if not check.passed
+    ]
+    values = {
+        "failed": failed,
+        "checked": len(checks),
+        "draft": _quoted(draft, MAX_DRAFT),
+        "attempt": attempt,
+        "left": left,
+        "external": external,
+    }
+    return render_to_string("prompts/gate/feedback.md", values).strip()
+
+
+def _quoted(text: str, limit: int) -> str:
+    """Text behind bars, so that none of its lines can stand as one of ours."""
+    return "\n".join(f"> {line}" for line in neutral(text.strip(), limit)[0].split("\n")) if text.strip() else ""
+
 
 REPORT = "gate"
 
@@ -172,12 +269,12 @@ def _force(turn: Turn, draft: Draft, session: Session, entry: Entry) -> Accept:
 def _send_back(turn: Turn, draft: Draft, entry: Entry, *, left: int) -> Revise:
     told = feedback(draft=draft.text, checks=entry.result.dimensions, attempt=entry.attempt, left=left)
     try:
-        log = gate_log.write(replace(entry, feedback=told))
+        log = sessions.write(replace(entry, feedback=told))
     except KeyTaken:
         earlier = _with_key(turn, load_logged(draft_key=turn.draft_key))
         if earlier is not None and _is_of(turn, earlier) and earlier.log.feedback:
             return _again(turn, earlier)
-        log = gate_log.write(replace(entry, feedback=told, draft_key=None))
+        log = sessions.write(replace(entry, feedback=told, draft_key=None))
     _report(turn, replace(entry, session=log.session, attempt=log.attempt), Outcome.CORRECTED)
     turn.count(sent_back=1)
     return Revise(told, session=str(log.session), outcome=Outcome.CORRECTED)
@@ -195,9 +292,9 @@ def committed(turn: Turn, message: Message) -> None:
         return
     session = closing.session
     if closing.entry is not None:
-        session = gate_log.write(closing.entry, committed=closing.best is None, message=message).session
+        session = sessions.write(closing.entry, committed=closing.best is None, message=message).session
     if closing.has_earlier and session == closing.session:
-        gate_log.close(session=session, message=message, best=closing.best, began=closing.began)
+        sessions.close(session=session, message=message, best=closing.best, began=closing.began)
 
 
 def _said_over_our_head(turn: Turn, message: Message) -> None:
@@ -212,6 +309,6 @@ def _said_over_our_head(turn: Turn, message: Message) -> None:
     last = session.logged[-1].log
     is_last = message.text in (last.judged_text, last.original_text)
     if is_last:
-        gate_log.end(session=session.id, outcome=Outcome.FORCED_THROUGH)
+        sessions.end(session=session.id, outcome=Outcome.FORCED_THROUGH)
     best = last.attempt if is_last else None
-    gate_log.close(session=session.id, message=message, best=best, began=session.began)
+    sessions.close(session=session.id, message=message, best=best, began=session.began)
