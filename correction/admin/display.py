@@ -82,6 +82,10 @@ def attempt_badge(log: CorrectionLog, ending: Ending) -> SafeString:
     return outcome_badge(log.outcome)
 
 
+def fired_badge(fired: bool) -> SafeString:
+    return display.badge("fired", "good") if fired else display.badge("did not fire")
+
+
 def source_badge(log: CorrectionLog) -> SafeString:
     tone: Tone = "plain" if log.source == CorrectionLog.Source.GATE else "accent"
     return display.badge(log.get_source_display(), tone)

@@ -19,8 +19,7 @@ from agents.admin import display
 from agents.admin.charts import Bar, bars
 from agents.models import Agent
 from correction.admin.display import number, origin, share
-from correction.admin.matrix import config_url, target_of
-from correction.admin.mechanisms import BY_ID
+from correction.admin.matrix import BY_ID, config_url, target_of
 from correction.config.fields import CONFIG_FIELDS, ConfigError
 from correction.config.resolve import GATE_DIMENSIONS, ResolvedConfig, resolve_config, resolve_defaults
 from correction.gate.thresholds import LOGGED, Scores, failing, scores_of, wilson_interval

@@ -10,7 +10,7 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from correction.admin.mechanisms import MECHANISMS
+from correction.admin.matrix import MECHANISMS
 from correction.config.configure import config_history, configure
 from correction.config.resolve import FIELDS, resolve_config, resolve_defaults
 from correction.models import AgentEvaluationConfig

@@ -1,24 +1,77 @@
-"""How often the gate stepped in (AC-7.0.14), and how often people found it right."""
+"""TODO: what this module is for."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
 from typing import Any
 
+from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from agents.api import parameters
-from agents.api.schema import AGENT, documented, query
-from agents.models import Agent
-from correction.api.answers import GateAnswer, PrecisionAnswer
-from correction.api.times import NAMES, STRETCH, stretch
+from agents.api.schema import AGENT, SINCE, UNTIL, documented, query
+from agents.models import Agent, LLMCall
+from correction.api.answers import CostAnswer, GateAnswer, PrecisionAnswer
 from correction.config.resolve import GATE_DIMENSIONS
+from correction.costs import (
+    ALLOWED_WINDOWS,
+    costs_as_json,
+    get_cost_summary,
+    get_total_cost_summary,
+    groupings,
+    window_of_time,
+)
 from correction.gate.statistics import Checks, DimensionStatistics, get_gate_statistics
 from correction.gate.thresholds import precision
 from correction.models import CorrectionLog, GateDimensionResult
 from evaluation.windows import MessageWindow
+
+NAMES = ("window", "since", "until")
+STRETCH = (query("window", f"{ALLOWED_WINDOWS}; or since and until instead"), SINCE, UNTIL)
+
+
+def stretch(request: Request, default: str = "7d") -> MessageWindow:
+    """``window`` (a duration back from now, or all), or ``since`` and ``until`` (either may be left out)."""
+    spec = parameters.text(request, "window")
+    since, until = parameters.moment(request, "since"), parameters.moment(request, "until")
+    if since or until:
+        if spec:
+            raise ValidationError({"window": ["give window, or since and until, not both"]})
+        if since and until and since >= until:
+            raise ValidationError({"until": [f"until {until.isoformat()} is not after since {since.isoformat()}"]})
+        return MessageWindow("", start=since, end=until)
+    try:
+        return window_of_time(spec or default)
+    except ValueError as error:
+        raise ValidationError({"window": [str(error)]}) from None
+
+
+class Costs(APIView):
+    """Calls, tokens and US dollars of a stretch of time, of one agent or of all.
+
+    `?agent=michael&window=7d&by=mechanism,dimension`; `since` and `until` (ISO times) instead of `window`; `by` takes any of
+    mechanism, dimension, model, day (UTC) and agent. `cost_usd` leaves out the `unpriced` calls.
+    """
+
+    queryset = LLMCall.objects.all()
+
+    @documented(
+        CostAnswer,
+        parameters=(AGENT, *STRETCH, query("by", "groupings, with commas between; default mechanism,dimension")),
+    )
+    def get(self, request: Request) -> Response:
+        parameters.only(request, "agent", *NAMES, "by")
+        agent, window = parameters.agent(request), stretch(request)
+        try:
+            by = groupings(parameters.text(request, "by") or "mechanism,dimension")
+        except ValueError as error:
+            raise ValidationError({"by": [str(error)]}) from None
+        if agent is None:
+            return Response(costs_as_json(get_total_cost_summary(window=window, by=by)))
+        return Response(costs_as_json(get_cost_summary(agent=agent, window=window, by=by)))
+
 
 _COUNTS = (
     *("total_actions", "judged_count", "original_pass_count", "original_success_rate"),
