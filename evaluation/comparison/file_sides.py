@@ -13,7 +13,7 @@ from evaluation.comparison.values import Side
 from evaluation.coverage import TOO_LITTLE, Share
 from evaluation.models import COUNTED, Method
 from evaluation.scorers import SCORERS
-from evaluation.statistics.clusters import Observation
+from evaluation.statistics.bootstrap import Observation
 from evaluation.yaml_files import dotted, in_words, location_of
 
 Score = Annotated[float, Field(ge=0, le=9, allow_inf_nan=False)]
