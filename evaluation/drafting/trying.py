@@ -18,7 +18,7 @@ from agents.text.fences import new_nonce
 from evaluation.budget import why_over_budget
 from evaluation.items import Open, context_of, settle
 from evaluation.judge import Question, ask_all
-from evaluation.propositions import Proposition
+from evaluation.propositions.schema import Proposition
 from evaluation.run_spec import MOST_REPEATS
 from evaluation.scorers import adherence
 from evaluation.scorers.base import Subject

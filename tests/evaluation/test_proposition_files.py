@@ -11,7 +11,7 @@ from hypothesis import settings as hypothesis
 from hypothesis import strategies as st
 from pytest_django import Settings
 
-from evaluation.proposition_files import PropositionError, load_all, load_file, propositions_for
+from evaluation.propositions.files import PropositionError, load_all, load_file, propositions_for
 from tests.evaluation.conftest import PropositionFolder
 
 GOOD = """
