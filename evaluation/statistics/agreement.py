@@ -110,7 +110,7 @@ def krippendorff_alpha(
         return np.array([alpha(row) for row in drawn])
 
     drawn = replicates(alphas, counts, resamples=resamples, seed=seed)
-    return percentile_estimate(alpha(counts), drawn, level=level, n=len(rows))
+    return percentile_estimate(alpha(counts.astype(np.float64)), drawn, level=level, n=len(rows))
 
 
 def judge_noise(repeats: Iterable[Sequence[float]]) -> float | None:
