@@ -22,7 +22,7 @@ PATIENCE = 240  # seconds; only a machine that is very busy needs a fraction of 
 # In a process of its own: agents with a few lines each, all to be observed, and their evaluations, which differ in their seeds.
 QUEUE = f"""
 from evaluation.planning import create_run, make_plan
-from evaluation.proposition_files import load_all
+from evaluation.propositions.files import load_all
 from evaluation.run_spec import RunSpec
 from correction.models import AgentEvaluationConfig
 from correction.observe import queue_ingested

@@ -15,7 +15,7 @@ from agents.outages import is_outage
 from evaluation.budget import why_over_budget
 from evaluation.models import EvaluationRun
 from evaluation.planning import plan_later
-from evaluation.proposition_files import PropositionError
+from evaluation.propositions.files import PropositionError
 from evaluation.rehearsal.playing import play
 from evaluation.rehearsal.situations import load_situations
 from evaluation.rehearsal.specs import play_spec

@@ -14,7 +14,15 @@ import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from agents.llm.extraction import storable
-from evaluation.yaml_files import FileProblem, YamlProblems, dotted, in_words, line_of, location_of, read_mapping
+from evaluation.propositions.yaml_files import (
+    FileProblem,
+    YamlProblems,
+    dotted,
+    in_words,
+    line_of,
+    location_of,
+    read_mapping,
+)
 
 CANNED = Path(__file__).with_name("situations.yaml")
 SPEAKER = "Robin"

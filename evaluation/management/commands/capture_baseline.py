@@ -21,7 +21,7 @@ from evaluation.failures import refusal
 from evaluation.models import Method
 from evaluation.planning import RunSpec
 from evaluation.presentation import ProgressBar, outcome_table
-from evaluation.proposition_files import PropositionError, default_dimensions
+from evaluation.propositions.files import PropositionError, default_dimensions
 from evaluation.rehearsal import ENOUGH, Play, estimate_play, has_little_speech, load_situations, plays_json
 from evaluation.rehearsal.presentation import TOO_FEW, play_with_bar, plays_table
 from evaluation.result_json import as_json

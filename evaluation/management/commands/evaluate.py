@@ -33,12 +33,12 @@ from evaluation.harness.spending import estimate_line, plays_line
 from evaluation.harness.terminal import complaint, tell, verdict_table
 from evaluation.management.commands.capture_baseline import tag_pairs
 from evaluation.presentation import ProgressBar
-from evaluation.proposition_files import PropositionError
+from evaluation.propositions.files import PropositionError
+from evaluation.propositions.yaml_files import YamlProblems
 from evaluation.rehearsal import Play
 from evaluation.rehearsal.presentation import PlayBar
 from evaluation.run_spec import RunSpec
 from evaluation.spending import Spending, estimated
-from evaluation.yaml_files import YamlProblems
 
 logger = logging.getLogger(__name__)
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from evaluation.propositions.yaml_files import YamlProblems
 from evaluation.rehearsal import Situation, load_situations
 from evaluation.rehearsal.situations import situations_digest
-from evaluation.yaml_files import YamlProblems
 
 
 def written(folder: Path, text: str) -> Path:

@@ -14,9 +14,16 @@ from pydantic import ValidationError
 
 from agents.models import Agent
 from agents.seed import example_slugs
-from evaluation.proposition_schema import DimensionId, PropositionFile
-from evaluation.propositions import Proposition, resolve
-from evaluation.yaml_files import FileProblem, YamlProblems, dotted, in_words, line_of, location_of, read_mapping
+from evaluation.propositions.schema import DimensionId, Proposition, PropositionFile, resolve
+from evaluation.propositions.yaml_files import (
+    FileProblem,
+    YamlProblems,
+    dotted,
+    in_words,
+    line_of,
+    location_of,
+    read_mapping,
+)
 
 DEFAULT = "_default"
 

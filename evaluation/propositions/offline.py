@@ -6,14 +6,22 @@ know. So it answers only from what a proposition lists (`cues`) or names (`measu
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from math import exp
 from typing import Any
 
 from agents.llm.requests import InvalidAnswer, LLMRequest
+from agents.text.fences import MAX_EVENT_CHARACTERS
 from agents.text.ngrams import RepetitionStatistics, extract_ngrams, repetition_statistics
 from agents.text.patterns import find_all, one_message
 from agents.text.style import StyleProfile, style_deviations
+from agents.text.tokens import tokenize
+from evaluation.propositions.files import LoadedFile, propositions_for
+from evaluation.propositions.rules import PRECONDITIONS, Target
+from evaluation.propositions.schema import Cues, Proposition
+from evaluation.verdicts import Verdict, judged, parse_answers, trivial, verdict_by_rule
 
 NEEDS_JUDGE = "needs an LLM judge: the claim lists no cues for the offline one"
 NEEDS_JUDGE_FOR_FLAWS = "needs an LLM judge: hard mode takes off for every flaw, and cues list none"
@@ -170,3 +178,109 @@ def _entry(value: int, reasoning: str, confidence: float) -> dict[str, Any]:
 
 def _quoted(phrases: Sequence[str]) -> str:
     return ", ".join(f"\u201c{phrase[:60]}\u201d" for phrase in phrases[:5])
+
+
+ALIKE = 0.5  # share of the telling words two ideas must have in common to be taken for the same
+
+_POINT = re.compile(r"^\s*(?:[-*\u2022\u30fb]|\d{1,2}[.)\u3001])\s*(?P<idea>\S.*)$")
+_ANNOUNCED = re.compile(
+    r"(?:^|(?<=[.!?\n]\s)|(?<=[.!?\n]))\s*(?:(?:my|new|another|one more|here'?s (?:an|my))\s+)?"
+    r"(?:idea|proposal|suggestion|アイデア|提案|اقتراح|فكرة)\s*(?:\d+\s*)?[:\uff1a]\s*(?P<idea>[^\n.!?。！？]+)",
+    re.IGNORECASE,
+)
+
+
+def list_ideas(request: LLMRequest) -> dict[str, Any]:
+    """Points of lists, and what is announced as ``Idea: …`` (responder for the task ``ideas``)."""
+    found = [
+        {"idea": idea, "description": "", "entries": [number]}
+        for number, text in enumerate(request.facts["lines"], 1)
+        for idea in _marked(text)
+    ]
+    return {"ideas": found}
+
+
+def _marked(text: str) -> Iterator[str]:
+    for line in text.splitlines():
+        if point := _POINT.match(line):
+            yield point["idea"].strip().rstrip(".!;,。")
+    for announced in _ANNOUNCED.finditer(text):
+        yield announced["idea"].strip()
+
+
+def collapse(request: LLMRequest) -> dict[str, Any]:
+    """Ideas that share at least half of their telling words with an earlier one (responder for the task ``collapse``)."""
+    words = [_telling(idea) for idea in request.facts["ideas"]]
+    same = []
+    for later in range(request.facts["known"], len(words)):
+        first = next((n for n in range(later) if _alike(words[n], words[later])), None)
+        if first is not None:
+            same.append({"idea": later + 1, "same_as": first + 1})
+    return {"same": same}
+
+
+def _telling(idea: str) -> frozenset[str]:
+    """Long words by their stem, as far as their first six letters are one; single characters of scripts without spaces as they are."""
+    return frozenset(word[:6] for word in tokenize(idea) if len(word) > 3 or not word.isascii())
+
+
+def _alike(a: frozenset[str], b: frozenset[str]) -> bool:
+    return bool(a and b) and len(a & b) / len(a | b) >= ALIKE
+
+
+LEVELS = ("evaluation", "action")
+
+
+@one_message()
+def check_draft(
+    *,
+    agent_slug: str,
+    text: str,
+    channel_kind: str,
+    is_reply: bool,
+    cues: bool,
+    variables: Mapping[str, str] | None = None,
+    files: Sequence[LoadedFile] | None = None,
+    seeded: bool = False,
+) -> list[tuple[Proposition, Verdict]]:
+    """What the agent's rules say of a draft, and its cues where `cues` is set.
+
+    Args:
+        agent_slug: Whose propositions; those of every agent count, too.
+        text: The draft. Rules look at all of it, but regular expressions at its first 20,000 characters; cues at its first 4,000,
+            which is what a judge reads of a message.
+        channel_kind: Where it will be said, for preconditions.
+        is_reply: Whether it answers a message in a thread, for preconditions.
+        cues: Whether to look for the cues of judged claims as well, as the offline judge does.
+        variables: Values of the claims' variables, for preconditions.
+        files, seeded: As for `propositions_for`.
+
+    Returns:
+        Every proposition that could be looked at, in order, with its verdict: scored, trivial where its precondition is false,
+        or unscored where no cue occurs or a pattern cannot say. Judged claims without cues are not among them.
+
+    Raises:
+        PropositionError: A file cannot be used.
+    """
+    target = Target(text=text, channel_kind=channel_kind, is_reply=is_reply)
+    found: list[tuple[Proposition, Verdict]] = []
+    for level in LEVELS:
+        for proposition in propositions_for(
+            agent_slug=agent_slug, dimension="adherence", level=level, files=files, seeded=seeded
+        ):
+            name = proposition.precondition
+            if name and not PRECONDITIONS[name](target, {}, variables or {}):
+                verdict = trivial(f"its precondition {name} does not hold")
+            elif proposition.rule is not None:
+                verdict = verdict_by_rule(proposition.rule, text, inverted=proposition.inverted)
+            elif cues and level == "evaluation" and proposition.cues is not None:
+                verdict = _by_cues(proposition, proposition.cues, text[:MAX_EVENT_CHARACTERS])
+            else:
+                continue
+            found.append((proposition, replace(verdict, recommendations=proposition.recommendations)))
+    return found
+
+
+def _by_cues(proposition: Proposition, cues: Cues, text: str) -> Verdict:
+    entry = score_claim({"cues": cues.model_dump(), "measure": None, "hard": proposition.hard}, [text])
+    return judged(parse_answers(entry, {"p1": proposition})["p1"], proposition)

@@ -18,7 +18,7 @@ from dataclasses import replace
 
 from agents.persona import BANDS, ROUNDING, TraitLike, strength_band
 from agents.text.fences import neutral
-from evaluation.propositions import Proposition
+from evaluation.propositions.schema import Proposition
 
 DIMENSION = "adherence"
 WEIGHT = 1.0  # of every automatic proposition, that of a claim in a file that says nothing else
