@@ -1,6 +1,6 @@
 """What holding personas in character costs, summed over the ledger, and the daily budgets (AC-7.3.5, AC-7.3.6).
 
-Summaries read sums of whole hours and days (`agents.rollup`) and raw rows only at the edges; budgets read raw rows: they hold at once.
+Summaries read sums of whole hours (`agents.ops.sums`) and raw rows only at the edges; budgets read raw rows: they hold at once.
 """
 
 from __future__ import annotations
@@ -13,15 +13,14 @@ from decimal import Decimal
 from operator import add
 from typing import Any, Literal, get_args
 
-from django.db.models import Case, CharField, Count, F, Model, Q, QuerySet, Sum, Value, When
+from django.db.models import Case, CharField, Count, F, Q, QuerySet, Sum, Value, When
 from django.db.models.functions import Coalesce, TruncDate
 from django.utils import timezone
 
-from agents import rollup
 from agents.llm.endpoints import model_of, provider_of
 from agents.llm.ledger import Totals
 from agents.models import Agent, LLMBatch, LLMCall
-from agents.rollups.reading import Question, read
+from agents.ops.sums import LEDGER, TOKENS, read
 from correction.config.resolve import ResolvedConfig, resolve_config, resolve_defaults
 from correction.models import AgentEvaluationConfig
 from evaluation.windows import MessageWindow, parse_window
@@ -46,7 +45,7 @@ _KEYS: dict[Grouping, Any] = {
     "day": TruncDate("created_at", tzinfo=UTC),
     "agent": F("agent"),
 }
-_SUMMED = ("s_calls", "s_unpriced", "s_cost_usd", *(f"s_{kind}" for kind in rollup.TOKENS))
+_SUMMED = ("s_calls", "s_unpriced", "s_cost_usd", *(f"s_{kind}" for kind in TOKENS))
 TOLD_APART_BY_PURPOSE = ("mechanism", "dimension")
 # Few values each: one question answers all of them.
 _AT_ONCE: tuple[Grouping, ...] = ("mechanism", "dimension", "model")
@@ -223,7 +222,7 @@ def _rows(
 ) -> dict[Grouping, tuple[CostRow, ...]]:
     """The rows of some groupings, from one pass over what is told apart by all of them."""
     sums: dict[Grouping, dict[tuple[str, Any], list[Any]]] = {name: {} for name in groupings}
-    for row in read(_question(groupings, window, agent)):
+    for row in _sums(groupings, window, agent):
         part = [row[name] for name in _SUMMED]
         for name, groups in sums.items():
             group = (row["k_purpose"] if name in TOLD_APART_BY_PURPOSE else "", row[f"k_{name}"])
@@ -250,31 +249,27 @@ def _agents(found: Iterable[int | None]) -> dict[int | None, tuple[str, str]]:
     return {pk: (slug, name) for pk, slug, name in rows}
 
 
-def _question(groupings: Sequence[Grouping], window: MessageWindow, agent: Agent | None) -> Question:
-    tables = rollup.OF_AN_AGENT if agent is not None else rollup.BY_AGENT if "agent" in groupings else rollup.OF_ALL
+def _sums(groupings: Sequence[Grouping], window: MessageWindow, agent: Agent | None) -> list[dict[str, Any]]:
     whose = Q() if agent is None else Q(agent=agent)
     keys: dict[str, Any] = {name: _KEYS[name] for name in groupings}
     if any(name in TOLD_APART_BY_PURPOSE for name in groupings):
         keys |= {"purpose": F("purpose")}
-    in_sums = {"day": TruncDate("start", tzinfo=UTC)} if "day" in groupings else {}
-    return Question(
-        name=rollup.LEDGER.name,
-        family=rollup.CALLS,
+    hour_keys = keys | {"day": TruncDate("hour", tzinfo=UTC)} if "day" in groupings else keys
+    return read(
+        LEDGER,
+        LEDGER.tables[0],
         start=window.start,
         end=window.end,
-        tables=tables,
+        raw_keys=keys,
+        keys=hour_keys,
         raw_where=whose,
         where=whose,
-        raw_keys=keys,
-        keys={**keys, **in_sums},
     )
 
 
 def _totals(sums: Sequence[Any]) -> Totals:
     calls, unpriced, cost, *tokens = sums
-    return Totals(
-        calls=calls, cost_usd=_dollars(cost), unpriced=unpriced, **dict(zip(rollup.TOKENS, tokens, strict=True))
-    )
+    return Totals(calls=calls, cost_usd=_dollars(cost), unpriced=unpriced, **dict(zip(TOKENS, tokens, strict=True)))
 
 
 def _added(parts: Iterable[Totals]) -> Totals:
@@ -283,7 +278,7 @@ def _added(parts: Iterable[Totals]) -> Totals:
         calls=sum(p.calls for p in chosen),
         cost_usd=sum((p.cost_usd for p in chosen), Decimal(0)),
         unpriced=sum(p.unpriced for p in chosen),
-        **{kind: sum(getattr(p, kind) for p in chosen) for kind in rollup.TOKENS},
+        **{kind: sum(getattr(p, kind) for p in chosen) for kind in TOKENS},
     )
 
 
@@ -347,7 +342,7 @@ def budgets_today(*, now: datetime | None = None) -> BudgetDay:
     spent: dict[int | None, Decimal] = defaultdict(Decimal)
     total, unpriced = Decimal(0), 0
     keys = {"agent": F("agent"), "purpose": F("purpose")}
-    for row in read(_ledger_question(midnight, rollup.OF_AN_AGENT, keys, keys)):
+    for row in read(LEDGER, LEDGER.tables[0], start=midnight, raw_keys=keys, keys=keys):
         total += row["s_cost_usd"]
         unpriced += row["s_unpriced"]
         if row["k_purpose"] in BUDGETED:
@@ -398,21 +393,7 @@ def _caps(agents: list[int]) -> _Caps:
 def spent_by_day(*, since: datetime) -> dict[date, Decimal]:
     """What all calls cost, day by day (UTC), from a midnight UTC on; days without calls are left out. One query."""
     days: dict[date, Decimal] = defaultdict(Decimal)
-    keys = {"day": TruncDate("start", tzinfo=UTC)}
-    for row in read(_ledger_question(since, rollup.OF_ALL, {"day": TruncDate("created_at", tzinfo=UTC)}, keys)):
+    raw_keys, keys = ({"day": TruncDate(name, tzinfo=UTC)} for name in ("created_at", "hour"))
+    for row in read(LEDGER, LEDGER.tables[0], start=since, raw_keys=raw_keys, keys=keys):
         days[row["k_day"]] += row["s_cost_usd"]
     return dict(days)
-
-
-def _ledger_question(start: datetime, tables: Mapping[int, type[Model]], raw_keys: Keys, keys: Keys) -> Question:
-    return Question(
-        name=rollup.LEDGER.name,
-        family=rollup.CALLS,
-        start=start,
-        end=None,
-        tables=tables,
-        raw_where=Q(),
-        where=Q(),
-        raw_keys=raw_keys,
-        keys=keys,
-    )

@@ -61,7 +61,7 @@ def _finish_one(turn: Turn, channel: Channel, key: str) -> None:
         turn.count(abandoned=1)
         return
     best = best_attempt(session.attempts())
-    turn.reports[CLOSING] = Closing(session.id, best=best.number, has_earlier=True, began=session.began)
+    turn.reports[CLOSING] = Closing(session.id, best=best.number, has_earlier=True)
     try:
         with transaction.atomic():
             sessions.end(session=session.id, outcome=Outcome.FORCED_THROUGH)
@@ -259,7 +259,6 @@ def _force(turn: Turn, draft: Draft, session: Session, entry: Entry) -> Accept:
         replace(entry, outcome=Outcome.FORCED_THROUGH),
         best=None if best is present else best.number,
         has_earlier=bool(session.logged),
-        began=session.began,
     )
     _report(turn, entry, Outcome.FORCED_THROUGH, best=best.number)
     turn.count(forced_through=1)
@@ -294,7 +293,7 @@ def committed(turn: Turn, message: Message) -> None:
     if closing.entry is not None:
         session = sessions.write(closing.entry, committed=closing.best is None, message=message).session
     if closing.has_earlier and session == closing.session:
-        sessions.close(session=session, message=message, best=closing.best, began=closing.began)
+        sessions.close(session=session, message=message, best=closing.best)
 
 
 def _said_over_our_head(turn: Turn, message: Message) -> None:
@@ -311,4 +310,4 @@ def _said_over_our_head(turn: Turn, message: Message) -> None:
     if is_last:
         sessions.end(session=session.id, outcome=Outcome.FORCED_THROUGH)
     best = last.attempt if is_last else None
-    sessions.close(session=session.id, message=message, best=best, began=session.began)
+    sessions.close(session=session.id, message=message, best=best)
