@@ -102,7 +102,7 @@ def test_who_said_too_little_is_played_first_and_the_page_says_so(root: Client) 
     assert "said fewer than 10 things" in read(root, ask(bob, "capture"))
     root.post(ask(bob, "capture"), {"dimensions": ["adherence"], "samples": "20"})
 
-    assert EvaluationRun.objects.get().played
+    assert EvaluationRun.objects.get().simulated
 
 
 def test_the_dimensions_of_its_baselines_are_chosen_first(root: Client, ada: Agent) -> None:
