@@ -71,7 +71,7 @@ def test_the_list_is_narrowed_by_everything_else_and_ordered(client: Program) ->
         f"judge={LLM}": [three, one],
         "procedure=plumbline": [one],
         "procedure=plumbline%2Bdouble-check": [two],
-        "procedure=tinytroupe%2Bplayed": [three],
+        "procedure=tinytroupe%2Bsimulated": [three],
         "is_baseline=true": [one],
         "is_baseline=false&agent=ada": [two],
         "since=2026-11-02": [three, two],
