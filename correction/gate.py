@@ -15,10 +15,10 @@ from agents.llm import Label, complete_guarded, complete_together, warm_up
 from correction.gate_claims import Claims, context_of, load_claims, questions
 from correction.gate_scores import combine, judge_parts, part_of
 from correction.gate_values import Action, DimensionCheck, DimensionStatus, GateResult, Part
-from evaluation.draft_checks import check_draft
 from evaluation.judge import build_request
 from evaluation.models import is_heuristic
-from evaluation.propositions import Proposition, fill
+from evaluation.propositions.offline import check_draft
+from evaluation.propositions.schema import Proposition, fill
 from evaluation.verdicts import RULE_JUDGE
 
 NO_CLAIM = "no proposition file of this dimension has level: action"

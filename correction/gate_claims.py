@@ -9,8 +9,8 @@ from agents.llm import Label
 from correction.gate_values import Action
 from evaluation.judge import MAX_PER_CALL, Question
 from evaluation.prompts import Context
-from evaluation.proposition_files import DEFAULT, LoadedFile, PropositionError, applying, load_all, propositions_for
-from evaluation.propositions import Proposition
+from evaluation.propositions.files import DEFAULT, LoadedFile, PropositionError, applying, load_all, propositions_for
+from evaluation.propositions.schema import Proposition
 from evaluation.trajectory import Window, cut_window
 
 

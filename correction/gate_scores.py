@@ -10,7 +10,7 @@ from agents.text.patterns import TIMED_OUT
 from correction.gate_values import DimensionCheck, DimensionStatus, Part
 from evaluation.judge import Question, read_reply
 from evaluation.models import is_heuristic
-from evaluation.propositions import Proposition
+from evaluation.propositions.schema import Proposition
 from evaluation.verdicts import MAX_SCORE, Verdict
 
 # The calls that brought no verdict, the one that says most first.

@@ -9,10 +9,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from correction.config import GATE_DIMENSIONS
-from evaluation.proposition_files import LoadedFile
-from evaluation.proposition_schema import PropositionFile, PropositionSpec
-from evaluation.propositions import resolve
-from evaluation.yaml_files import dotted, in_words, location_of
+from evaluation.propositions.files import LoadedFile
+from evaluation.propositions.schema import PropositionFile, PropositionSpec, resolve
+from evaluation.propositions.yaml_files import dotted, in_words, location_of
 
 OWNER = ""  # no agent's slug and no file's: what is read here holds for nobody else
 MOST_PROPOSITIONS = 20  # of all dimensions; each may need a call of its own

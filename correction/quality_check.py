@@ -22,7 +22,7 @@ from correction.gate_session import Attempt, Session, as_uuid, best_attempt, is_
 from correction.gate_values import Action, GateResult
 from correction.models import CorrectionLog, Outcome
 from correction.own_propositions import OWNER
-from evaluation.proposition_files import LoadedFile
+from evaluation.propositions.files import LoadedFile
 from evaluation.trajectory import Event
 
 MOST_ATTEMPTS = 20  # at one message

@@ -25,9 +25,9 @@ from evaluation.budget import why_over_budget
 from evaluation.estimate import OUTPUT_TOKENS_PER_CLAIM
 from evaluation.judge import Question, ask_all, build_request
 from evaluation.prompts import Context
+from evaluation.propositions.traits import presence
 from evaluation.statistics.bootstrap import Observation, bootstrap_difference
 from evaluation.statistics.estimates import Estimate
-from evaluation.trait_propositions import presence
 from evaluation.trajectory import Event, Window
 from evaluation.verdicts import Verdict, unscored
 

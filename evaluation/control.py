@@ -16,7 +16,7 @@ from evaluation.batches import cancel_batches
 from evaluation.failures import CALL_FAILED, reopen_failed
 from evaluation.models import ChannelShare, EvaluationRun, EvaluationScore
 from evaluation.planning import RunSpec, prepare_run
-from evaluation.proposition_files import default_dimensions
+from evaluation.propositions.files import default_dimensions
 from evaluation.runs import RESUMABLE
 from evaluation.simulation import has_little_speech
 

@@ -19,9 +19,8 @@ from evaluation.failures import reopen_failed
 from evaluation.models import ChannelShare, EvaluationRun
 from evaluation.planned_items import insert_items
 from evaluation.planning_lock import wait_for_other_plans
-from evaluation.proposition_digests import digest_of_each
-from evaluation.proposition_files import LoadedFile, load_all
-from evaluation.propositions import Proposition, propositions_digest
+from evaluation.propositions.files import LoadedFile, load_all
+from evaluation.propositions.schema import Proposition, digest_of_each, propositions_digest
 from evaluation.run_spec import RunSpec
 from evaluation.targets import claims_for
 

@@ -22,7 +22,7 @@ from evaluation.failures import failed_call, judge_answered, reopen_failed
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.newest import note_evidence
 from evaluation.planning import UNFINISHED
-from evaluation.proposition_files import LoadedFile, PropositionError, load_all
+from evaluation.propositions.files import LoadedFile, PropositionError, load_all
 from evaluation.scorers import SCORERS
 from evaluation.scorers.base import Ends, Subject
 from evaluation.simulation import actor_of

@@ -19,8 +19,8 @@ from correction.config import GATE_DIMENSIONS
 from correction.config_fields import CONFIG_FIELDS, ConfigError
 from correction.own_propositions import MOST_PROPOSITIONS, read_propositions
 from correction.quality_check import MOST_ATTEMPTS
-from evaluation.proposition_files import LoadedFile
-from evaluation.proposition_schema import PropositionFile
+from evaluation.propositions.files import LoadedFile
+from evaluation.propositions.schema import PropositionFile
 from evaluation.trajectory import Event
 
 MOST_PERSONA = 60_000  # characters, as many as a judge is shown

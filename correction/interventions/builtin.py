@@ -16,9 +16,8 @@ from correction.interventions.preconditions import (
     PropositionalPrecondition,
     TextualPrecondition,
 )
-from evaluation.proposition_schema import PropositionSpec
-from evaluation.propositions import Proposition
-from evaluation.yaml_files import read_mapping
+from evaluation.propositions.schema import Proposition, PropositionSpec
+from evaluation.propositions.yaml_files import read_mapping
 
 ANTI_CONVERGENCE, VARIETY = "anti_convergence", "variety"
 CONVERGENCE_WINDOW = 10  # messages of the channel, whoever sent them

@@ -15,8 +15,8 @@ from agents.text.patterns import find_all
 from agents.text.tokens import tokenize
 from agents.text.vocabulary import pairwise_vocabulary_similarity
 from correction.interventions.context import InterventionContext
-from evaluation.rules import Phrase
-from evaluation.yaml_files import dotted, in_words, location_of
+from evaluation.propositions.rules import Phrase
+from evaluation.propositions.yaml_files import dotted, in_words, location_of
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=1, le=10_000)]

@@ -13,8 +13,7 @@ from correction.interventions.functions import Finding, function_named
 from evaluation.check import Check, CheckResult
 from evaluation.judge import Question
 from evaluation.prompts import Context
-from evaluation.proposition_schema import Cues
-from evaluation.propositions import Proposition, fill
+from evaluation.propositions.schema import Cues, Proposition, fill
 from evaluation.trajectory import Event, Window
 from evaluation.verdicts import Verdict
 

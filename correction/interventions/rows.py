@@ -21,7 +21,7 @@ from correction.interventions.preconditions import (
     TextualPrecondition,
 )
 from correction.models import Intervention as InterventionRow
-from evaluation.propositions import Proposition, fill
+from evaluation.propositions.schema import Proposition, fill
 
 logger = logging.getLogger(__name__)
 CLAIM_VARIABLES = ("agent_name", "channel_name")

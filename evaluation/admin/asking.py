@@ -22,7 +22,7 @@ from evaluation.control import queue_run
 from evaluation.estimate import estimate, estimate_channels
 from evaluation.estimate_tables import answer_words
 from evaluation.models import Baseline, Dimension, EvaluationRun
-from evaluation.proposition_files import PropositionError, default_dimensions
+from evaluation.propositions.files import PropositionError, default_dimensions
 from evaluation.run_spec import RunSpec
 from evaluation.simulation import ENOUGH, actor_of, has_little_speech
 from evaluation.simulation.estimate import estimate_simulation

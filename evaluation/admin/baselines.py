@@ -26,7 +26,7 @@ from evaluation.baselines import is_stale, stale_reasons
 from evaluation.control import queue_baseline
 from evaluation.coverage import Share, shares_of
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore
-from evaluation.proposition_files import PropositionError
+from evaluation.propositions.files import PropositionError
 from evaluation.simulation import ENOUGH
 from evaluation.simulation.queued import awaits_simulation
 from evaluation.wording import counted

@@ -17,7 +17,7 @@ from agents.models import Agent, Channel, ModelPrice
 from agents.models.conversations import TAG_KEY
 from evaluation import windows
 from evaluation.models import CHANNEL_DIMENSIONS, Dimension, Method
-from evaluation.proposition_files import default_dimensions
+from evaluation.propositions.files import default_dimensions
 from evaluation.run_spec import MOST_REPEATS, RunSpec
 from evaluation.simulation import ENOUGH
 from evaluation.turns import ALLOWED_BINS, Bin, parse_bins

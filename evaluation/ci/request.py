@@ -11,7 +11,7 @@ from agents.models import Agent
 from evaluation.by_turn import BY_TURN
 from evaluation.capture import choose_agents
 from evaluation.ci.limits import Limits, parse_share, parse_thresholds
-from evaluation.proposition_files import default_dimensions
+from evaluation.propositions.files import default_dimensions
 from evaluation.run_spec import RunSpec
 from evaluation.scorers import SCORERS
 from evaluation.turns import Bin, parse_bins

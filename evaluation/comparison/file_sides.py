@@ -12,9 +12,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from evaluation.comparison.values import Side
 from evaluation.coverage import TOO_LITTLE, Share
 from evaluation.models import COUNTED, Method
+from evaluation.propositions.yaml_files import dotted, in_words, location_of
 from evaluation.scorers import SCORERS
-from evaluation.statistics.clusters import Observation
-from evaluation.yaml_files import dotted, in_words, location_of
+from evaluation.statistics.bootstrap import Observation
 
 Score = Annotated[float, Field(ge=0, le=9, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=0)]

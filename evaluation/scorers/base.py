@@ -11,7 +11,7 @@ from django.db.models import QuerySet
 
 from agents.models import Agent, Message
 from agents.text.style import StyleProfile, style_profile
-from evaluation.propositions import Proposition
+from evaluation.propositions.schema import Proposition
 from evaluation.scorers.pairs import Halves, halves
 from evaluation.trajectory import Event, Window
 from evaluation.turns import sample_by_turn

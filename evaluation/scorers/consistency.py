@@ -9,7 +9,7 @@ from django.db.models import Q
 
 from agents.models import Message
 from evaluation.prompts import Context
-from evaluation.propositions import Proposition
+from evaluation.propositions.schema import Proposition
 from evaluation.scorers.base import Item, Subject, said
 from evaluation.scorers.pairs import can_pair, find_pairs
 from evaluation.trajectory import Event, Window

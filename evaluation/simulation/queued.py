@@ -15,7 +15,7 @@ from agents.outages import is_outage
 from evaluation.budget import why_over_budget
 from evaluation.models import EvaluationRun
 from evaluation.planning import plan_later
-from evaluation.proposition_files import PropositionError
+from evaluation.propositions.files import PropositionError
 from evaluation.run_spec import SIMULATION, RunSpec
 from evaluation.simulation.conversations import actor_of, simulate, simulation_spec
 from evaluation.simulation.situations import load_situations

@@ -13,7 +13,15 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from pydantic_core import PydanticCustomError
 
 from agents.llm.extraction import storable
-from evaluation.yaml_files import FileProblem, YamlProblems, dotted, in_words, line_of, location_of, read_mapping
+from evaluation.propositions.yaml_files import (
+    FileProblem,
+    YamlProblems,
+    dotted,
+    in_words,
+    line_of,
+    location_of,
+    read_mapping,
+)
 
 OUR_SITUATIONS = Path(__file__).with_name("situations.yaml")
 SPEAKER = "Robin"

@@ -108,7 +108,13 @@ class Visitor:
 
 
 @pytest.fixture
-def visit(chromium: Browser, live_server: LiveServer) -> Iterator[Callable[..., Visitor]]:
+def site(live_server: LiveServer) -> str:
+    """The address of the console; its data ends with the test."""
+    return live_server.url
+
+
+@pytest.fixture
+def visit(chromium: Browser, site: str) -> Iterator[Callable[..., Visitor]]:
     """Opens a window: ``visit(width=390, scheme="dark")``. What it met must have been without fault in the end."""
     visitors: list[Visitor] = []
 
@@ -118,7 +124,7 @@ def visit(chromium: Browser, live_server: LiveServer) -> Iterator[Callable[..., 
             color_scheme="dark" if scheme == "dark" else "light",
         )
         context.set_default_timeout(10_000)
-        visitors.append(Visitor(context.new_page(), live_server.url))
+        visitors.append(Visitor(context.new_page(), site))
         return visitors[-1]
 
     yield open_window

@@ -16,7 +16,7 @@ from evaluation.baselines import get_baseline
 from evaluation.capture import capture, evaluate_agent
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore
 from evaluation.planning import RunSpec
-from evaluation.preconditions import PRECONDITIONS, Target, precondition
+from evaluation.propositions.rules import PRECONDITIONS, Target, precondition
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers, claims_of, entry, prompt_of, tail_of
 from tests.evaluation.measuring import measured, three_kinds

@@ -6,7 +6,6 @@ from datetime import timedelta
 
 import pytest
 from hypothesis import given
-from hypothesis import settings as hypothesis
 from hypothesis import strategies as st
 from hypothesis.extra.django import TestCase
 
@@ -208,7 +207,6 @@ def test_a_long_channel_costs_no_more_than_a_short_one(django_assert_num_queries
 class WindowsFromTheDatabase(TestCase):
     """Every window that is read from the database is the one cut from the whole list."""
 
-    @hypothesis(max_examples=25, deadline=None)
     @given(count=st.integers(0, 12), first_n=st.integers(0, 6), last_n=st.integers(0, 6), timed=st.booleans())
     def test_they_never_overlap_or_repeat(self, count: int, first_n: int, last_n: int, timed: bool) -> None:
         ada, channel = make_agent("ada"), make_channel()

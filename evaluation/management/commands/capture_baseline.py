@@ -21,7 +21,7 @@ from evaluation.failures import refusal
 from evaluation.models import Method
 from evaluation.planning import RunSpec
 from evaluation.presentation import ProgressBar, outcome_table
-from evaluation.proposition_files import PropositionError, default_dimensions
+from evaluation.propositions.files import PropositionError, default_dimensions
 from evaluation.result_json import as_json
 from evaluation.scorers import SCORERS
 from evaluation.simulation import (

@@ -27,7 +27,7 @@ from evaluation.comparison.presentation import comparisons_table, detection_tabl
 from evaluation.comparison.values import NotComparable
 from evaluation.models import CHANNEL_DIMENSIONS, EvaluationRun
 from evaluation.presentation import ProgressBar
-from evaluation.proposition_files import PropositionError
+from evaluation.propositions.files import PropositionError
 from evaluation.run_spec import RunSpec
 from evaluation.scorers import SCORERS
 from evaluation.windows import ALLOWED, parse_window

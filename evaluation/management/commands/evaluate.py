@@ -33,12 +33,12 @@ from evaluation.estimate_tables import estimate_json, estimate_table
 from evaluation.failures import refusal
 from evaluation.management.commands.capture_baseline import tag_pairs
 from evaluation.presentation import ProgressBar
-from evaluation.proposition_files import PropositionError
+from evaluation.propositions.files import PropositionError
+from evaluation.propositions.yaml_files import YamlProblems
 from evaluation.run_spec import RunSpec
 from evaluation.simulation import Simulation
 from evaluation.simulation.output import SimulationBar
 from evaluation.spending import Spending, estimated
-from evaluation.yaml_files import YamlProblems
 
 logger = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from tests.agents.turn.playing import answers, shown
 
 
 def situation(name: str, *lines: str, **fields: str) -> Situation:
-    return Situation(id=name, lines=lines, **fields)  # type: ignore[arg-type]
+    return Situation(id=name, lines=lines, **fields)
 
 
 HELLO = situation("hello", "Good morning.", "How are you?")

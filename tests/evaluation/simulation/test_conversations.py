@@ -56,7 +56,7 @@ def test_every_line_is_said_and_answered_in_a_synthetic_channel_of_its_own_ac_6_
 
     assert found.complete
     assert not found.problem
-    assert [(c.situation, c.repeat, c.lines, c.simulated) for c in found.conversations] == [
+    assert [(c.situation, c.repeat, c.lines, c.done) for c in found.conversations] == [
         ("hello", 1, 2, 2), ("quarrel", 1, 1, 1), ("hello", 2, 2, 2), ("quarrel", 2, 1, 1),
     ]  # fmt: skip
     channels = Channel.objects.filter(slug__in=[c.channel for c in found.conversations])

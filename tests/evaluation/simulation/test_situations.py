@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from evaluation.propositions.yaml_files import YamlProblems
 from evaluation.simulation import load_situations
 from evaluation.simulation.situations import situations_digest
-from evaluation.yaml_files import YamlProblems
 from tests.evaluation.simulation.acting import situation
 
 
