@@ -90,5 +90,5 @@ def later():
 """
     found = set(imported(source, package="agents.llm"))
 
-    assert {"evaluation.judge", "correction.gate.check", "evaluation.runs.execute", "correction.stages"} <= found
+    assert {"evaluation.judge", "correction.gate", "evaluation.runs.execute", "correction.stages"} <= found
     assert {"agents.llm.models", "agents.evaluation.runs"} <= found
