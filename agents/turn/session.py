@@ -62,7 +62,7 @@ class Session:
         Raises:
             ClaimLost: The run is not ours any more.
         """
-        mine = Run.objects.filter(pk=self.run.pk, status=Run.Status.RUNNING, claimed_by=self.owner)
+        mine = Run.objects.filter(pk=self.run.pk, status=Run.Status.RUNNING, lease_owner=self.owner)
         if not mine.update(lease_expires_at=timezone.now() + lease(), trace=self.trace):
             raise ClaimLost(f"run {self.run.pk} is not held by {self.owner} any more")
         return not mine.values_list("cancel_requested", flat=True).get()

@@ -10,7 +10,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import Exists, OuterRef
 
 from agents.models import Agent, Channel, ChannelMember, Message, Run
-from agents.work_queues import wake_for_turns
+from agents.work.queues import wake_for_turns
 
 
 class TurnRefused(ValueError):

@@ -11,7 +11,7 @@ from datetime import timedelta
 
 import sentry_sdk
 
-from agents.outages import is_outage
+from agents.work.outages import is_outage
 from evaluation.budget import why_over_budget
 from evaluation.models import EvaluationRun
 from evaluation.planning import plan_later
@@ -28,7 +28,7 @@ LEASE = timedelta(minutes=10)  # longer than a line takes; extended with every l
 Status = EvaluationRun.Status
 
 
-class _ClaimLost(Exception):
+class _LeaseLost(Exception):
     """Cancelled meanwhile, or taken by another worker."""
 
 
@@ -46,12 +46,12 @@ def play_for(run: EvaluationRun, *, owner: str, resumable: tuple[str, ...] = ())
     Returns:
         Whether it was claimed here.
     """
-    held = run.is_held_by(owner) and run.extend_lease(owner=owner, lease=LEASE)
-    if not held and not run.claim(owner=owner, lease=LEASE, resumable=resumable):
+    held = run.is_leased_by(owner) and run.extend_lease(owner=owner, lease=LEASE)
+    if not held and not run.acquire(owner=owner, lease=LEASE, resumable=resumable):
         return False
     try:
         _end(run, _play(run, owner), owner)
-    except _ClaimLost:
+    except _LeaseLost:
         pass
     except PropositionError as error:
         run.finish(owner=owner, status=Status.FAILED, error=str(error))
@@ -92,7 +92,7 @@ def spec_of_run(run: EvaluationRun) -> RunSpec:
 def _play(run: EvaluationRun, owner: str) -> Play:
     def keep(done: int, total: int) -> None:
         if not run.extend_lease(owner=owner, lease=LEASE):
-            raise _ClaimLost
+            raise _LeaseLost
 
     assert run.agent is not None  # noqa: S101 (it has no play without one)
     return play(agent=run.agent, situations=load_situations(), progress=keep, reuse=True)
