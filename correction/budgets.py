@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
-from django.db.models import Count, F, Model, Q, QuerySet, Sum, Value
+from django.db.models import Count, F, QuerySet, Sum, Value
 from django.db.models.functions import Coalesce, TruncDate
 from django.utils import timezone
 
-from agents import rollup
 from agents.models import Agent
-from agents.rollups.reading import Question, read
+from agents.ops.sums import LEDGER, read
 from correction.config import resolve_defaults
 from correction.costs import BUDGETED
 from correction.models import AgentEvaluationConfig
-
-Keys = Mapping[str, Any]
 
 NEARLY = Decimal("0.8")  # of a budget
 MOST_SPENDERS = 500  # looked at one by one: those who spent most
@@ -54,7 +50,7 @@ def budgets_today(*, now: datetime | None = None) -> BudgetDay:
     spent: dict[int | None, Decimal] = defaultdict(Decimal)
     total, unpriced = Decimal(0), 0
     keys = {"agent": F("agent"), "purpose": F("purpose")}
-    for row in read(_question(midnight, rollup.OF_AN_AGENT, keys, keys)):
+    for row in read(LEDGER, LEDGER.tables[0], start=midnight, raw_keys=keys, keys=keys):
         total += row["s_cost_usd"]
         unpriced += row["s_unpriced"]
         if row["k_purpose"] in BUDGETED:
@@ -105,21 +101,7 @@ def _caps(agents: list[int]) -> _Caps:
 def spent_by_day(*, since: datetime) -> dict[date, Decimal]:
     """What all calls cost, day by day (UTC), from a midnight UTC on; days without calls are left out. One query."""
     days: dict[date, Decimal] = defaultdict(Decimal)
-    keys = {"day": TruncDate("start", tzinfo=UTC)}
-    for row in read(_question(since, rollup.OF_ALL, {"day": TruncDate("created_at", tzinfo=UTC)}, keys)):
+    raw_keys, keys = ({"day": TruncDate(name, tzinfo=UTC)} for name in ("created_at", "hour"))
+    for row in read(LEDGER, LEDGER.tables[0], start=since, raw_keys=raw_keys, keys=keys):
         days[row["k_day"]] += row["s_cost_usd"]
     return dict(days)
-
-
-def _question(start: datetime, tables: Mapping[int, type[Model]], raw_keys: Keys, keys: Keys) -> Question:
-    return Question(
-        name=rollup.LEDGER.name,
-        family=rollup.CALLS,
-        start=start,
-        end=None,
-        tables=tables,
-        raw_where=Q(),
-        where=Q(),
-        raw_keys=raw_keys,
-        keys=keys,
-    )

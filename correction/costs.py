@@ -1,6 +1,6 @@
 """What holding personas in character costs, summed over the ledger, and the daily budgets (AC-7.3.5, AC-7.3.6).
 
-Summaries read sums of whole hours and days (`agents.rollup`) and raw rows only at the edges; budgets read raw rows: they hold at once.
+Summaries read sums of whole hours (`agents.ops.sums`) and raw rows only at the edges; budgets read raw rows: they hold at once.
 """
 
 from __future__ import annotations
@@ -16,11 +16,10 @@ from django.db.models import Case, CharField, Count, F, Q, Sum, When
 from django.db.models.functions import TruncDate
 from django.utils import timezone
 
-from agents import rollup
 from agents.llm.endpoints import model_of, provider_of
 from agents.llm.ledger import Totals
 from agents.models import Agent, LLMBatch, LLMCall
-from agents.rollups.reading import Question, read
+from agents.ops.sums import LEDGER, TOKENS, read
 from correction.config import ResolvedConfig, resolve_config, resolve_defaults
 from evaluation.windows import MessageWindow, parse_window
 
@@ -44,7 +43,7 @@ _KEYS: dict[Grouping, Any] = {
     "day": TruncDate("created_at", tzinfo=UTC),
     "agent": F("agent"),
 }
-_SUMMED = ("s_calls", "s_unpriced", "s_cost_usd", *(f"s_{kind}" for kind in rollup.TOKENS))
+_SUMMED = ("s_calls", "s_unpriced", "s_cost_usd", *(f"s_{kind}" for kind in TOKENS))
 TOLD_APART_BY_PURPOSE = ("mechanism", "dimension")
 # Few values each: one question answers all of them.
 _AT_ONCE: tuple[Grouping, ...] = ("mechanism", "dimension", "model")
@@ -221,7 +220,7 @@ def _rows(
 ) -> dict[Grouping, tuple[CostRow, ...]]:
     """The rows of some groupings, from one pass over what is told apart by all of them."""
     sums: dict[Grouping, dict[tuple[str, Any], list[Any]]] = {name: {} for name in groupings}
-    for row in read(_question(groupings, window, agent)):
+    for row in _sums(groupings, window, agent):
         part = [row[name] for name in _SUMMED]
         for name, groups in sums.items():
             group = (row["k_purpose"] if name in TOLD_APART_BY_PURPOSE else "", row[f"k_{name}"])
@@ -248,31 +247,27 @@ def _agents(found: Iterable[int | None]) -> dict[int | None, tuple[str, str]]:
     return {pk: (slug, name) for pk, slug, name in rows}
 
 
-def _question(groupings: Sequence[Grouping], window: MessageWindow, agent: Agent | None) -> Question:
-    tables = rollup.OF_AN_AGENT if agent is not None else rollup.BY_AGENT if "agent" in groupings else rollup.OF_ALL
+def _sums(groupings: Sequence[Grouping], window: MessageWindow, agent: Agent | None) -> list[dict[str, Any]]:
     whose = Q() if agent is None else Q(agent=agent)
     keys: dict[str, Any] = {name: _KEYS[name] for name in groupings}
     if any(name in TOLD_APART_BY_PURPOSE for name in groupings):
         keys |= {"purpose": F("purpose")}
-    in_sums = {"day": TruncDate("start", tzinfo=UTC)} if "day" in groupings else {}
-    return Question(
-        name=rollup.LEDGER.name,
-        family=rollup.CALLS,
+    hour_keys = keys | {"day": TruncDate("hour", tzinfo=UTC)} if "day" in groupings else keys
+    return read(
+        LEDGER,
+        LEDGER.tables[0],
         start=window.start,
         end=window.end,
-        tables=tables,
+        raw_keys=keys,
+        keys=hour_keys,
         raw_where=whose,
         where=whose,
-        raw_keys=keys,
-        keys={**keys, **in_sums},
     )
 
 
 def _totals(sums: Sequence[Any]) -> Totals:
     calls, unpriced, cost, *tokens = sums
-    return Totals(
-        calls=calls, cost_usd=_dollars(cost), unpriced=unpriced, **dict(zip(rollup.TOKENS, tokens, strict=True))
-    )
+    return Totals(calls=calls, cost_usd=_dollars(cost), unpriced=unpriced, **dict(zip(TOKENS, tokens, strict=True)))
 
 
 def _added(parts: Iterable[Totals]) -> Totals:
@@ -281,7 +276,7 @@ def _added(parts: Iterable[Totals]) -> Totals:
         calls=sum(p.calls for p in chosen),
         cost_usd=sum((p.cost_usd for p in chosen), Decimal(0)),
         unpriced=sum(p.unpriced for p in chosen),
-        **{kind: sum(getattr(p, kind) for p in chosen) for kind in rollup.TOKENS},
+        **{kind: sum(getattr(p, kind) for p in chosen) for kind in TOKENS},
     )
 
 

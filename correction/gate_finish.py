@@ -40,7 +40,7 @@ def _finish_one(turn: Turn, channel: Channel, key: str) -> None:
         turn.count(abandoned=1)
         return
     best = best_attempt(session.attempts())
-    turn.reports[CLOSING] = Closing(session.id, best=best.number, has_earlier=True, began=session.began)
+    turn.reports[CLOSING] = Closing(session.id, best=best.number, has_earlier=True)
     try:
         with transaction.atomic():
             gate_log.end(session=session.id, outcome=Outcome.FORCED_THROUGH)

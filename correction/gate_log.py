@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import Any
 
 from django.db import IntegrityError, transaction
@@ -13,10 +11,8 @@ from django.db.models import Case, F, Max, Q, Value, When
 
 from agents.llm.extraction import storable
 from agents.models import Message
-from agents.rollups import mark_stale, may_be_closed
 from correction.gate_values import GateResult
 from correction.models import CorrectionLog, GateDimensionResult, Outcome
-from correction.rollup import GATE
 from evaluation.pattern_timeouts import count_timeouts
 
 TRIES = 20  # each lost race means that somebody else won one: as many as may continue one session at once
@@ -51,7 +47,6 @@ class Closing:
     entry: Entry | None = None
     best: int | None = None
     has_earlier: bool = False
-    began: datetime | None = None
 
 
 CLOSING = "gate:closing"
@@ -130,35 +125,23 @@ def _made_room(entry: Entry, committed: bool) -> Entry:
     return replace(entry, attempt=(rows.aggregate(last=Max("attempt"))["last"] or 0) + 1)
 
 
-def close(*, session: uuid.UUID, message: Message, best: int | None, began: datetime | None = None) -> None:
+def close(*, session: uuid.UUID, message: Message, best: int | None) -> None:
     """Link the attempts of a session to what was said.
 
     Args:
         session: Whose attempts.
         message: What was said.
         best: The logged attempt whose text it was; None for a later one.
-        began: When the first attempt was logged.
     """
     changes: dict[str, Any] = {"message": message}
     if best is not None:
         changes["committed"] = Case(When(attempt=best, then=Value(True)), default=F("committed"))
-    logs = CorrectionLog.objects.filter(session=session)
-    logs.update(**changes)
-    if best is not None and began is not None and may_be_closed(began):
-        _sum_up_anew(logs.values_list("created_at", flat=True))
+    CorrectionLog.objects.filter(session=session).update(**changes)
 
 
 def end(*, session: uuid.UUID, outcome: Outcome) -> bool:
     """Give the last attempt of an open session its final outcome; False when somebody else ended it."""
-    last = CorrectionLog.objects.filter(session=session).order_by("-attempt").values("pk", "created_at")[:1]
-    found = {row["pk"]: row["created_at"] for row in last}
-    if not CorrectionLog.objects.filter(pk__in=list(found), outcome=Outcome.CORRECTED).update(outcome=outcome):
-        return False
-    _sum_up_anew(moment for moment in found.values() if may_be_closed(moment))
-    return True
-
-
-def _sum_up_anew(moments: Iterable[datetime]) -> None:
-    """Attempts of hours that are summed up already were changed."""
-    for hour in {moment.replace(minute=0, second=0, microsecond=0) for moment in moments}:
-        mark_stale(GATE.name, hour)
+    last = CorrectionLog.objects.filter(session=session).order_by("-attempt").first()
+    return last is not None and bool(
+        CorrectionLog.objects.filter(pk=last.pk, outcome=Outcome.CORRECTED).update(outcome=outcome)
+    )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any
 
 from django.db.models import Q
@@ -73,11 +72,6 @@ class Session:
     @property
     def next_number(self) -> int:
         return self.logged[-1].log.attempt + 1 if self.logged else 1
-
-    @property
-    def began(self) -> datetime | None:
-        """When the first attempt was logged."""
-        return self.logged[0].log.created_at if self.logged else None
 
     @property
     def spent_seconds(self) -> float:

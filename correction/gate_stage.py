@@ -162,7 +162,6 @@ def _force(turn: Turn, draft: Draft, session: Session, entry: Entry) -> Accept:
         replace(entry, outcome=Outcome.FORCED_THROUGH),
         best=None if best is present else best.number,
         has_earlier=bool(session.logged),
-        began=session.began,
     )
     _report(turn, entry, Outcome.FORCED_THROUGH, best=best.number)
     turn.count(forced_through=1)
@@ -197,7 +196,7 @@ def committed(turn: Turn, message: Message) -> None:
     if closing.entry is not None:
         session = gate_log.write(closing.entry, committed=closing.best is None, message=message).session
     if closing.has_earlier and session == closing.session:
-        gate_log.close(session=session, message=message, best=closing.best, began=closing.began)
+        gate_log.close(session=session, message=message, best=closing.best)
 
 
 def _said_over_our_head(turn: Turn, message: Message) -> None:
@@ -214,4 +213,4 @@ def _said_over_our_head(turn: Turn, message: Message) -> None:
     if is_last:
         gate_log.end(session=session.id, outcome=Outcome.FORCED_THROUGH)
     best = last.attempt if is_last else None
-    gate_log.close(session=session.id, message=message, best=best, began=session.began)
+    gate_log.close(session=session.id, message=message, best=best)

@@ -1,24 +1,22 @@
 """What the gate did, in numbers (AC-7.0.13, AC-7.0.14).
 
-Two aggregates in the database, over sums of whole hours and days (`correction.rollup`) and over raw rows only at the edges of a window.
+Two aggregates in the database, over sums of whole hours (`correction.rollup`) and over raw rows only at the edges of a window.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Case, F, Model, Q, When
+from django.db.models import Case, F, Q, When
 
-from agents.models import Agent, Span
-from agents.rollups import Family
-from agents.rollups.reading import Question, read
+from agents.models import Agent
+from agents.ops.sums import HourlySums, read
 from correction import rollup
 from correction.costs import window_of_time
-from correction.models import AttemptTotal, CorrectionLog, Outcome, played
+from correction.models import CorrectionLog, Outcome, played
 from correction.statistics_values import Checks, DimensionStatistics, GateStatistics, JudgeMeans
 from evaluation.windows import MessageWindow
 
@@ -31,6 +29,7 @@ __all__ = [
     "get_recent_statistics",
 ]
 
+Keys = Mapping[str, Any]
 Source = CorrectionLog.Source
 PASSED_UNJUDGED = {
     "timeouts": Outcome.TIMEOUT_PASSED,
@@ -58,11 +57,11 @@ def get_recent_statistics(*, since: datetime, recent: datetime) -> tuple[GateSta
     Returns:
         Those of the shorter window, those of the longer.
     """
-    asked = _Asked(None, MessageWindow(start=since), False)
-    question = asked.question(rollup.ATTEMPTS, {Span.HOUR: AttemptTotal}, ("source", "outcome"), prefix="")
-    late = {"recent": Case(When(created_at__gte=recent, then=1), default=0)}
-    late_hours = {"recent": Case(When(start__gte=recent, then=1), default=0)}
-    rows = read(replace(question, raw_keys={**question.raw_keys, **late}, keys={**question.keys, **late_hours}))
+    apart: tuple[Keys, Keys] = (
+        {"recent": Case(When(created_at__gte=recent, then=1), default=0)},
+        {"recent": Case(When(hour__gte=recent, then=1), default=0)},
+    )
+    rows = _sums(rollup.ATTEMPTS, ("source", "outcome"), None, MessageWindow(start=since), synthetic=False, apart=apart)
     return (
         _statistics(None, MessageWindow(start=recent), _counts(row for row in rows if row["k_recent"]), {}),
         _statistics(None, MessageWindow(start=since), _counts(rows), {}),
@@ -83,8 +82,9 @@ def get_gate_statistics(
         ValueError: The window is not one; names what is allowed.
     """
     stretch = window_of_time(window) if isinstance(window, str) else window
-    asked = _Asked(agent, stretch, synthetic)
-    return _statistics(agent, stretch, _counts(asked.attempts("source", "outcome")), _dimensions(asked))
+    attempts = _sums(rollup.ATTEMPTS, ("source", "outcome"), agent, stretch, synthetic=synthetic)
+    verdicts = _sums(rollup.VERDICTS, ("source", "dimension", "judge"), agent, stretch, synthetic=synthetic)
+    return _statistics(agent, stretch, _counts(attempts), _dimensions(verdicts))
 
 
 def _statistics(
@@ -113,39 +113,29 @@ def _statistics(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """Whose drafts, when, and whether really said or played."""
-
-    agent: Agent | None
-    stretch: MessageWindow
-    synthetic: bool
-
-    def attempts(self, *keys: str) -> list[dict[str, Any]]:
-        """Sums over logged attempts."""
-        tables = rollup.ATTEMPTS_OF_ALL if self.agent is None else rollup.ATTEMPTS_OF_AN_AGENT
-        return read(self.question(rollup.ATTEMPTS, tables, keys, prefix=""))
-
-    def verdicts(self, *keys: str) -> list[dict[str, Any]]:
-        """Sums over verdicts on dimensions."""
-        tables = rollup.VERDICTS_OF_ALL if self.agent is None else rollup.VERDICTS_OF_AN_AGENT
-        return read(self.question(rollup.VERDICTS, tables, keys, prefix="log__"))
-
-    def question(
-        self, family: Family, tables: Mapping[int, type[Model]], keys: Sequence[str], *, prefix: str
-    ) -> Question:
-        whose = Q() if self.agent is None else Q(**{f"{prefix}agent": self.agent})
-        return Question(
-            name=rollup.GATE.name,
-            family=family,
-            start=self.stretch.start,
-            end=self.stretch.end,
-            tables=tables,
-            raw_where=whose & (played(prefix) if self.synthetic else ~played(prefix)),
-            where=Q(played=self.synthetic) & (Q() if self.agent is None else Q(agent=self.agent)),
-            raw_keys={key: family.keys[key] for key in keys},
-            keys={key: F(key) for key in keys},
-        )
+def _sums(
+    table: HourlySums,
+    keys: Sequence[str],
+    agent: Agent | None,
+    window: MessageWindow,
+    *,
+    synthetic: bool,
+    apart: tuple[Keys, Keys] = ({}, {}),
+) -> list[dict[str, Any]]:
+    """Sums of the gate's logs, or of their verdicts; `apart` are further keys, on raw rows and on hours."""
+    prefix = "log__" if table is rollup.VERDICTS else ""
+    whose = Q() if agent is None else Q(agent=agent)
+    raw_whose = Q() if agent is None else Q(**{f"{prefix}agent": agent})
+    return read(
+        rollup.GATE,
+        table,
+        start=window.start,
+        end=window.end,
+        raw_keys={**{key: table.keys[key] for key in keys}, **apart[0]},
+        keys={**{key: F(key) for key in keys}, **apart[1]},
+        raw_where=raw_whose & (played(prefix) if synthetic else ~played(prefix)),
+        where=Q(synthetic=synthetic) & whose,
+    )
 
 
 def _checks(counts: Mapping[str, int]) -> int:
@@ -169,10 +159,10 @@ def _counts(rows: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
     return {source: dict(counts) for source, counts in found.items()}
 
 
-def _dimensions(asked: _Asked) -> dict[str, dict[str, DimensionStatistics]]:
+def _dimensions(verdicts: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, DimensionStatistics]]:
     """Per source and dimension; judges stay apart."""
     found: dict[str, dict[str, dict[str, Counter[str]]]] = {}
-    for row in asked.verdicts("source", "dimension", "judge"):
+    for row in verdicts:
         judges = found.setdefault(row["k_source"], {}).setdefault(row["k_dimension"], {})
         sums = {name.removeprefix("s_"): value for name, value in row.items() if name.startswith("s_")}
         judges.setdefault(row["k_judge"], Counter()).update(sums)

@@ -5,10 +5,8 @@ from agents.models.batches import LLMBatch, LLMBatchRequest
 from agents.models.conversations import Channel, ChannelMember, Message, Reaction
 from agents.models.descriptions import DescriptionUpdate
 from agents.models.imports import Import, ImportChunk, ImportFile
-from agents.models.ledger import LLMCall, LLMPayload, ModelPrice
-from agents.models.ledger_hours import LedgerAgentTotal, LedgerSum, LedgerTotal
+from agents.models.ledger import LedgerHour, LLMCall, LLMPayload, ModelPrice, Rollup
 from agents.models.personas import Agent, MemoryBlock, MemoryPassage, PersonaVersion, Trait
-from agents.models.rollups import Rollup, Span, StaleHour
 from agents.models.runs import Run, RunMessage, RunStep
 from agents.models.workers import Chore, WorkerHeartbeat
 from agents.work.lease import LastServed, Leasable, owner_is_dead, owner_name
@@ -29,9 +27,7 @@ __all__ = [
     "LLMPayload",
     "LastServed",
     "Leasable",
-    "LedgerAgentTotal",
-    "LedgerSum",
-    "LedgerTotal",
+    "LedgerHour",
     "MemoryBlock",
     "MemoryPassage",
     "Message",
@@ -42,8 +38,6 @@ __all__ = [
     "Run",
     "RunMessage",
     "RunStep",
-    "Span",
-    "StaleHour",
     "Trait",
     "WorkerHeartbeat",
     "owner_is_dead",

@@ -56,8 +56,7 @@ ALWAYS = {
     "spec_digest",
     "procedure",
 }
-SUMS = {"LedgerSum", "LedgerTotal", "LedgerAgentTotal", "AttemptSum", "AttemptTotal", "DimensionSum", "DimensionTotal"}
-SUMS |= {"Baseline", "DriftAlert", "LastServed", "Rollup", "StaleHour"}
+SUMS = {"LedgerHour", "AttemptHour", "DimensionHour", "Baseline", "DriftAlert", "LastServed", "Rollup"}
 
 
 def text_columns(model: type[Model]) -> list[Field[Any, Any]]:

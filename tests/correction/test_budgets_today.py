@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 
 from agents.models import Agent
-from agents.rollup import sum_up
+from agents.ops.sums import sum_up
 from correction.budgets import BudgetDay, budgets_today
 from correction.configure import configure
 from tests.correction.ledger import call

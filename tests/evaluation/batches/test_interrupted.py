@@ -234,7 +234,7 @@ def test_a_killed_capture_is_gone_on_with_and_nothing_is_asked_or_stored_twice(
     assert (server.made(), taken.count(("POST", "/v1/messages/batches"))) == (1, 1)
     server_end()
     soon = "from agents.models import LLMBatch\nfrom django.utils import timezone\nLLMBatch.objects.update(next_look_at=timezone.now())\n"
-    free = "from agents.work.queues import release_lost_leases\nrelease_lost_claims()\n"
+    free = "from agents.work.queues import release_lost_leases\nrelease_lost_leases()\n"
     again = process(soon + free + KILLED.format(patch=""))
     assert again.returncode == 0, again.stderr
     assert (server.made(), server.live()) == (1, 0)

@@ -7,7 +7,7 @@ ATTEMPT = models.PositiveIntegerField(default=0, editable=False, help_text="how 
 
 
 class Migration(migrations.Migration):
-    dependencies = [("agents", "0011_agent_origin")]
+    dependencies = [("agents", "0012_hourly_sums")]
 
     operations = [
         *(migrations.RenameField(name, "claimed_by", "lease_owner") for name in MODELS),

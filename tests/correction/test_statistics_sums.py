@@ -11,13 +11,12 @@ from typing import Any
 
 import pytest
 import time_machine
-from django.db.models import Model
 
-from agents.models import Agent, Channel, StaleHour
-from agents.rollups import prunable_before, roll_up, verify
+from agents.models import Agent, Channel
+from agents.ops.sums import prunable_before, roll_up, verify
 from correction import gate_log
 from correction.marks import mark_result, precision
-from correction.models import AttemptSum, CorrectionLog, DimensionSum, GateDimensionResult, Outcome
+from correction.models import AttemptHour, CorrectionLog, DimensionHour, GateDimensionResult, Outcome
 from correction.rollup import GATE
 from correction.statistics import GateStatistics, get_gate_statistics
 from evaluation.windows import MessageWindow
@@ -116,10 +115,10 @@ def test_statistics_are_the_same_however_much_is_summed_up(
     raw = everything([None, *agents])
     assert any(one.dimensions and one.observed.total and one.external.total for one in raw)
 
-    roll_up(GATE, owner="me", now=BEGIN + timedelta(hours=closed, minutes=10), seconds=None)
+    roll_up(GATE, now=BEGIN + timedelta(hours=closed, minutes=10))
 
-    assert AttemptSum.objects.exists()
-    assert DimensionSum.objects.exists()
+    assert AttemptHour.objects.exists()
+    assert DimensionHour.objects.exists()
     assert same(everything([None, *agents]), raw)
     assert not verify(GATE).differences
 
@@ -144,7 +143,7 @@ def _raw_edges() -> list[MessageWindow]:
 def test_a_channel_s_logs_stay_what_they_were_when_it_is_deleted(
     agents: list[Agent], logs: list[CorrectionLog]
 ) -> None:
-    roll_up(GATE, owner="me", now=NOW + timedelta(days=2), seconds=None)
+    roll_up(GATE, now=NOW + timedelta(days=2))
     played = get_gate_statistics(synthetic=True)
 
     Channel.objects.filter(synthetic=True).delete()
@@ -162,46 +161,25 @@ def test_a_session_that_ends_after_its_hour_was_summed_up_is_counted_with_its_en
             GateDimensionResult.objects.create(
                 log=log, dimension="fluency", status="scored", score=number, threshold=5, passed=False
             )
-    with time_machine.travel(NOW, tick=False):
-        roll_up(GATE, owner="me", seconds=None)
+    with time_machine.travel(BEGIN + timedelta(hours=2), tick=False):
+        roll_up(GATE)
         assert get_gate_statistics(ada).forced_through_count == 0
         message = say(make_channel(), ada, "x")
 
         assert gate_log.end(session=session, outcome=Outcome.FORCED_THROUGH)
-        gate_log.close(session=session, message=message, best=1, began=BEGIN)
-        assert roll_up(GATE, owner="me", seconds=None) == 1
+        gate_log.close(session=session, message=message, best=1)
+    with time_machine.travel(BEGIN + timedelta(hours=3), tick=False):
+        assert roll_up(GATE) == 1
 
     found = get_gate_statistics(ada)
     assert (found.forced_through_count, found.dimensions["fluency"].mean_committed) == (1, 1.0)
-    assert not StaleHour.objects.exists()
-
-
-def test_a_session_that_ends_at_once_marks_nothing(agents: list[Agent]) -> None:
-    session = uuid.uuid4()
-    CorrectionLog.objects.create(
-        session=session, attempt=1, agent=agents[0], outcome="corrected", original_text="x", judged_text="x"
-    )
-
-    assert gate_log.end(session=session, outcome=Outcome.ABANDONED)
-
-    assert not StaleHour.objects.exists()
 
 
 def test_marks_count_at_once_for_they_are_never_summed_up(agents: list[Agent], logs: list[CorrectionLog]) -> None:
-    roll_up(GATE, owner="me", now=NOW + timedelta(days=2), seconds=None)
+    roll_up(GATE, now=NOW + timedelta(days=2))
     failed = GateDimensionResult.objects.filter(passed=False, log__channel__slug="office").first()
     assert failed is not None
 
     mark_result(result=failed, mark="right", user=None)
 
     assert [p.right for p in precision()] == [1]
-
-
-def test_sums_name_every_column_of_their_tables() -> None:
-    for family in GATE.families:
-        for table in family.tables:
-            assert columns(table.model) == {"id", "span", "start", *table.keys, *family.sums}
-
-
-def columns(model: type[Model]) -> set[str]:
-    return {field.name for field in model._meta.concrete_fields}

@@ -10,15 +10,13 @@ from decimal import Decimal
 import hypothesis
 import pytest
 import time_machine
-from django.core.cache import cache
 from hypothesis import given
 from hypothesis import strategies as st
 from pytest_django import DjangoAssertNumQueries
 
 from agents.llm.ledger import Totals
-from agents.models import Agent, LedgerSum, LLMCall, Rollup, StaleHour
-from agents.rollup import LEDGER
-from agents.rollups import prunable_before, roll_up, verify
+from agents.models import Agent, LedgerHour, LLMCall, Rollup
+from agents.ops.sums import LEDGER, prunable_before, roll_up, verify
 from correction.costs import CORRECTION, GROUPINGS, Grouping, get_cost_summary, get_total_cost_summary, spent_today
 from evaluation.windows import MessageWindow
 from tests.correction.ledger import call
@@ -133,14 +131,12 @@ def expect(calls: list[Call], window: MessageWindow, agent: Agent | None) -> Non
 def test_sums_are_what_adding_the_rows_by_hand_gives(
     calls: list[Call], closed: int, windows: list[tuple[datetime | None, datetime | None]], twice: bool
 ) -> None:
-    for model in (LLMCall, LedgerSum, Rollup, StaleHour, Agent):
+    for model in (LLMCall, LedgerHour, Rollup, Agent):
         model.objects.all().delete()
-    LEDGER.families[0].tables[1].model._default_manager.all().delete()
-    LEDGER.families[0].tables[2].model._default_manager.all().delete()
     agents = {slug: make_agent(slug) for slug in ("ada", "bob")}
     store(calls, agents)
     for hours in (closed // 2, closed) if twice else (closed,):
-        roll_up(LEDGER, owner="me", now=BEGIN + timedelta(hours=hours, minutes=10), seconds=None)
+        roll_up(LEDGER, now=BEGIN + timedelta(hours=hours, minutes=10))
 
     for start, end in windows:
         for agent in (None, agents["ada"]):
@@ -179,7 +175,7 @@ def test_figures_stay_when_retention_deletes_the_rows(month: list[Call]) -> None
                 end = end - timedelta(microseconds=1) if end == BEGIN + timedelta(hours=30) else end
                 kept = end is None or end >= before
                 expect(month, MessageWindow("", start=start, end=end), agent) if kept else None
-    roll_up(LEDGER, owner="me", now=NOW + timedelta(hours=5), seconds=None)
+    roll_up(LEDGER, now=NOW + timedelta(hours=5))
     assert get_total_cost_summary(window="all").total == by_hand(month)
 
 
@@ -197,7 +193,7 @@ def test_a_window_that_cuts_a_pruned_hour_has_its_whole_hours(month: list[Call])
 def test_a_deleted_agent_s_sums_become_those_of_none(month: list[Call]) -> None:
     agents = {slug: make_agent(slug) for slug in ("ada", "bob")}
     store(month, agents)
-    roll_up(LEDGER, owner="me", now=NOW + timedelta(days=40), seconds=None)
+    roll_up(LEDGER, now=NOW + timedelta(days=40))
 
     agents["ada"].delete()
 
@@ -210,22 +206,10 @@ def test_a_summary_is_the_same_number_of_queries_when_rows_are_summed_up(
     month: list[Call], django_assert_num_queries: DjangoAssertNumQueries
 ) -> None:
     store(month, {})
-    roll_up(LEDGER, owner="me", now=NOW, seconds=None)
+    roll_up(LEDGER, now=NOW)
 
-    with django_assert_num_queries(4):  # how far the sums reach was not known; there is no agent to be named
+    with django_assert_num_queries(3):  # there is no agent to be named
         get_total_cost_summary(window="all")
-    with django_assert_num_queries(3):
-        get_total_cost_summary(window="all")
-
-
-def test_what_a_process_remembers_of_how_far_sums_reach_cannot_make_figures_wrong(month: list[Call]) -> None:
-    store(month, {})
-    for remembered in (None, BEGIN, NOW + timedelta(days=3)):
-        cache.set("rollup:ledger", remembered)
-        assert get_total_cost_summary(window="all").total.calls == len(month)
-        roll_up(LEDGER, owner="me", now=NOW - timedelta(hours=3), seconds=None)
-        cache.set("rollup:ledger", remembered)
-        assert get_total_cost_summary(window="all").total.calls == len(month)
 
 
 def test_a_budget_counts_a_call_at_once_whatever_is_summed_up() -> None:
@@ -233,7 +217,7 @@ def test_a_budget_counts_a_call_at_once_whatever_is_summed_up() -> None:
     with time_machine.travel(datetime(2026, 2, 1, 9, 0, tzinfo=UTC), tick=False):
         call(ada, cost="0.5")
     with time_machine.travel(datetime(2026, 2, 1, 12, 0, tzinfo=UTC), tick=False):
-        roll_up(LEDGER, owner="me", seconds=None)
+        roll_up(LEDGER)
         call(ada, cost="0.25")
 
         assert spent_today(ada).cost_usd == Decimal("0.75")
