@@ -7,7 +7,7 @@ ATTEMPT = models.PositiveIntegerField(default=0, editable=False, help_text="how 
 
 
 class Migration(migrations.Migration):
-    dependencies = [("correction", "0009_judge_overloaded")]
+    dependencies = [("correction", "0010_hourly_sums")]
 
     operations = [
         *(migrations.RenameField(name, "claimed_by", "lease_owner") for name in MODELS),
