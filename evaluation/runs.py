@@ -23,10 +23,10 @@ from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.newest import note_evidence
 from evaluation.planning import UNFINISHED
 from evaluation.propositions.files import LoadedFile, PropositionError, load_all
-from evaluation.rehearsal.queued import awaits_play, play_for
-from evaluation.rehearsal.stage import actor_of
 from evaluation.scorers import SCORERS
 from evaluation.scorers.base import Ends, Subject
+from evaluation.simulation import actor_of
+from evaluation.simulation.queued import awaits_simulation, simulate_for
 from evaluation.summary import RunSummary, summarize_all
 from evaluation.together import Together
 from evaluation.wording import counted
@@ -206,7 +206,7 @@ def _paused_that_may_go_on() -> EvaluationRun | None:
     over: set[tuple[int | None, str]] = set()  # asked once per agent, and once for channels
     run: EvaluationRun
     for run in paused.order_by("created_at", "pk"):
-        model = actor_of(run.agent) if run.agent is not None and awaits_play(run) else run.judge
+        model = actor_of(run.agent) if run.agent is not None and awaits_simulation(run) else run.judge
         if (run.agent_id, model) not in over:
             if not why_over_budget(run.agent, model):
                 return run
@@ -225,8 +225,8 @@ def work_one(*, owner: str) -> bool:
         run.note_served()
         about = logging_about(evaluation_run=run.pk, agent=run.agent_id)
         with about, sentry_sdk.start_transaction(op="evaluation.work", name="evaluate"):  # a span alone is sent nowhere
-            if awaits_play(run):
-                play_for(run, owner=owner)
+            if awaits_simulation(run):
+                simulate_for(run, owner=owner)
             else:
                 execute([run], owner=owner)
         break

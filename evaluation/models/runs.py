@@ -47,12 +47,10 @@ class EvaluationRun(Leasable):
     additional_context = models.JSONField(
         default=dict, blank=True, help_text="what preconditions and the judge are given beside the messages, as data"
     )
-    played = models.BooleanField(
-        default=False, help_text="what was judged was played for it in a synthetic channel, never said to anybody"
+    simulated = models.BooleanField(
+        default=False, help_text="what was judged was said in simulated conversations, marked synthetic"
     )
-    actor_model = models.CharField(
-        max_length=200, blank=True, default="", help_text="model that spoke, where speech was played"
-    )
+    actor_model = models.CharField(max_length=200, blank=True, default="", help_text="model that acted in a simulation")
     turn_bins = models.JSONField(
         default=list,
         blank=True,
@@ -155,7 +153,9 @@ class EvaluationRun(Leasable):
     @property
     def procedure(self) -> str:
         """How it was judged, e.g. ``plumbline+hard``: scores compare only with scores of the same procedure."""
-        return procedure_name(method=self.method, hard=self.hard, double_check=self.double_check, played=self.played)
+        return procedure_name(
+            method=self.method, hard=self.hard, double_check=self.double_check, simulated=self.simulated
+        )
 
     @property
     def own_dimensions(self) -> list[str]:

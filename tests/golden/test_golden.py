@@ -70,7 +70,7 @@ def measured(*names: str) -> dict[str, Any]:
     where = ("--agents", "michael", "--dimensions", "adherence,consistency,fluency")
     return {
         f"capture_baseline{names[0]}": ran(
-            "capture_baseline", *where, "--samples", "6", "--no-play", "--where", "build=40"
+            "capture_baseline", *where, "--samples", "6", "--no-simulate", "--where", "build=40"
         ),
         f"evaluate{names[0]}": ran("evaluate", *where, "--samples", "6", "--where", "build=41"),
         f"compare{names[0]}": ran(

@@ -179,7 +179,7 @@ KILLED = """
 import os, signal
 {patch}
 from django.core.management import call_command
-call_command("capture_baseline", "--agents", "ada", "--dimensions", "adherence", "--no-play", "--batch")
+call_command("capture_baseline", "--agents", "ada", "--dimensions", "adherence", "--no-simulate", "--batch")
 """
 BEFORE_THE_NAME_IS_STORED = """
 from agents.llm import batch_api
