@@ -7,7 +7,7 @@ ATTEMPT = models.PositiveIntegerField(default=0, editable=False, help_text="how 
 
 
 class Migration(migrations.Migration):
-    dependencies = [("evaluation", "0008_newest_judged_message")]
+    dependencies = [("evaluation", "0009_simulated")]
 
     operations = [
         *(migrations.RenameField(name, "claimed_by", "lease_owner") for name in MODELS),
