@@ -20,11 +20,11 @@ from agents import llm
 from agents.llm.extraction import storable
 from agents.log_context import logging_about
 from agents.models import ChannelMember, Message, Run, RunMessage, RunStep, owner_is_dead
-from agents.outages import is_outage
 from agents.turn.pipeline import Draft, StageFailed, Turn, model_of, pipeline, scene_of
 from agents.turn.prompt import Prompt, build_prompt, new_turn
 from agents.turn.send_message import RequiredStageFailed, TurnRefused, start_turn
 from agents.turn.tools import Performed, calls_models, perform, send_draft, tool_definitions
+from agents.work.outages import is_outage
 
 Role = RunMessage.Role
 
@@ -216,7 +216,7 @@ class Session:
         Raises:
             ClaimLost: The run is not ours any more.
         """
-        mine = Run.objects.filter(pk=self.run.pk, status=Run.Status.RUNNING, claimed_by=self.owner)
+        mine = Run.objects.filter(pk=self.run.pk, status=Run.Status.RUNNING, lease_owner=self.owner)
         if not mine.update(lease_expires_at=timezone.now() + lease(), trace=self.trace):
             raise ClaimLost(f"run {self.run.pk} is not held by {self.owner} any more")
         return not mine.values_list("cancel_requested", flat=True).get()
@@ -382,7 +382,7 @@ def run_turn(run: Run, *, owner: str) -> Run:
     Raises:
         Exception: What crashed the turn, after the run was marked errored.
     """
-    if not run.is_held_by(owner) and not run.claim(owner=owner, lease=lease()):
+    if not run.is_leased_by(owner) and not run.acquire(owner=owner, lease=lease()):
         run.refresh_from_db()
         return run
     try:
@@ -414,7 +414,7 @@ def work_one(*, owner: str) -> bool:
     Turns of an agent that is busy with another one wait, and hold up nobody else's.
     """
     for run in _claimable():
-        if run.claim(owner=owner, lease=lease()):
+        if run.acquire(owner=owner, lease=lease()):
             run.note_served()
             with sentry_sdk.start_transaction(op="agents.work", name="turn"):  # a span alone would be sent nowhere
                 run_turn(run, owner=owner)
@@ -440,12 +440,12 @@ def cancel(run: Run) -> Run:
 def _claimable() -> list[Run]:
     """The turns that may be taken now, those that were lost first: they hold their agent until they end."""
     now, dead, busy = timezone.now(), [], []
-    for run in Run.objects.filter(status=Status.RUNNING).only("agent_id", "claimed_by", "lease_expires_at"):
-        if owner_is_dead(run.claimed_by):
+    for run in Run.objects.filter(status=Status.RUNNING).only("agent_id", "lease_owner", "lease_expires_at"):
+        if owner_is_dead(run.lease_owner):
             dead.append(run.pk)
         elif run.lease_expires_at is not None and run.lease_expires_at >= now:
             busy.append(run.agent_id)
-    free = Run.objects.filter(Run.claimable() | Q(pk__in=dead)).exclude(agent_id__in=busy)
+    free = Run.objects.filter(Run.leasable() | Q(pk__in=dead)).exclude(agent_id__in=busy)
     return Run.in_turn(free, lost_first=True)
 
 

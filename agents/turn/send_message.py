@@ -17,7 +17,7 @@ from agents.llm.extraction import storable
 from agents.models import Agent, Channel, ChannelMember, Message, PersonaVersion, Run
 from agents.models.conversations import validate_tags
 from agents.turn.pipeline import Accept, Draft, Revise, SendResult, StageFailed, TraceEntry, Turn, pipeline, tags_of
-from agents.work_queues import wake_for_turns
+from agents.work.queues import wake_for_turns
 
 MAX_CHARACTERS = 100_000
 KEY_CHARACTERS = 200

@@ -334,7 +334,7 @@ class ObservedMessageAdmin(LogAdmin[ObservedMessage]):
         "started",
         "finished",
         "attempt",
-        "claimed_by",
+        "lease_owner",
     )
 
     created = display.time_of("created_at")

@@ -13,9 +13,9 @@ import sentry_sdk
 from django.conf import settings
 from django.db import IntegrityError, transaction
 
-from agents.models import Agent, Claimable, Message
-from agents.outages import is_outage
-from agents.work_queues import wake_workers
+from agents.models import Agent, Leasable, Message
+from agents.work.outages import is_outage
+from agents.work.queues import wake_workers
 from correction.config.resolve import ResolvedConfig, resolve_all, resolve_config
 from correction.gate import sessions
 from correction.gate.check import action_of_message, check_for_agent
@@ -23,7 +23,7 @@ from correction.models import CorrectionLog, GateMode, ObservedMessage, Outcome
 
 logger = logging.getLogger(__name__)
 
-Status = Claimable.Status
+Status = Leasable.Status
 MOST_ATTEMPTS = 3  # claims of one observation before its crash is final
 
 
@@ -70,7 +70,7 @@ def queue_ingested(messages: Sequence[Message]) -> int:
 
 def work_one(*, owner: str) -> bool:
     """Claim and judge the oldest message waiting to be observed; whether there was one. What `manage.py work` calls."""
-    observed = ObservedMessage.claim_next(owner=owner, lease=_lease())
+    observed = ObservedMessage.acquire_next(owner=owner, lease=_lease())
     if observed is None:
         return False
     with sentry_sdk.start_transaction(op="correction.work", name="observe"):  # a span alone would be sent nowhere

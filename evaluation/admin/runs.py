@@ -76,7 +76,7 @@ class EvaluationRunAdmin(ControlledRunAdmin):
                 )
             },
         ),
-        ("Times", {"fields": ("created", "started", "finished", "attempt", "claimed_by")}),
+        ("Times", {"fields": ("created", "started", "finished", "attempt", "lease_owner")}),
         ("Digests", {"fields": ("persona_digest", "proposition_digest", "spec_digest"), "classes": ("collapse",)}),
     )
 

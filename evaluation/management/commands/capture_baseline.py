@@ -277,7 +277,7 @@ class Command(CodedCommand):
             name = run.agent.slug if run.agent else str(run.pk)
             if result.held_elsewhere and run.status == "running":
                 problems.append(
-                    f"{name}: run {run.pk} is being judged by another process ({run.claimed_by}); run this again when it ended"
+                    f"{name}: run {run.pk} is being judged by another process ({run.lease_owner}); run this again when it ended"
                 )
             elif run.status != "completed" or not result.summary.measured:
                 status = "" if run.status == "completed" else f"{run.status}: "

@@ -173,7 +173,7 @@ class Stealing:
     name = "stealing"
 
     def prepare(self, turn: Turn) -> None:
-        Run.objects.filter(agent=turn.agent).update(claimed_by="another-host:1:a")
+        Run.objects.filter(agent=turn.agent).update(lease_owner="another-host:1:a")
 
 
 class StepTaker:

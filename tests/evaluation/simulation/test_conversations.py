@@ -316,7 +316,7 @@ def test_a_turn_that_was_left_unfinished_is_named_and_not_waited_for(scripted: A
     office = make_channel("office")
     join(office, scripted)
     lost = start_turn(agent=scripted, channel=office)
-    assert lost.claim(owner="elsewhere:1:x", lease=timedelta(hours=-1))
+    assert lost.acquire(owner="elsewhere:1:x", lease=timedelta(hours=-1))
 
     found = simulated(scripted)
 

@@ -1,17 +1,63 @@
-"""What workers claim: the callables that `WORK_QUEUES` names, what they are called, and how workers learn that something waits."""
+"""The queues of work that workers look at, work that is done at regular times (`CHORES`), and how workers learn of new work."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime, timedelta
 from typing import Literal
 
+import sentry_sdk
 from django.apps import apps
 from django.conf import settings
+from django.db import IntegrityError, transaction
 from django.utils import timezone
 from django.utils.module_loading import import_string
 
-from agents.models import Claimable, owner_is_dead
+from agents.models import Chore
+from agents.work.lease import Leasable, owner_is_dead
+from agents.work.outages import is_outage
+
+log = logging.getLogger(__name__)
+
+
+def do_what_is_due() -> None:
+    """Do the chores that are due. Called by workers between two pieces of work.
+
+    When one is next due is stored before it is done: a crash, or a worker that dies, costs one time.
+    """
+    now = timezone.now()
+    known = dict(Chore.objects.filter(path__in=settings.CHORES).values_list("path", "next_at"))
+    for path, seconds in settings.CHORES.items():
+        if path in known and known[path] > now:
+            continue
+        if _claim(path, known.get(path), now + timedelta(seconds=seconds)):
+            _do(path)
+
+
+def _claim(path: str, was_due: datetime | None, following: datetime) -> bool:
+    if was_due is not None:
+        return bool(Chore.objects.filter(path=path, next_at=was_due).update(next_at=following, last_at=timezone.now()))
+    try:
+        with transaction.atomic():
+            Chore.objects.create(path=path, next_at=following, last_at=timezone.now())
+    except IntegrityError:  # another worker was faster
+        return False
+    return True
+
+
+def _do(path: str) -> None:
+    try:
+        done = import_string(path)()
+        outcome = "" if done is None else str(done)
+    except Exception as error:
+        if is_outage(error):
+            raise
+        log.exception("chore %s", path)
+        sentry_sdk.capture_exception(error)
+        outcome = f"{type(error).__name__}: {error}"
+    Chore.objects.filter(path=path).update(last_outcome=outcome[:500])
+
 
 WorkQueue = Callable[..., bool]
 Group = Literal["interactive", "bulk"]
@@ -63,12 +109,12 @@ def wake_for_turns() -> None:
     wake_workers("interactive")
 
 
-def work_models() -> list[type[Claimable]]:
+def work_models() -> list[type[Leasable]]:
     """Every table of work."""
-    return [model for model in apps.get_models() if issubclass(model, Claimable)]
+    return [model for model in apps.get_models() if issubclass(model, Leasable)]
 
 
-def release_lost_claims() -> int:
+def release_lost_leases() -> int:
     """Make work pending again whose owner is known to be dead, so that nobody waits for its lease; returns how much.
 
     What cost too many workers in a row ends as errored instead.
@@ -77,10 +123,10 @@ def release_lost_claims() -> int:
     released = 0
     for model in work_models():
         running = model._default_manager.filter(status=model.Status.RUNNING, lease_expires_at__gte=timezone.now())
-        owners = set(running.values_list("claimed_by", flat=True))
+        owners = set(running.values_list("lease_owner", flat=True))
         dead = [owner for owner in owners if owner_is_dead(owner)]
         if dead:
-            released += sum(row.release() for row in running.filter(claimed_by__in=dead))
+            released += sum(row.release() for row in running.filter(lease_owner__in=dead))
     if released:
         logger.warning("%d pieces of work were taken from workers that died", released)
     return released
