@@ -25,9 +25,7 @@ def test_a_check_is_a_span_with_one_per_dimension(sentry: Caught, llm_server: LL
     assert found["correction.gate.dimension", "correction.gate"] == 3
     assert found["llm.call", "correction.gate"] == 3
     spans = {
-        s["data"]["gate.dimension"]: s["data"]
-        for s in transaction["spans"]
-        if s["op"] == "correction.gate.dimension"
+        s["data"]["gate.dimension"]: s["data"] for s in transaction["spans"] if s["op"] == "correction.gate.dimension"
     }
     assert {d: (data["gate.status"], data["gate.passed"], data.get("gate.score")) for d, data in spans.items()} == {
         "adherence": ("scored", True, 8.0),
