@@ -17,7 +17,7 @@ from agents.imports.control import lacks_agent
 from agents.imports.uploads import are_kept
 from agents.models import Import
 from agents.transcripts.prepare import Likely
-from agents.worker_heartbeat import alive
+from agents.work.worker import alive
 
 Status, Step = Import.Status, Import.Step
 UNREAD = "Why is shown to whoever handed it in, and to those who may view messages."

@@ -24,6 +24,7 @@ from agents.imports.uploads import NotKept, drop, write_into
 from agents.log_context import logging_about
 from agents.models import Import, Message
 from agents.work.outages import is_outage, outlasting
+from agents.work.stopping import check_stop
 
 Status, Step = Import.Status, Import.Step
 LEASE = timedelta(minutes=5)  # a batch of messages takes a second, one large JSON document some more
@@ -138,6 +139,7 @@ class _Report:
         self._told_at, self._doing = float("-inf"), ""
 
     def __call__(self, what: str, done: int, total: int) -> None:
+        check_stop()
         if what == self._doing and time.monotonic() - self._told_at < TOLD_EVERY:
             return
         self._doing, self._told_at = what, time.monotonic()
