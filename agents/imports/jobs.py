@@ -48,7 +48,6 @@ from agents.models import (
     PersonaVersion,
     Trait,
 )
-from agents.outages import is_outage, outlasting
 from agents.persona import Outcome, current_digest, save_persona
 from agents.persona_restore import PersonaMovedOn, restore_version
 from agents.personas_io.reader import YAML
@@ -56,7 +55,8 @@ from agents.transcripts.importer import import_transcript
 from agents.transcripts.prepare import NAME_LIMIT
 from agents.transcripts.records import OptionError, TranscriptError
 from agents.transcripts.store import JOINING, NotEntitled, rights_of
-from agents.work_queues import wake_workers
+from agents.work.outages import is_outage, outlasting
+from agents.work.queues import wake_workers
 
 Status = Import.Status
 LEASE = timedelta(minutes=5)  # a batch of messages takes a second, one large JSON document some more
@@ -148,7 +148,7 @@ def cancel(job: Import) -> None:
         job,
         Import.OPEN,
         status=Status.CANCELLED,
-        claimed_by="",
+        lease_owner="",
         lease_expires_at=None,
         finished_at=timezone.now(),
     )
@@ -216,7 +216,7 @@ def authors_of(job: Import) -> list[dict[str, Any]]:
 
 def work_one(*, owner: str) -> bool:
     """Do the import that has waited longest; returns whether there was one."""
-    job = Import.claim_next(owner=owner, lease=LEASE)
+    job = Import.acquire_next(owner=owner, lease=LEASE)
     if job is None:
         return False
     with logging_about(import_id=job.pk):
@@ -407,7 +407,7 @@ class _Report:
         self._update(stored=F("stored") + len(messages))
 
     def _update(self, **fields: Any) -> None:
-        mine = Import.objects.filter(pk=self._pk, status=Status.RUNNING, claimed_by=self._owner)
+        mine = Import.objects.filter(pk=self._pk, status=Status.RUNNING, lease_owner=self._owner)
         if not outlasting(lambda: mine.update(**fields)):
             raise _Lost
 

@@ -9,10 +9,10 @@ from django.db import models
 from django.db.models import F, Q, Value
 from django.db.models.functions import Coalesce
 
-from agents.models.claimable import Claimable
+from agents.work.lease import Leasable
 
 
-class Import(Claimable):
+class Import(Leasable):
     """An uploaded transcript, or uploaded personas: a person chooses how they are read, a worker imports them, and can undo it."""
 
     class Kind(models.TextChoices):
@@ -20,9 +20,9 @@ class Import(Claimable):
         PERSONAS = "personas", "personas"
 
     WAITING, UNDONE = "waiting", "undone"
-    STATES: ClassVar = [(WAITING, "waits for your choices"), *Claimable.Status.choices, (UNDONE, "undone")]
-    FINAL: ClassVar = (*Claimable.FINAL, UNDONE)
-    EDITABLE: ClassVar = (WAITING, Claimable.Status.FAILED, Claimable.Status.ERRORED, Claimable.Status.CANCELLED)
+    STATES: ClassVar = [(WAITING, "waits for your choices"), *Leasable.Status.choices, (UNDONE, "undone")]
+    FINAL: ClassVar = (*Leasable.FINAL, UNDONE)
+    EDITABLE: ClassVar = (WAITING, Leasable.Status.FAILED, Leasable.Status.ERRORED, Leasable.Status.CANCELLED)
     WHOSE: ClassVar = Coalesce(F("created_by"), Value(0))
 
     status = models.CharField(max_length=16, choices=STATES, default=WAITING)

@@ -271,7 +271,7 @@ def test_the_import_of_a_lost_worker_is_done_by_the_next() -> None:
     job = uploaded(file(TALK))
     submit(job)
     Import.objects.update(
-        status="running", claimed_by="elsewhere:1:x", lease_expires_at=timezone.now() - timedelta(minutes=1)
+        status="running", lease_owner="elsewhere:1:x", lease_expires_at=timezone.now() - timedelta(minutes=1)
     )
 
     assert work()
