@@ -9,7 +9,7 @@ from project.environment import env, number
 WORK_QUEUES = [
     "agents.turn.orchestrator.work_one",
     "correction.behavior.work_one",
-    "correction.observe.work_one",
+    "correction.gate.observe.work_one",
     "correction.behavior.effects.work_one",
     "evaluation.schedules.work_one",
     "agents.llm.batch_work.work_one",
@@ -23,7 +23,7 @@ WORK_QUEUES = [
 INTERACTIVE_QUEUES = ["agents.turn.orchestrator.work_one"]
 # What is to be done every so often, by one worker: dotted path of a callable, and seconds between two times.
 CHORES: dict[str, float] = {
-    "agents.work_queues.release_lost_claims": 30,
+    "agents.work.queues.release_lost_leases": 30,
     "agents.ops.sums.sum_up": 60,
     "agents.imports.uploads.drop_old": 3600,
     "correction.behavior.resume_paused": 60,
