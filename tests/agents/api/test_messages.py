@@ -13,7 +13,7 @@ from django.db import connection, transaction
 from pytest_django import Settings
 
 from agents.models import Agent, Channel, Message, Reaction, Run
-from agents.turn.channel_log import append
+from agents.turn.send_message import append
 from tests.agents.api.asking import listed, paged, queries
 from tests.agents.turn import stages
 from tests.api_client import Program, program
