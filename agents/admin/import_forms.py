@@ -137,7 +137,7 @@ class ImportForm(forms.Form):
         columns = {name.removeprefix(COLUMN): given[name] for name in given if name.startswith(COLUMN) and given[name]}
         columns |= {f"tags.{tag_key(name)}": name for name in given.get("tag_columns", ())}
         if given["without_agents"]:  # what was only proposed for the speakers does not count then
-            agents, made = self.choices.agents, self.choices.made
+            agents, made = dict(self.choices.agents), dict(self.choices.made)
         self.choices = Choices(
             format="csv" if columns and given["format"] == AUTO else given["format"],
             channel=given["channel"].strip(),
@@ -221,7 +221,8 @@ class SpeakerForm(forms.Form):
 
     def checked_persona(self, known: set[str]) -> str:
         """The persona of a new agent; adds errors where no agent can be made."""
-        slug, persona = self.cleaned_data["slug"], self.cleaned_data["persona"].replace("\r\n", "\n").strip()
+        slug = str(self.cleaned_data["slug"])
+        persona = str(self.cleaned_data["persona"]).replace("\r\n", "\n").strip()
         if not slug_re.fullmatch(slug):
             self.add_error("slug", f"{slug!r} is no id; allowed: letters, digits, - and _, at most {SLUG_LIMIT}")
         elif slug.startswith("_"):

@@ -211,7 +211,7 @@ def authors_of(job: Import) -> list[dict[str, Any]]:
     """The authors of the messages that an import stored, with their numbers of messages, most first."""
     rows = Message.objects.filter(imported_by=job).order_by()
     counted = rows.values("agent_id", "user_id", "outsider").annotate(messages=Count("pk"))
-    return list(counted.order_by("-messages", "outsider", "agent_id", "user_id"))
+    return [dict(row) for row in counted.order_by("-messages", "outsider", "agent_id", "user_id")]
 
 
 def work_one(*, owner: str) -> bool:

@@ -258,7 +258,7 @@ def _look_into(
     except NotEntitled as error:
         refusal = str(error)
     tally = preparer.tally
-    speakers = [
+    speakers: list[dict[str, Any]] = [
         {"name": speaker, "messages": count, "slug": slug or "", "why": unknown.get(speaker, "")}
         for speaker, (slug, count) in tally.speakers.items()
     ]
