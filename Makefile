@@ -39,7 +39,8 @@ check: $(VENV)/.dev ## lint, types, migrations, production settings, proposition
 openapi: $(VENV)/.runtime ## renew docs/openapi.yaml from the routes of the API
 	@DEBUG=1 $(MANAGE) spectacular --validate --fail-on-warn --file docs/openapi.yaml
 
-fuzz: $(VENV)/.dev ## send many generated requests to every route; needs DATABASE_URL of a PostgreSQL server
+fuzz: $(VENV)/.dev ## many generated examples: parsers, aggregation, every route (routes need DATABASE_URL of a PostgreSQL server)
+	@HYPOTHESIS_PROFILE=thorough $(BIN)/python -m pytest -q -n auto $$(grep -lE '^(import|from) hypothesis' -r tests --include='test_*.py') $(ARGS)
 	@FUZZ_EXAMPLES=$${FUZZ_EXAMPLES:-50} $(BIN)/python -m pytest -q -n 0 tests/api/test_contract.py $(ARGS)
 
 bench: $(VENV)/.runtime ## measure speed against a stub model server on loopback

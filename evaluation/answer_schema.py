@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evaluation.propositions import Proposition
+from evaluation.propositions.schema import Proposition
 
 CONFIDENCES = [round(i / 10, 1) for i in range(11)]
 

@@ -25,9 +25,9 @@ from evaluation.budget import why_over_budget
 from evaluation.estimate import OUTPUT_TOKENS_PER_CLAIM
 from evaluation.judge import Question, ask_all, build_request
 from evaluation.prompts import Context
+from evaluation.propositions.traits import presence
 from evaluation.statistics.bootstrap import Observation, bootstrap_difference
 from evaluation.statistics.estimates import Estimate
-from evaluation.trait_propositions import presence
 from evaluation.trajectory import Event, Window
 from evaluation.verdicts import Verdict, unscored
 
@@ -111,7 +111,7 @@ def plan_before_after(
     """What judging the last `n` messages before a change and the first `n` after it would take. Calls nothing.
 
     Args:
-        agent: Whose messages: what it really said, nothing that was played.
+        agent: Whose messages: what it really said, nothing that was simulated.
         trait: What to look for.
         moments: When it was changed, and from when until when nothing else changed it.
         n: Messages of each side, 1 to 100.

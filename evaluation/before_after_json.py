@@ -7,8 +7,8 @@ from typing import Any
 
 from agents.llm.ledger import Totals
 from evaluation.before_after import BeforeAfter, Judged, Plan
+from evaluation.propositions.traits import presence
 from evaluation.statistics.estimates import Interval
-from evaluation.trait_propositions import presence
 
 
 def before_after_json(found: BeforeAfter) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from evaluation.coverage import COVERABLE, Share, total
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.statistics.agreement import spearman
 from evaluation.statistics.bootstrap import Observation, bootstrap_difference, bootstrap_mean
-from evaluation.statistics.comparison import MARGIN, verdict
+from evaluation.statistics.difference import MARGIN, verdict
 from evaluation.statistics.estimates import Estimate, Interval
 from evaluation.turn_tables import turn_json, turn_table
 from evaluation.turn_values import TurnBin, TurnChange, TurnDimension, TurnProfile
@@ -100,7 +100,7 @@ def _judged(run: EvaluationRun, dimension: str, bins: Sequence[Bin]) -> tuple[li
             **{f"n_{status}": Count("pk", filter=Q(status=status)) for status in STATUSES},
         )
     )
-    turns = turns_of({row["message_id"] for row in rows}, agent=run.agent, played=run.played)
+    turns = turns_of({row["message_id"] for row in rows}, agent=run.agent, simulated=run.simulated)
     found: list[_Judged] = []
     outside: set[int] = set()
     for row in rows:

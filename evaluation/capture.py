@@ -14,7 +14,7 @@ from evaluation.batches import see_through
 from evaluation.coverage import Share, shares_of, total
 from evaluation.models import CHANNEL_DIMENSIONS, Baseline, EvaluationRun, EvaluationScore
 from evaluation.planning import Prepared, RunSpec, make_plan, prepare_plan
-from evaluation.proposition_files import load_all
+from evaluation.propositions.files import load_all
 from evaluation.runs import execute_as_made, with_channels
 from evaluation.summary import RunSummary, summarize, summarize_all
 

@@ -14,7 +14,7 @@ from agents.text.fences import new_nonce
 from evaluation.answer_schema import CONFIDENCES
 from evaluation.judge import Question, build_request, read_reply
 from evaluation.prompts import Context, render, system_blocks, user_turn
-from evaluation.propositions import Proposition, fill
+from evaluation.propositions.schema import Proposition, fill
 from evaluation.verdicts import Verdict, usable_confidence
 
 

@@ -9,7 +9,7 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error, register
 from django.utils.module_loading import import_string
 
-from evaluation.proposition_files import PropositionError, load_all
+from evaluation.propositions.files import PropositionError, load_all
 
 
 @register()

@@ -14,7 +14,7 @@ from django.conf import settings
 from django.db.models import Count, Q
 
 from evaluation.models import BY_MESSAGE, ChannelShare, EvaluationScore
-from evaluation.offline import BEYOND_OFFLINE
+from evaluation.propositions.offline import BEYOND_OFFLINE
 
 # Settled, and not out of reach. A trivial judgement is left out: it could not be false there, so nothing is missing.
 COVERABLE = Q(status="scored") | (Q(status="unscored") & ~Q(judge="") & ~Q(reason__in=BEYOND_OFFLINE))

@@ -21,7 +21,7 @@ from evaluation.judge import Question, build_request
 from evaluation.models import EvaluationRun
 from evaluation.planned_items import repeated
 from evaluation.planning import Plan, RunSpec, make_plan, new_run
-from evaluation.propositions import Proposition
+from evaluation.propositions.schema import Proposition
 from evaluation.scorers import SCORERS, ideas_quantity
 from evaluation.scorers.base import Item, Subject, said
 from evaluation.scorers.channel import ChannelSubject

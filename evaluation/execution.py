@@ -21,8 +21,8 @@ from evaluation.failures import FAILURES
 from evaluation.items import Open, context_of, groups, settle, variables_in
 from evaluation.judge import Answered, Question, Questioning
 from evaluation.models import EvaluationRun, EvaluationScore
-from evaluation.proposition_files import LoadedFile, load_all
-from evaluation.propositions import Proposition, fill, propositions_digest
+from evaluation.propositions.files import LoadedFile, load_all
+from evaluation.propositions.schema import Proposition, fill, propositions_digest
 from evaluation.scorers import SCORERS
 from evaluation.scorers.base import Subject
 from evaluation.scorers.channel import ChannelSubject

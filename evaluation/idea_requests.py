@@ -13,7 +13,7 @@ from agents.llm.requests import InvalidAnswer
 from agents.text.fences import fence, neutral
 from agents.text.names import one_line
 from evaluation.prompts import render
-from evaluation.propositions import Proposition, fill
+from evaluation.propositions.schema import Proposition, fill
 from evaluation.trajectory import Event, Window, render_trajectory
 
 LONGEST_IDEA, LONGEST_DESCRIPTION = 300, 1000

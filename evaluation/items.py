@@ -9,9 +9,9 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from agents.models import Message
 from agents.text.names import one_line
-from evaluation.preconditions import PRECONDITIONS, Target
 from evaluation.prompts import Context
-from evaluation.propositions import Proposition
+from evaluation.propositions.rules import PRECONDITIONS, Target
+from evaluation.propositions.schema import Proposition
 from evaluation.scorers.base import Subject, stretch_end
 from evaluation.scorers.channel import ChannelSubject
 from evaluation.verdicts import Verdict, trivial, unscored, verdict_by_rule

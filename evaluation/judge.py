@@ -15,7 +15,7 @@ from django.conf import settings
 from agents.llm import Label, Reply, Status, complete
 from evaluation.asking import Ask, in_flight
 from evaluation.prompts import Context
-from evaluation.propositions import Proposition
+from evaluation.propositions.schema import Proposition
 from evaluation.questions import MAX_PER_CALL, Question, build_recheck, build_request, judge_name, read_reply
 from evaluation.verdicts import Verdict, reconsidered, unscored
 

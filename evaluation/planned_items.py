@@ -9,7 +9,7 @@ from typing import Any
 
 from evaluation.bulk import insert_values
 from evaluation.models import EvaluationRun, EvaluationScore
-from evaluation.propositions import Proposition, fill
+from evaluation.propositions.schema import Proposition, fill
 from evaluation.scorers import SCORERS
 from evaluation.scorers.base import Item
 from evaluation.targets import subject_of, variables_of

@@ -17,7 +17,7 @@ from agents.llm.requests import Block, Turn
 from agents.persona_cut import cut_persona
 from agents.text.fences import fence, neutral
 from agents.text.names import one_line
-from evaluation.propositions import Proposition
+from evaluation.propositions.schema import Proposition
 from evaluation.trajectory import Event, Window, one_event, render_trajectory
 
 EMPTY_WINDOW = Window((), 0, ())

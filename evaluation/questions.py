@@ -14,7 +14,7 @@ from agents.text.fences import new_nonce
 from evaluation.answer_schema import answer_schema, example_answer
 from evaluation.models import Method
 from evaluation.prompts import Context, render, system_blocks, user_turn
-from evaluation.propositions import Proposition, fill
+from evaluation.propositions.schema import Proposition, fill
 from evaluation.verdicts import Abstention, Answer, Verdict, judged, parse_answers, unscored, with_call
 
 MAX_PER_CALL = 10  # AC-6.0.4

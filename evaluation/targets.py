@@ -9,10 +9,10 @@ from django.conf import settings
 
 from agents.persona import TraitLike, render_persona
 from agents.text.names import one_line
-from evaluation import trait_propositions
 from evaluation.models import CHANNEL_DIMENSIONS, EvaluationRun
-from evaluation.proposition_files import LoadedFile, propositions_for
-from evaluation.propositions import Proposition
+from evaluation.propositions.files import LoadedFile, propositions_for
+from evaluation.propositions.schema import Proposition
+from evaluation.propositions.traits import with_traits
 from evaluation.scorers.base import Subject
 from evaluation.scorers.channel import ChannelSubject
 from evaluation.windows import parse_history, parse_window
@@ -41,8 +41,8 @@ def claims_for(
         PropositionError: Proposition files cannot be used.
     """
     found = propositions_for(agent_slug=slug, dimension=dimension, files=files, seeded=seeded)
-    if traits is not None and dimension == trait_propositions.DIMENSION:
-        found = trait_propositions.with_traits(found, traits, automatic=settings.TRAIT_PROPOSITIONS)
+    if traits is not None and dimension == "adherence":
+        found = with_traits(found, traits, automatic=settings.TRAIT_PROPOSITIONS)
     if not hard or dimension == "ideas_quantity":
         return found
     return [p if p.inverted or p.rule else replace(p, hard=True) for p in found]
@@ -90,7 +90,7 @@ def subject_of(run: EvaluationRun) -> Subject | ChannelSubject:
         seed=run.seed,
         history=history,
         history_where=run.history_where,
-        played=run.played,
+        simulated=run.simulated,
         turn_bins=tuple((first, last) for first, last in run.turn_bins),
     )
 

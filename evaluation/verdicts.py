@@ -12,8 +12,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from agents.llm.requests import InvalidAnswer
 from agents.text.patterns import Undecided, one_message
 from evaluation.models import Method
-from evaluation.propositions import Proposition
-from evaluation.rules import Rule, check_rule
+from evaluation.propositions.rules import Rule, check_rule
+from evaluation.propositions.schema import Proposition
 
 MIN_SCORE, MAX_SCORE = 0, 9
 HARD_PENALTY = 0.2  # share taken off per flaw (AC-6.0.16)

@@ -20,10 +20,10 @@ LLM_EVALUATION_DEADLINE = number("LLM_EVALUATION_DEADLINE", 60)
 LLM_EVALUATION_RETRIES = int(number("LLM_EVALUATION_RETRIES", 2))
 LLM_BATCH_POLL_SECONDS = number("LLM_BATCH_POLL_SECONDS", 60)
 OFFLINE_RESPONDERS = {
-    "score": "evaluation.offline.score",
-    "check": "evaluation.offline.check",
-    "ideas": "evaluation.offline_ideas.list_ideas",
-    "collapse": "evaluation.offline_ideas.collapse",
+    "score": "evaluation.propositions.offline.score",
+    "check": "evaluation.propositions.offline.check",
+    "ideas": "evaluation.propositions.offline.list_ideas",
+    "collapse": "evaluation.propositions.offline.collapse",
     "draft": "evaluation.drafting.offline.draft",
     "behavior_gate": "correction.behavior.offline.gate",
     "behavior_extract": "correction.behavior.offline.extract",

@@ -12,7 +12,7 @@ import hypothesis
 import pytest
 import sentry_sdk
 from django.core.cache import cache, caches
-from django.test import Client, SimpleTestCase
+from django.test import Client
 from pytest_django import Settings
 
 from agents.llm import breaker, endpoints, ledger, prices
@@ -24,42 +24,37 @@ from tests.tracing import Caught
 # Every process that a test starts would compile all that it imports anew, which takes longer than most of these tests.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+# In one thread work goes through the test's own transaction, in the order of its rows. Tests of threads ask for them.
+os.environ["WORKER_THREADS"] = "1"
+
 # A shell starts background jobs with SIGINT ignored, and the processes that tests start and interrupt would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# On a busy machine an example may take long; that is no defect of what is tested.
-hypothesis.settings.register_profile(
-    "plumbline", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
-)
-hypothesis.settings.load_profile("plumbline")
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--database-only",
-        action="store_true",
-        help="only tests that use the configured database or a service: the others do the very same on any database",
+# On a busy machine an example may take long; that is no defect of what is tested. `make fuzz` loads "thorough".
+for profile, examples in {"quick": 25, "thorough": 1000}.items():
+    hypothesis.settings.register_profile(
+        profile,
+        max_examples=examples,
+        deadline=None,
+        suppress_health_check=[hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.function_scoped_fixture],
     )
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if config.getoption("--database-only"):
-        chosen = {item: _uses_the_database(item) for item in items}
-        config.hook.pytest_deselected(items=[item for item in items if not chosen[item]])
-        items[:] = [item for item in items if chosen[item]]
-
-
-def _uses_the_database(item: pytest.Item) -> bool:
-    """Whether a test asks for the database or a service, in any of the ways there are to ask."""
-    marked = any(item.get_closest_marker(name) for name in ("django_db", "service", "e2e"))
-    asked = {"db", "transactional_db", "live_server"} & set(getattr(item, "fixturenames", ()))
-    return marked or bool(asked) or issubclass(getattr(item, "cls", None) or object, SimpleTestCase)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what differs between databases: tests with processes or threads of their own, or with real transactions."""
+    for item in items:
+        database = item.get_closest_marker("django_db")
+        own_file = "migrated_file" in getattr(item, "fixturenames", ())
+        if own_file or (database and database.kwargs.get("transaction")):
+            item.add_marker("databases_differ")
 
 
 @pytest.fixture(autouse=True)
 def _nothing_remembered(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a process remembers of servers and prices must not pass from one test to the next; nor may a developer's own files."""
     settings.PROPOSITION_DIRS = []
+    settings.WORKER_THREADS = 1
     monkeypatch.delenv("COLUMNS", raising=False)
     cache.clear()
     if "redis" in settings.CACHES["throttles"].get("LOCATION", ""):  # it would count for all tests at the same time

@@ -13,10 +13,18 @@ from django.db import models
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from agents.text.names import one_line
-from correction.interventions.context import InterventionContext
+from correction.interventions.functions import InterventionContext
 from correction.interventions.intervention import Effect, PromptModification
-from evaluation.propositions import fill
-from evaluation.yaml_files import FileProblem, YamlProblems, dotted, in_words, line_of, location_of, read_mapping
+from evaluation.propositions.schema import fill
+from evaluation.propositions.yaml_files import (
+    FileProblem,
+    YamlProblems,
+    dotted,
+    in_words,
+    line_of,
+    location_of,
+    read_mapping,
+)
 
 FOLDER = Path(__file__).with_name("nudges")
 GENERIC = "_default"

@@ -24,8 +24,8 @@ from evaluation.drafting.library import Listed
 from evaluation.drafting.quotes import find_quote
 from evaluation.drafting.validation import NAME
 from evaluation.models import PatternTimeout
-from evaluation.proposition_files import DEFAULT
-from evaluation.propositions import Proposition
+from evaluation.propositions.files import DEFAULT
+from evaluation.propositions.schema import Proposition
 from evaluation.wording import counted
 
 AROUND = 240  # characters of the persona shown on each side of a quote

@@ -20,7 +20,6 @@ from django.utils.html import format_html
 from agents.admin import display
 from agents.models import Agent
 from agents.persona import render_persona
-from evaluation import trait_propositions
 from evaluation.admin.display import dimension_badge
 from evaluation.admin.draft_cards import card_of, checked_by, claim_of, marks_of, page_url
 from evaluation.admin.proposition_pages import PAGES, PropositionPages, drafts_url, name_of, read_files
@@ -29,7 +28,9 @@ from evaluation.drafting.library import Listed, listed
 from evaluation.drafting.saving import CannotSave, retire
 from evaluation.models import PropositionDraft
 from evaluation.pattern_timeouts import timeouts_of
-from evaluation.proposition_files import DEFAULT, LoadedFile, PropositionError, propositions_for
+from evaluation.propositions.files import DEFAULT, LoadedFile, PropositionError, propositions_for
+from evaluation.propositions.traits import SOURCE as TRAIT
+from evaluation.propositions.traits import with_traits
 
 __all__ = ["drafts_url"]
 STATES = ("waiting", "accepted", "rejected", "retired")
@@ -205,10 +206,8 @@ def _tabs(counts: Counter[str], chosen: str) -> list[dict[str, Any]]:
 
 def _of_traits(agent: Agent, files: Sequence[LoadedFile]) -> list[dict[str, Any]]:
     """The automatic claims: of the traits that no file speaks of."""
-    own = propositions_for(
-        agent_slug=agent.slug, dimension=trait_propositions.DIMENSION, files=files, seeded=agent.seeded
-    )
-    found = trait_propositions.with_traits(own, agent.traits.all(), automatic=settings.TRAIT_PROPOSITIONS)
+    own = propositions_for(agent_slug=agent.slug, dimension="adherence", files=files, seeded=agent.seeded)
+    found = with_traits(own, agent.traits.all(), automatic=settings.TRAIT_PROPOSITIONS)
     return [
         {
             "id": p.id,
@@ -216,7 +215,7 @@ def _of_traits(agent: Agent, files: Sequence[LoadedFile]) -> list[dict[str, Any]
             "how": "once over the window" if p.over_window else "message by message",
         }
         for p in found
-        if p.source == trait_propositions.SOURCE
+        if p.source == TRAIT
     ]
 
 

@@ -37,7 +37,7 @@ from evaluation.models import (
     Method,
     PropositionDraft,
 )
-from evaluation.proposition_files import PropositionError, load_all
+from evaluation.propositions.files import PropositionError, load_all
 from evaluation.wording import counted
 
 NAMED = 4

@@ -20,9 +20,8 @@ from evaluation.drafting.exporting import as_file
 from evaluation.drafting.library import free_id, head_of, written_as
 from evaluation.drafting.saving import NO_FOLDER, CannotSave, checked, place_for, save_proposition
 from evaluation.models import Dimension
-from evaluation.proposition_files import DEFAULT, LoadedFile
-from evaluation.proposition_schema import ENVIRONMENT_DIMENSIONS
-from evaluation.propositions import Proposition, resolve
+from evaluation.propositions.files import DEFAULT, LoadedFile
+from evaluation.propositions.schema import ENVIRONMENT_DIMENSIONS, Proposition, resolve
 
 LEVELS = {"evaluation": "what was said", "action": "a draft, in the gate"}
 

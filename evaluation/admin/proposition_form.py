@@ -8,7 +8,7 @@ from typing import Any
 from django import forms
 
 from agents.adminsite import GrowingTextarea, NumberInput, Select, TextInput
-from evaluation.preconditions import PRECONDITIONS
+from evaluation.propositions.rules import PRECONDITIONS
 
 MAIN = ("claim", "id", "weight", "inverted", "hard")
 RULE_NUMBERS = ("max_sentences", "min_sentences", "max_words", "min_words", "max_characters")

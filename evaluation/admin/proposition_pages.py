@@ -38,7 +38,7 @@ from evaluation.drafting.replacing import CannotWrite
 from evaluation.drafting.saving import CannotSave
 from evaluation.models import Dimension, PropositionDraft
 from evaluation.pattern_timeouts import timeouts_of
-from evaluation.proposition_files import (
+from evaluation.propositions.files import (
     DEFAULT,
     LoadedFile,
     PropositionError,

@@ -14,7 +14,7 @@ from agents.models import Agent
 from evaluation.admin.display import judge_badge, meter
 from evaluation.drafting.trial_estimate import TrialEstimate, estimate_trial
 from evaluation.drafting.trying import Trial, Tried, try_proposition
-from evaluation.propositions import Proposition
+from evaluation.propositions.schema import Proposition
 from evaluation.windows import parse_window
 from evaluation.wording import counted
 

@@ -35,7 +35,7 @@ from evaluation.comparison.values import NotComparable
 from evaluation.control import queue_run
 from evaluation.models import Baseline, Dimension, EvaluationRun
 from evaluation.newest import newest_of, newest_since_baselines, runs_of
-from evaluation.statistics.comparison import MARGIN
+from evaluation.statistics.difference import MARGIN
 
 MOST_MARGIN = 9.0
 _BASELINES = Baseline.objects.select_related("agent").prefetch_related("agent__traits")
@@ -88,7 +88,7 @@ class Baselines(IdempotentPosts, ListAPIView[Baseline]):
         with reading_propositions():
             body = CaptureRequest(data=request.data)
             spec = spec_of(body, is_baseline=True)
-            run, taken_up = queue_run(spec, play=body.validated_data.get("play", True))
+            run, taken_up = queue_run(spec, simulate=body.validated_data.get("simulate", True))
         return accepted(request, run, taken_up=taken_up)
 
 

@@ -17,8 +17,8 @@ from evaluation.api.answers import PropositionPage
 from evaluation.api.filters import DIMENSION, YES_NO
 from evaluation.api.refusals import reading_propositions
 from evaluation.models import Dimension, EvaluationScore
-from evaluation.proposition_files import DEFAULT, LoadedFile, applying, load_all, propositions_for
-from evaluation.propositions import Proposition
+from evaluation.propositions.files import DEFAULT, LoadedFile, applying, load_all, propositions_for
+from evaluation.propositions.schema import Proposition
 from evaluation.targets import claims_for
 
 LEVELS = ("evaluation", "action")

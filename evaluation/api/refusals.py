@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from agents.api.problems import Conflict
-from evaluation.proposition_files import PropositionError
+from evaluation.propositions.files import PropositionError
 
 
 @contextmanager

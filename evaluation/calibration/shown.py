@@ -13,8 +13,8 @@ from agents.models import Message, PersonaVersion
 from agents.persona import TraitValue, render_persona
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.prompts import Context
-from evaluation.proposition_files import PropositionError
-from evaluation.propositions import Proposition
+from evaluation.propositions.files import PropositionError
+from evaluation.propositions.schema import Proposition
 from evaluation.scorers import SCORERS
 from evaluation.scorers.base import Subject
 from evaluation.scorers.channel import ChannelSubject

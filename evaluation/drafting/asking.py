@@ -13,7 +13,7 @@ from agents.persona_cut import cut_persona
 from agents.text.fences import fence, neutral
 from agents.text.names import one_line
 from evaluation.prompts import render
-from evaluation.rules import Rule
+from evaluation.propositions.rules import Rule
 
 LONGEST_PERSONA = 60_000
 _TEXT = {"type": "string"}

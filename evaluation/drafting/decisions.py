@@ -14,9 +14,8 @@ from pydantic import ValidationError
 from evaluation.drafting.edits import CannotEdit, with_switches
 from evaluation.drafting.replacing import CannotWrite, read_bytes, replace_file
 from evaluation.drafting.writing import parse
-from evaluation.proposition_files import DEFAULT, LoadedFile, load_all, proposition_dirs
-from evaluation.proposition_schema import PropositionFile
-from evaluation.propositions import Proposition, resolve
+from evaluation.propositions.files import DEFAULT, LoadedFile, load_all, proposition_dirs
+from evaluation.propositions.schema import Proposition, PropositionFile, resolve
 
 
 class Decision(StrEnum):

@@ -9,7 +9,7 @@ import yaml
 
 from evaluation.drafting.library import head_of, listed, moved, written_as
 from evaluation.drafting.writing import items
-from evaluation.proposition_files import LoadedFile
+from evaluation.propositions.files import LoadedFile
 
 
 def exported(owner: str, dimension: str, level: str, *, drafts: bool = False, files: Sequence[LoadedFile]) -> str:

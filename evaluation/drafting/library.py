@@ -13,8 +13,8 @@ from django.conf import settings
 from evaluation.drafting.decisions import DraftEntry, all_entries, folder_of
 from evaluation.drafting.replacing import CannotWrite, read_bytes
 from evaluation.drafting.writing import parse
-from evaluation.proposition_files import LoadedFile, proposition_dirs
-from evaluation.proposition_schema import WINDOW_DEFAULTS, first_given
+from evaluation.propositions.files import LoadedFile, proposition_dirs
+from evaluation.propositions.schema import WINDOW_DEFAULTS, first_given
 
 Origin = Literal["shipped", "team"]
 HEAD = ("include_personas", "target_type", "first_n", "last_n")  # of a file; its propositions inherit them

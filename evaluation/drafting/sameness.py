@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from agents.text.vocabulary import vocabulary
-from evaluation.proposition_schema import PropositionSpec
-from evaluation.propositions import Proposition
-from evaluation.rules import Rule
+from evaluation.propositions.rules import Rule
+from evaluation.propositions.schema import Proposition, PropositionSpec
 
 ALIKE = 0.75  # share of the words of two claims that both have, from which they say the same
 # What turns a claim into its opposite: a claim and the anti-pattern of its opposite are one.

@@ -16,9 +16,9 @@ from evaluation.drafting.entry_edits import with_entry
 from evaluation.drafting.library import HEAD, file_name, head_of, moved, origin_of, written_as
 from evaluation.drafting.replacing import CannotWrite, read_bytes, replace_file
 from evaluation.drafting.writing import appended, default_folder, items, parse
-from evaluation.proposition_files import DEFAULT, LoadedFile, load_all, proposition_dirs, resolved_file, shared_ids_of
-from evaluation.proposition_schema import PropositionFile
-from evaluation.yaml_files import in_words, location_of
+from evaluation.propositions.files import DEFAULT, LoadedFile, load_all, proposition_dirs, resolved_file, shared_ids_of
+from evaluation.propositions.schema import PropositionFile
+from evaluation.propositions.yaml_files import in_words, location_of
 
 CHANGED = "It was changed or taken out since the page was opened. Look at it again."
 NO_FOLDER = "No folder for propositions of your own is set: name one in PROPOSITION_DIRS, or export the YAML."

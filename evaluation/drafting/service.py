@@ -18,7 +18,7 @@ from evaluation.drafting.asking import draft_request
 from evaluation.drafting.sameness import Existing
 from evaluation.drafting.validation import Draft, Dropped, Sieve
 from evaluation.models import is_heuristic
-from evaluation.proposition_files import DEFAULT, LoadedFile, applying, load_all
+from evaluation.propositions.files import DEFAULT, LoadedFile, applying, load_all
 
 DIMENSION = "adherence"
 MOST = 8  # proposals for one persona

@@ -14,7 +14,7 @@ from evaluation.drafting.trying import PURPOSE, drawn, subject_for
 from evaluation.estimate import OUTPUT_TOKENS_PER_CLAIM
 from evaluation.items import Open, context_of, settle
 from evaluation.judge import Question, build_request
-from evaluation.propositions import Proposition
+from evaluation.propositions.schema import Proposition
 from evaluation.scorers import adherence
 from evaluation.windows import MessageWindow
 

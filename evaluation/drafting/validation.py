@@ -15,8 +15,8 @@ from agents.llm.extraction import storable
 from agents.text.fences import neutral
 from evaluation.drafting.quotes import bare, quote_problem
 from evaluation.drafting.sameness import Existing, says_the_same
-from evaluation.proposition_schema import PropositionFile, PropositionSpec
-from evaluation.yaml_files import in_words, location_of
+from evaluation.propositions.schema import PropositionFile, PropositionSpec
+from evaluation.propositions.yaml_files import in_words, location_of
 
 NAME = "{{agent_name}}"
 MOST_CUES = 40

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from agents.text.fences import neutral
 from evaluation.drafting.replacing import CannotWrite, read_bytes, replace_file
 from evaluation.drafting.service import DIMENSION, Drafted
-from evaluation.proposition_schema import PropositionFile
+from evaluation.propositions.schema import PropositionFile
 
 ENDING = ".drafts.yaml"
 WIDTH = 110

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from agents.models import Message
 from evaluation.prompts import Context
-from evaluation.propositions import Proposition
+from evaluation.propositions.schema import Proposition
 from evaluation.scorers.base import Item, Subject
 from evaluation.trajectory import Event
 from evaluation.windows import NO_MESSAGE

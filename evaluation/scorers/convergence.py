@@ -14,7 +14,7 @@ from agents.models import Message
 from agents.text.voices import Distinctness, voice_distinctness
 from agents.text.word_statistics import PairSimilarity, VocabularyStatistics, pairwise_similarity, vocabulary_statistics
 from evaluation.prompts import Context
-from evaluation.propositions import Proposition
+from evaluation.propositions.schema import Proposition
 from evaluation.scorers.base import Item
 from evaluation.scorers.channel import ChannelSubject
 

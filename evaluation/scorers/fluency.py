@@ -8,7 +8,7 @@ from dataclasses import asdict
 from agents.models import Message
 from agents.text.ngrams import repetition_statistics
 from evaluation.prompts import Context
-from evaluation.propositions import Proposition
+from evaluation.propositions.schema import Proposition
 from evaluation.scorers.base import Item, Subject
 from evaluation.windows import NO_MESSAGE
 

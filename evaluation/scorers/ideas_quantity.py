@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from django.conf import settings
 from django.db.models.functions import Length
 
-from evaluation.propositions import Proposition
+from evaluation.propositions.schema import Proposition
 from evaluation.scorers.base import Item
 from evaluation.scorers.channel import ChannelSubject
 

@@ -18,7 +18,7 @@ TOKENS_BEFORE = (
 
 
 def propositions() -> list[Any]:
-    from evaluation.propositions import Proposition
+    from evaluation.propositions.schema import Proposition
 
     return [
         Proposition(dimension="adherence", id=f"claim-{n}", claim="{{agent_name}} keeps to character")

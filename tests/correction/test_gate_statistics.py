@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-import hypothesis
 import pytest
 from django.utils import timezone
 from hypothesis import given
@@ -15,8 +14,8 @@ from hypothesis import strategies as st
 from pytest_django import DjangoAssertNumQueries
 
 from agents.models import Agent
+from correction.gate.statistics import get_gate_statistics
 from correction.models import CorrectionLog, GateDimensionResult
-from correction.statistics import get_gate_statistics
 from tests.factories import make_agent
 
 
@@ -173,7 +172,6 @@ SESSIONS = st.lists(st.lists(st.tuples(ENDED, VERDICTS), min_size=1, max_size=3)
 
 
 @pytest.mark.django_db
-@hypothesis.settings(max_examples=40)
 @given(SESSIONS)
 def test_the_database_counts_what_counting_by_hand_gives(
     sessions: list[list[tuple[str, dict[str, float | str]]]],

@@ -45,15 +45,11 @@ def chromium() -> Iterator[Browser]:
 
 @pytest.fixture(scope="session")
 def _plain_http() -> Iterator[None]:
-    """The test server has no certificate, and hashing a password well takes a second; all else stays as it is shipped.
-
-    Pages poll, unless a test opens streams: those would outlive it.
-    """
+    """The test server has no certificate, and hashing a password well takes a second; all else stays as it is shipped."""
     plain = {
         "SECURE_SSL_REDIRECT": False,
         "SESSION_COOKIE_SECURE": False,
         "CSRF_COOKIE_SECURE": False,
-        "EVENT_STREAMS": 0,
     }
     with override_settings(**plain, PASSWORD_HASHERS=["django.contrib.auth.hashers.MD5PasswordHasher"]):
         yield
@@ -108,7 +104,13 @@ class Visitor:
 
 
 @pytest.fixture
-def visit(chromium: Browser, live_server: LiveServer) -> Iterator[Callable[..., Visitor]]:
+def site(live_server: LiveServer) -> str:
+    """The address of the console; its data ends with the test."""
+    return live_server.url
+
+
+@pytest.fixture
+def visit(chromium: Browser, site: str) -> Iterator[Callable[..., Visitor]]:
     """Opens a window: ``visit(width=390, scheme="dark")``. What it met must have been without fault in the end."""
     visitors: list[Visitor] = []
 
@@ -118,7 +120,7 @@ def visit(chromium: Browser, live_server: LiveServer) -> Iterator[Callable[..., 
             color_scheme="dark" if scheme == "dark" else "light",
         )
         context.set_default_timeout(10_000)
-        visitors.append(Visitor(context.new_page(), live_server.url))
+        visitors.append(Visitor(context.new_page(), site))
         return visitors[-1]
 
     yield open_window

@@ -9,6 +9,22 @@ from correction.models import CorrectionLog
 from evaluation.models import EvaluationRun
 from tests.console import list_of, page_of
 
+NAMES = (
+    "home",
+    "cast",
+    "agent",
+    "propositions",
+    "thresholds",
+    "channel",
+    "evaluation-run",
+    "gate-session",
+    "turn",
+    "correction-matrix",
+    "behaviour-requests",
+    "import",
+    "ledger",
+)
+
 
 def main_pages() -> dict[str, str]:
     """Path by name; the names are those of the files under docs/screenshots."""

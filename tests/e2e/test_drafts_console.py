@@ -11,7 +11,7 @@ from playwright.sync_api import expect
 from pytest_django import Settings
 
 from evaluation.admin.drafts import drafts_url
-from evaluation.proposition_files import load_file
+from evaluation.propositions.files import load_file
 from tests.e2e.conftest import Visitor
 from tests.factories import make_agent
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from agents.llm import Label
 from evaluation.prompts import Context
-from evaluation.propositions import Proposition
+from evaluation.propositions.schema import Proposition
 from evaluation.trajectory import Event, Window
 
 LABEL = Label(purpose="test", work_id="evaluation_run:0")

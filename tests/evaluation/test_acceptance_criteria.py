@@ -16,7 +16,7 @@ from pytest_django import Settings
 from agents.seed import loader
 from evaluation.capture import evaluate_agent, evaluate_channel
 from evaluation.models import Baseline
-from evaluation.proposition_files import PropositionError, load_all, propositions_for
+from evaluation.propositions.files import PropositionError, load_all, propositions_for
 from evaluation.summary import RunSummary
 from evaluation.windows import parse_window
 from tests.evaluation.conftest import PropositionFolder

@@ -10,7 +10,7 @@ import pytest
 from agents.models import LLMCall
 from evaluation.judge import score_proposition
 from evaluation.prompts import Context
-from evaluation.proposition_schema import Cues
+from evaluation.propositions.schema import Cues
 from evaluation.trajectory import Event
 from tests.evaluation.judging import CONTEXT, LABEL, claim, entry, tail_of
 from tests.llm_server import LLMServer

@@ -15,7 +15,7 @@ import pytest
 from agents.llm import Label, LLMRequest
 from evaluation.judge import Question, build_request
 from evaluation.prompts import Context
-from evaluation.propositions import Proposition
+from evaluation.propositions.schema import Proposition
 from evaluation.trajectory import Event, Window
 from evaluation.verdicts import Answer, parse_answers
 

@@ -13,7 +13,7 @@ import pytest
 from agents.models import Agent, Channel
 from evaluation.capture import capture
 from evaluation.models import Baseline, EvaluationRun
-from evaluation.proposition_files import PropositionError
+from evaluation.propositions.files import PropositionError
 from evaluation.together import ASKED_BETWEEN
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers

@@ -14,9 +14,9 @@ from pytest_django import Settings
 from agents.models import LLMCall
 from agents.text.ngrams import RepetitionStatistics
 from evaluation.judge import score_proposition, score_propositions
-from evaluation.offline import repetition_value
 from evaluation.prompts import Context
-from evaluation.proposition_schema import Cues
+from evaluation.propositions.offline import repetition_value
+from evaluation.propositions.schema import Cues
 from evaluation.trajectory import Event, Window
 from evaluation.verdicts import Verdict
 from tests.evaluation.judging import LABEL, claim

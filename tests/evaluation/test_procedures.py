@@ -16,7 +16,7 @@ from evaluation.baselines import get_baseline
 from evaluation.capture import capture, evaluate_agent
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore
 from evaluation.planning import RunSpec
-from evaluation.preconditions import PRECONDITIONS, Target, precondition
+from evaluation.propositions.rules import PRECONDITIONS, Target, precondition
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers, claims_of, entry, prompt_of, tail_of
 from tests.evaluation.measuring import measured, three_kinds
@@ -198,7 +198,7 @@ def test_the_table_says_how_it_was_judged(llm_server: LLMServer, ada: Agent) -> 
     llm_server.respond = answers(lambda claim: entry(6, flaws=[]))
     out = io.StringIO()
 
-    call_command("capture_baseline", "--agents", "ada", "--hard", "--repeats", "3", "--no-play", stdout=out)
+    call_command("capture_baseline", "--agents", "ada", "--hard", "--repeats", "3", "--no-simulate", stdout=out)
 
     assert "plumbline+hard, mean of 3 judgements" in out.getvalue()
 

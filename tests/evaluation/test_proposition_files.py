@@ -6,12 +6,11 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given
-from hypothesis import settings as hypothesis
+from hypothesis import given
 from hypothesis import strategies as st
 from pytest_django import Settings
 
-from evaluation.proposition_files import PropositionError, load_all, load_file, propositions_for
+from evaluation.propositions.files import PropositionError, load_all, load_file, propositions_for
 from tests.evaluation.conftest import PropositionFolder
 
 GOOD = """
@@ -157,7 +156,6 @@ def test_a_file_that_is_not_text_is_an_error_of_that_file(propositions: Proposit
     assert "cannot be read" in problems(path)[0]
 
 
-@hypothesis(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(st.text(alphabet="abc:-[]{}&*!?|>#'\"%@,.0123 \n\tidclaim", max_size=80))
 def test_no_text_at_all_makes_the_loader_crash(propositions: PropositionFolder, text: str) -> None:
     path = propositions.write("adherence/fuzz.yaml", "")

@@ -11,8 +11,8 @@ from django.core.management import CommandError, call_command
 from pytest_django import Settings
 
 from evaluation.checks import proposition_files_are_valid
-from evaluation.proposition_files import load_file, propositions_for
-from evaluation.proposition_schema import PropositionFile
+from evaluation.propositions.files import load_file, propositions_for
+from evaluation.propositions.schema import PropositionFile
 from tests.evaluation.conftest import PropositionFolder
 
 

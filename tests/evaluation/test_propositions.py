@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from evaluation.preconditions import PRECONDITIONS, Target
-from evaluation.proposition_schema import PropositionFile
-from evaluation.propositions import Proposition, fill, propositions_digest, resolve
+from evaluation.propositions.rules import PRECONDITIONS, Target
+from evaluation.propositions.schema import Proposition, PropositionFile, fill, propositions_digest, resolve
 
 
 def file_of(*specs: dict[str, Any], **fields: Any) -> PropositionFile:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluation.rules import CHECKS, Rule, check_rule
+from evaluation.propositions.rules import CHECKS, Rule, check_rule
 from evaluation.verdicts import RULE_JUDGE, rule_verdict, verdict_by_rule
 
 

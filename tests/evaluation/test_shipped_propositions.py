@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from django.conf import settings as configured
 
-from evaluation.proposition_files import DEFAULT, load_file, propositions_for
-from evaluation.proposition_schema import PropositionFile
+from evaluation.propositions.files import DEFAULT, load_file, propositions_for
+from evaluation.propositions.schema import PropositionFile
 
 
 # -- what is shipped

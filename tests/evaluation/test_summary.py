@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from hypothesis import settings as hypothesis
 from hypothesis import strategies as st
 from hypothesis.extra.django import TestCase
 
@@ -54,7 +53,6 @@ rows_strategy = st.lists(
 
 
 class SummaryByHand(TestCase):
-    @hypothesis(max_examples=60, deadline=None)
     @given(rows_strategy)
     def test_it_agrees_with_counting_by_hand(self, rows: list[Row]) -> None:
         found = summarize(run_with(rows))

@@ -6,7 +6,6 @@ from datetime import timedelta
 
 import pytest
 from hypothesis import given
-from hypothesis import settings as hypothesis
 from hypothesis import strategies as st
 from hypothesis.extra.django import TestCase
 
@@ -73,7 +72,7 @@ def test_only_committed_messages_of_the_agent_are_its_speech_ac_6_1_1() -> None:
 def test_what_was_played_for_an_evaluation_is_never_measured() -> None:
     ada = make_agent("ada")
     [real] = talk(ada, ["real"])
-    talk(ada, ["played"], synthetic=True)
+    talk(ada, ["simulated"], synthetic=True)
 
     assert texts(ada) == ["real"]
     window, _ = subject(ada).window_around(real, 10, 10)
@@ -208,7 +207,6 @@ def test_a_long_channel_costs_no_more_than_a_short_one(django_assert_num_queries
 class WindowsFromTheDatabase(TestCase):
     """Every window that is read from the database is the one cut from the whole list."""
 
-    @hypothesis(max_examples=25, deadline=None)
     @given(count=st.integers(0, 12), first_n=st.integers(0, 6), last_n=st.integers(0, 6), timed=st.booleans())
     def test_they_never_overlap_or_repeat(self, count: int, first_n: int, last_n: int, timed: bool) -> None:
         ada, channel = make_agent("ada"), make_channel()

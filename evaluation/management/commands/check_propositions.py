@@ -12,7 +12,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError
 
 from agents.models import Agent
-from evaluation.proposition_files import (
+from evaluation.propositions.files import (
     DEFAULT,
     LoadedFile,
     PropositionError,
@@ -21,9 +21,9 @@ from evaluation.proposition_files import (
     load_file,
     own_agents_like_examples,
 )
-from evaluation.proposition_schema import PropositionFile
+from evaluation.propositions.schema import PropositionFile
+from evaluation.propositions.yaml_files import FileProblem
 from evaluation.wording import counted
-from evaluation.yaml_files import FileProblem
 
 
 def known_slugs() -> set[str] | None:

@@ -14,8 +14,8 @@ from django.conf import settings
 from django.core.management.base import CommandError
 
 from agents.models import Agent, Channel
-from agents.stopping import stopping_on_sigterm
 from agents.usage import NOT_ENOUGH, REGRESSION, STOPPED, WRONG_USAGE, CodedCommand
+from agents.work.stopping import stopping_on_sigterm
 from evaluation.capture import UnknownAgents, choose_agents
 from evaluation.comparison import choosing
 from evaluation.comparison.as_json import comparison_json
@@ -27,7 +27,7 @@ from evaluation.comparison.presentation import comparisons_table, detection_tabl
 from evaluation.comparison.values import NotComparable
 from evaluation.models import CHANNEL_DIMENSIONS, EvaluationRun
 from evaluation.presentation import ProgressBar
-from evaluation.proposition_files import PropositionError
+from evaluation.propositions.files import PropositionError
 from evaluation.run_spec import RunSpec
 from evaluation.scorers import SCORERS
 from evaluation.windows import ALLOWED, parse_window

@@ -23,7 +23,7 @@ from evaluation.drafting.service import MOST, Drafted, draft_for
 from evaluation.drafting.writing import Written, default_folder, path_for, write_drafts
 from evaluation.models import is_heuristic
 from evaluation.presentation import judge_label
-from evaluation.proposition_files import LoadedFile, PropositionError, load_file, proposition_dirs
+from evaluation.propositions.files import LoadedFile, PropositionError, load_file, proposition_dirs
 from evaluation.wording import counted
 
 

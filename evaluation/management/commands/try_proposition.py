@@ -17,8 +17,8 @@ from agents.usage import NOT_ENOUGH, WRONG_USAGE, CodedCommand
 from evaluation.capture import UnknownAgents, choose_agents
 from evaluation.drafting.presentation import ids_table, show_trial, trial_json
 from evaluation.drafting.trying import try_proposition
-from evaluation.proposition_files import DEFAULT, LoadedFile, PropositionError, load_file
-from evaluation.propositions import Proposition
+from evaluation.propositions.files import DEFAULT, LoadedFile, PropositionError, load_file
+from evaluation.propositions.schema import Proposition
 
 
 class Command(CodedCommand):

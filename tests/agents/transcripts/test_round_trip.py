@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.django import TestCase
 
@@ -91,7 +91,6 @@ def everything() -> list[dict[str, Any]]:
 
 
 class RoundTrip(TestCase):
-    @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(st.lists(st.tuples(messages, names), min_size=1, max_size=8, unique_by=lambda m: m[1]))
     def test_export_import_export_gives_identical_bytes(self, rows: list[tuple[dict[str, Any], str]]) -> None:
         store([row for row, _ in rows], [name for _, name in rows])

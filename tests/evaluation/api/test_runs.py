@@ -45,6 +45,20 @@ def test_the_list_is_newest_first_with_judge_procedure_and_progress_ac_6_0_7(cli
     assert newer["url"].endswith(f"{RUNS}{second.pk}/")
 
 
+def test_an_evaluation_that_is_waited_for_is_a_304_until_something_is_judged(client: Program) -> None:
+    run = make_run(make_agent("ada"), status="running")
+    score = make_score(run, None, status="pending")
+    url = f"{RUNS}{run.pk}/?scores=0"
+    etag = client.get(url)["ETag"]
+
+    assert client.get(url, headers={"If-None-Match": etag}).status_code == 304
+    type(score).objects.update(status="scored", score=5, raw_score=5)
+    changed = client.get(url, headers={"If-None-Match": etag})
+    assert (changed.status_code, changed.json()["progress"]) == (200, {"settled": 1, "total": 1})
+    EvaluationRun.objects.update(status="completed")
+    assert client.get(url, headers={"If-None-Match": changed["ETag"]}).status_code == 200
+
+
 def test_the_list_is_narrowed_by_agent_ac_6_0_7(client: Program) -> None:
     mine = make_run(make_agent("ada"))
     make_run(make_agent("bea"))
@@ -56,7 +70,7 @@ def test_the_list_is_narrowed_by_everything_else_and_ordered(client: Program) ->
     ada = make_agent("ada")
     one = make_run(ada, dimensions=["adherence", "fluency"], is_baseline=True)
     two = make_run(ada, dimensions=["fluency"], status="failed", judge=OFFLINE, double_check=True)
-    three = make_run(dimensions=["convergence"], played=True, method="tinytroupe")
+    three = make_run(dimensions=["convergence"], simulated=True, method="tinytroupe")
     for day, run in enumerate((one, two, three), start=1):
         EvaluationRun.objects.filter(pk=run.pk).update(created_at=datetime(2026, 11, day, tzinfo=UTC))
 
@@ -71,7 +85,7 @@ def test_the_list_is_narrowed_by_everything_else_and_ordered(client: Program) ->
         f"judge={LLM}": [three, one],
         "procedure=plumbline": [one],
         "procedure=plumbline%2Bdouble-check": [two],
-        "procedure=tinytroupe%2Bplayed": [three],
+        "procedure=tinytroupe%2Bsimulated": [three],
         "is_baseline=true": [one],
         "is_baseline=false&agent=ada": [two],
         "since=2026-11-02": [three, two],
@@ -88,7 +102,7 @@ def test_the_list_is_narrowed_by_everything_else_and_ordered(client: Program) ->
         ("channel=nowhere", "channel", "there is no channel 'nowhere'; channels: "),
         ("dimension=charm", "dimension", "dimension 'charm': allowed: adherence, consistency, fluency"),
         ("status=done", "status", "status 'done': allowed: pending, running, completed"),
-        ("procedure=hard", "procedure", "procedure 'hard': allowed: plumbline, plumbline+played"),
+        ("procedure=hard", "procedure", "procedure 'hard': allowed: plumbline, plumbline+simulated"),
         ("is_baseline=yes", "is_baseline", "is_baseline 'yes': allowed: true, false"),
         ("since=soon", "since", "since 'soon': allowed: a date or time such as"),
         ("ordering=score", "ordering", "ordering 'score': allowed: -id, id"),

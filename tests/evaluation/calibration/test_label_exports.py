@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.django import TestCase
 
@@ -106,7 +106,6 @@ LABELS = st.lists(
 class RoundTrip(TestCase):
     """What is written is read again, in both formats."""
 
-    @settings(max_examples=40)
     @given(labels=LABELS, as_json=st.booleans())
     def test_labels_survive_a_file(self, labels: list[tuple[int, str, int | None, str]], as_json: bool) -> None:
         scores = judgements([0, 3, 6])

@@ -12,7 +12,7 @@ from django.urls import reverse
 from agents.models import Agent
 from evaluation.drafting.decisions import all_entries
 from evaluation.drafting.library import key_of
-from evaluation.proposition_files import propositions_for
+from evaluation.propositions.files import propositions_for
 from tests.console import read
 
 EDITOR = ("evaluation.view_propositiondraft", "evaluation.change_propositiondraft")

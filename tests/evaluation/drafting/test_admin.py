@@ -13,7 +13,7 @@ from django.urls import reverse
 from agents.persona import save_persona
 from evaluation.admin.drafts import drafts_url
 from evaluation.models import PropositionDraft
-from evaluation.proposition_files import load_file, propositions_for
+from evaluation.propositions.files import load_file, propositions_for
 from tests.console import Browser, list_of, plain, queries, read, signed_in, staff, superuser, viewer
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.drafting.proposing import make_ada

@@ -11,7 +11,7 @@ from django.test import Client
 
 from evaluation.admin.drafts import drafts_url
 from evaluation.models import PropositionDraft
-from evaluation.proposition_files import load_file
+from evaluation.propositions.files import load_file
 from tests.console import Browser, list_of, plain, queries, read, signed_in, staff, superuser, viewer
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.drafting.editing import EDITOR, TRIAL, ada, asked, change, filled_in, url_of

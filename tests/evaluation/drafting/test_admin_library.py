@@ -13,7 +13,7 @@ from django.test import Client
 
 from evaluation.admin.drafts import drafts_url
 from evaluation.models import PropositionDraft
-from evaluation.proposition_files import load_file
+from evaluation.propositions.files import load_file
 from tests.console import HOSTILE, list_of, plain, read
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.drafting.editing import asked, change, url_of

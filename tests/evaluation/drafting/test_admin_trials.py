@@ -8,7 +8,7 @@ from django.test import Client
 
 from agents.admin.transcript import transcript_url
 from agents.models import LLMCall, ModelPrice
-from evaluation.proposition_files import DEFAULT
+from evaluation.propositions.files import DEFAULT
 from tests.console import HOSTILE, plain, read
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.drafting.editing import ada, change, url_of

@@ -17,7 +17,7 @@ from pytest_django import Settings
 
 from agents.models import LLMCall
 from evaluation.models import EvaluationRun
-from evaluation.proposition_files import load_file
+from evaluation.propositions.files import load_file
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.drafting.proposing import file_of, make_ada, proposal, reply
 from tests.llm_server import LLMServer

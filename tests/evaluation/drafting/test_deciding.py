@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from evaluation.drafting.decisions import SWITCHES, CannotDecide, Decision, decide, entries
 from evaluation.drafting.edits import CannotEdit, with_switches
 from evaluation.drafting.writing import parse
-from evaluation.proposition_files import load_file, propositions_for
+from evaluation.propositions.files import load_file, propositions_for
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.drafting.proposing import HAND_WRITTEN
 

@@ -15,7 +15,7 @@ from evaluation.drafting.replacing import CannotWrite, replace_file
 from evaluation.drafting.service import Drafted, draft_propositions
 from evaluation.drafting.validation import Draft, Sieve
 from evaluation.drafting.writing import parse, path_for, write_drafts
-from evaluation.proposition_files import default_dimensions, load_file, propositions_for
+from evaluation.propositions.files import default_dimensions, load_file, propositions_for
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.drafting.proposing import HAND_WRITTEN, file_of, make_ada, proposal, reply
 from tests.llm_server import LLMServer

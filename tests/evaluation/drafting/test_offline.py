@@ -9,7 +9,7 @@ import pytest
 from agents.llm import Label
 from evaluation.drafting.asking import draft_request
 from evaluation.drafting.offline import draft
-from evaluation.rules import Rule, check_rule
+from evaluation.propositions.rules import Rule, check_rule
 
 
 def rules(text: str, *, name: str = "Ada Lund", others: tuple[str, ...] = ("Bob Berg",)) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from evaluation.drafting.decisions import all_entries
 from evaluation.drafting.exporting import exported
 from evaluation.drafting.library import entry_at, key_of, listed
 from evaluation.drafting.saving import NO_FOLDER, CannotSave, retire, save_proposition
-from evaluation.proposition_files import load_all, load_file, propositions_for
+from evaluation.propositions.files import load_all, load_file, propositions_for
 from tests.evaluation.conftest import PropositionFolder
 
 CLAIM = "{{agent_name}} is brief"

@@ -1,0 +1,233 @@
+"""Reading proposition files: precise errors (file, line, field, allowed values), and the merge for one agent (AC-6.1.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, get_args
+
+import yaml
+from django.conf import settings
+from pydantic import ValidationError
+
+from agents.models import Agent
+from agents.seed import example_slugs
+from evaluation.propositions.schema import DimensionId, Proposition, PropositionFile, resolve
+from evaluation.propositions.yaml_files import (
+    FileProblem,
+    YamlProblems,
+    dotted,
+    in_words,
+    line_of,
+    location_of,
+    read_mapping,
+)
+
+DEFAULT = "_default"
+
+
+class PropositionError(Exception):
+    """Proposition files that cannot be used; `problems` lists every one found."""
+
+    def __init__(self, problems: Sequence[FileProblem]) -> None:
+        self.problems = list(problems)
+        super().__init__("\n".join(map(str, self.problems)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LoadedFile:
+    """A valid file: whose it is, its resolved propositions, and apart from them those that are not active."""
+
+    path: Path
+    dimension: str
+    agent_id: str
+    level: str
+    propositions: tuple[Proposition, ...]
+    drafts: tuple[Proposition, ...] = ()
+
+
+def load_file(path: Path) -> LoadedFile:
+    """Read and validate one file.
+
+    Raises:
+        PropositionError: With every problem of the file.
+    """
+    try:
+        node, data = read_mapping(path, "dimension and propositions")
+    except YamlProblems as error:
+        raise PropositionError(error.problems) from None
+    try:
+        parsed = PropositionFile.model_validate(
+            {"dimension": path.parent.name, **data} if "dimension" not in data else data
+        )
+    except ValidationError as error:
+        raise PropositionError([_problem(path, node, data, dict(item)) for item in error.errors()]) from None
+    return resolved_file(path, parsed, node)
+
+
+def resolved_file(path: Path, parsed: PropositionFile, node: yaml.Node | None) -> LoadedFile:
+    """A valid file's propositions with what they inherit from it; `node` is the file's, for the lines."""
+    agent_id = parsed.agent_id or path.stem.removesuffix(".action").removesuffix(".drafts")
+    resolved = tuple(
+        resolve(spec, parsed, f"{path.name}:{line_of(node, ('propositions', i)) or 1}", everybody=agent_id == DEFAULT)
+        for i, spec in enumerate(parsed.propositions)
+    )
+    active, drafts = (tuple(p for p in resolved if p.active is wanted) for wanted in (True, False))
+    return LoadedFile(path, parsed.dimension, agent_id, parsed.level, active, drafts)
+
+
+def _problem(path: Path, node: yaml.Node | None, data: Any, item: dict[str, Any]) -> FileProblem:
+    """A pydantic error with its place in the file, in words."""
+    location = location_of(item)
+    return FileProblem(path, line_of(node, location), _field_name(location, data), in_words(item, _allowed(location)))
+
+
+def _field_name(location: tuple[Any, ...], data: Any) -> str:
+    """``propositions[2].weight (michael-dry)``: the field, with the id of the proposition when it has one."""
+    name, proposition_id = dotted(location), ""
+    if len(location) > 1 and location[0] == "propositions" and isinstance(location[1], int):
+        try:
+            proposition_id = str(data["propositions"][location[1]]["id"])
+        except (KeyError, TypeError, IndexError):
+            return name
+    return f"{name} ({proposition_id})" if proposition_id else name
+
+
+def _allowed(location: tuple[Any, ...]) -> list[str]:
+    """The fields allowed where an unknown one was found."""
+    schema = PropositionFile.model_json_schema()
+    place = {"propositions": "PropositionSpec", "rule": "Rule", "cues": "Cues"}
+    names = [place[part] for part in location[:-1] if part in place]
+    return list(schema["$defs"][names[-1]]["properties"] if names else schema["properties"])
+
+
+def proposition_dirs() -> list[Path]:
+    """The folders that are read, in order: ours, then the team's (`PROPOSITION_DIRS`), which may override ids of ours."""
+    folders = [Path(settings.PROPOSITIONS_DIR), *map(Path, settings.PROPOSITION_DIRS)]
+    return list({folder.resolve(): folder for folder in folders}.values())  # one that is named twice is read once
+
+
+def load_all() -> list[LoadedFile]:
+    """Every proposition file of every folder.
+
+    Files are read again only when they changed.
+
+    Raises:
+        PropositionError: With the problems of all files, and of folders that do not exist.
+    """
+    loaded: list[LoadedFile] = []
+    problems: list[FileProblem] = []
+    for folder in proposition_dirs():
+        if not folder.is_dir():
+            problems.append(FileProblem(folder, None, "PROPOSITION_DIRS", "there is no such folder"))
+            continue
+        for path in sorted([*folder.rglob("*.yaml"), *folder.rglob("*.yml")]):
+            if path.name.startswith("."):  # an editor's, not the team's
+                continue
+            try:
+                stat = path.stat()
+                loaded.append(_cached(path, stat.st_mtime_ns, stat.st_size))
+            except PropositionError as error:
+                problems += error.problems
+            except OSError as error:
+                problems.append(FileProblem(path, None, "", f"cannot be read: {error}"))
+    problems += shared_ids_of(tuple(loaded), tuple(proposition_dirs()))
+    if problems:
+        raise PropositionError(problems)
+    return loaded
+
+
+@lru_cache(maxsize=1024)
+def _cached(path: Path, mtime_ns: int, size: int) -> LoadedFile:
+    return load_file(path)
+
+
+@lru_cache(maxsize=4)
+def shared_ids_of(files: tuple[LoadedFile, ...], folders: tuple[Path, ...]) -> tuple[FileProblem, ...]:
+    """Where an id stands in a default and in an agent's own file of one folder.
+
+    Looked for again only when a file changed: one that did not is the very same object.
+    """
+    return tuple(_shared_ids(files))
+
+
+def _shared_ids(files: Sequence[LoadedFile]) -> Iterator[FileProblem]:
+    """The same id in a default and in an agent's own file of one folder: one of them would silently win."""
+    seen: dict[tuple[Path, str, str, str], LoadedFile] = {}
+    folders = proposition_dirs()[::-1]
+    for file in files:
+        folder = next((d for d in folders if file.path.is_relative_to(d)), file.path.parent)
+        for proposition in file.propositions:
+            for owner in {file.agent_id, DEFAULT}:
+                other = seen.get((folder, file.dimension + file.level, owner, proposition.id))
+                if other is not None:
+                    line = int(proposition.source.rpartition(":")[2])
+                    yield FileProblem(file.path, line, "id", f"{proposition.id!r} stands in {other.path} as well")
+                    break
+            seen[folder, file.dimension + file.level, file.agent_id, proposition.id] = file
+
+
+def is_example(file: LoadedFile) -> bool:
+    """Whether it holds the propositions of an example agent: a shipped file that bears its slug."""
+    if file.agent_id not in example_slugs():
+        return False
+    in_team = any(file.path.is_relative_to(folder) for folder in settings.PROPOSITION_DIRS)
+    return not in_team and file.path.is_relative_to(settings.PROPOSITIONS_DIR)
+
+
+def applying(files: Sequence[LoadedFile], *, seeded: bool) -> list[LoadedFile]:
+    """The files that may apply to an agent, by whether it is an example (`Agent.seeded`): other agents of the slug get no example's."""
+    return [file for file in files if seeded or not is_example(file)]
+
+
+def own_agents_like_examples() -> set[str]:
+    """The slugs of agents that are the team's own and bear the slug of an example: its propositions do not apply to them."""
+    found = Agent.objects.filter(slug__in=example_slugs()).exclude(origin=Agent.Origin.SEED)
+    return set(found.values_list("slug", flat=True))
+
+
+def propositions_for(
+    *,
+    agent_slug: str,
+    dimension: str,
+    level: str = "evaluation",
+    files: Sequence[LoadedFile] | None = None,
+    seeded: bool = False,
+) -> list[Proposition]:
+    """The propositions of one agent and dimension: the defaults, then its own; a team's folder overrides equal ids of ours.
+
+    What is retired in a later folder or in the agent's own file is not asked, whatever stands before it. The propositions that are
+    shipped with the examples apply to these alone.
+
+    Args:
+        agent_slug: Whose.
+        dimension: Its id.
+        level: ``evaluation``, or ``action`` for those about a draft.
+        files: What `load_all` returned, for callers that ask several times and have no time to look at the folders again.
+        seeded: Whether the agent is one of the examples (`Agent.seeded`).
+
+    Raises:
+        PropositionError: A file cannot be used.
+    """
+    merged: dict[str, Proposition] = {}
+    chosen = [f for f in (load_all() if files is None else files) if f.dimension == dimension and f.level == level]
+    chosen = applying(chosen, seeded=seeded)
+    for owner in (DEFAULT, agent_slug):
+        for file in chosen:
+            if file.agent_id == owner:
+                merged.update({p.id: p for p in file.propositions})
+                for retired in (p.id for p in file.drafts if p.retired):
+                    merged.pop(retired, None)
+    return list(merged.values())
+
+
+def default_dimensions() -> tuple[str, ...]:
+    """The dimensions there are propositions for: without any there is nothing to measure.
+
+    Raises:
+        PropositionError: A file cannot be used.
+    """
+    found = {file.dimension for file in load_all() if file.level == "evaluation" and file.propositions}
+    return tuple(name for name in get_args(DimensionId) if name in found)

@@ -1,0 +1,286 @@
+"""Answers for the offline provider: the lexical judge `offline:lexical-1`. Honest before all: what it cannot see is unscored.
+
+Measured while this was designed: nothing small enough to embed judges persona conduct better than chance on personas it does not
+know. So it answers only from what a proposition lists (`cues`) or names (`measure`), and says *unscored* to everything else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from math import exp
+from typing import Any
+
+from agents.llm.requests import InvalidAnswer, LLMRequest
+from agents.text.fences import MAX_EVENT_CHARACTERS
+from agents.text.ngrams import RepetitionStatistics, extract_ngrams, repetition_statistics
+from agents.text.patterns import find_all, one_message
+from agents.text.style import StyleProfile, style_deviations
+from agents.text.tokens import tokenize
+from evaluation.propositions.files import LoadedFile, propositions_for
+from evaluation.propositions.rules import PRECONDITIONS, Target
+from evaluation.propositions.schema import Cues, Proposition
+from evaluation.verdicts import Verdict, judged, parse_answers, trivial, verdict_by_rule
+
+NEEDS_JUDGE = "needs an LLM judge: the claim lists no cues for the offline one"
+NEEDS_JUDGE_FOR_FLAWS = "needs an LLM judge: hard mode takes off for every flaw, and cues list none"
+NO_CUE_FOUND = "needs an LLM judge: none of the claim's cues occurs in the text"
+BEYOND_OFFLINE = (NEEDS_JUDGE, NEEDS_JUDGE_FOR_FLAWS)  # whatever the text: the claim gives nothing to go by
+SUPPORTED, CONTRADICTED, BOTH = 8, 1, 4
+ORDINARY_COMPRESSION_GAIN = 0.45  # what unrelated chat messages gain anyway, see agents.text.ngrams.compression_gain
+
+ORDINARY_DEVIATION = 0.4  # what a message lies from its author's others anyway, see agents.text.style.style_distance
+LEAST_HISTORY = 5  # earlier messages that make a style
+LEAST_LINES = 10  # lines of a conversation that make voices
+DISTINCT = 0.15  # distinctness at which the scale has risen by 1 - 1/e
+
+
+@one_message()
+def score(request: LLMRequest) -> dict[str, Any]:
+    """Scores for the request's claims, in the shape of a judge's reply (responder for the task ``score``)."""
+    claims, texts, facts = request.facts["claims"], request.facts["texts"], request.facts
+    entries = {
+        key: _measured(claim, texts, facts.get("measured")) or score_claim(claim, texts, facts.get("history"))
+        for key, claim in claims.items()
+    }
+    return entries if len(entries) > 1 else next(iter(entries.values()))
+
+
+def check(request: LLMRequest) -> dict[str, Any]:
+    """True or false for one claim from its cues (responder for the task ``check``).
+
+    Raises:
+        InvalidAnswer: The cues say nothing; the result is "could not be judged", not False.
+    """
+    entry = score_claim(request.facts["claims"]["p1"], request.facts["texts"])
+    if "unscored" in entry:
+        raise InvalidAnswer(entry["unscored"])
+    return {**entry, "value": entry["value"] >= SUPPORTED}
+
+
+def _measured(
+    claim: Mapping[str, Any], texts: Sequence[str], measured: Mapping[str, Any] | None
+) -> dict[str, Any] | None:
+    """The entry for a claim that names a statistic about more than its own text; None for every other claim."""
+    if claim["hard"] or claim["measure"] not in ("style", "voices"):
+        return None
+    figures = (measured or {}).get(claim["measure"])
+    return _score_style(texts, figures) if claim["measure"] == "style" else _score_voices(figures)
+
+
+def _score_style(texts: Sequence[str], profile: Mapping[str, Any] | None) -> dict[str, Any]:
+    """How near the later message is to how its author wrote before: ``round(9 * exp(-1.5 * (d - 0.4)))``, at most 9, d = deviation."""
+    if profile is None or profile["messages"] < LEAST_HISTORY:
+        return {"unscored": f"a style shows across at least {LEAST_HISTORY} earlier messages"}
+    deviations = style_deviations(texts[-1], StyleProfile(**profile))
+    distance = sum(deviations.values()) / len(deviations)
+    odd = ", ".join(f"{name} {value:.1f}" for name, value in list(deviations.items())[:3] if value >= 1)
+    reasoning = (
+        f"Style of the later message against the {profile['messages']} messages before: {distance:.2f} spreads away on average"
+        + (f"; most in {odd}." if odd else "; nothing stands out.")
+    )
+    return _entry(round(9 * exp(-1.5 * max(0.0, distance - ORDINARY_DEVIATION))), reasoning, 0.5)
+
+
+def _score_voices(figures: Mapping[str, Any] | None) -> dict[str, Any]:
+    """How well speakers can be told apart: ``round(9 * (1 - exp(-d / 0.15)))``, d = distinctness of vocabulary + of style."""
+    if figures is None or figures["lines"] < LEAST_LINES:
+        return {"unscored": f"voices show across at least {LEAST_LINES} lines, two or more of each of two agents"}
+    distinct = max(0.0, figures["vocabulary"]) + max(0.0, figures["style"])
+    reasoning = (
+        f"Lines of one agent are more alike than lines of different ones by {figures['vocabulary']:.0%} in their words; "
+        f"{figures['style']:.0%} of the variation of style lies between the {figures['speakers']} agents (0 % = no voices of their own)."
+    )
+    return _entry(round(9 * (1 - exp(-distinct / DISTINCT))), reasoning, 0.4)
+
+
+@one_message()
+def score_claim(claim: Mapping[str, Any], texts: Sequence[str], history: Sequence[str] | None = None) -> dict[str, Any]:
+    """One claim's entry of a reply, or ``{"unscored": why}``.
+
+    Args:
+        claim: As a request's facts hold it: ``cues``, ``measure``, ``hard``.
+        texts: What the claim is about.
+        history: What the agent said before, where the text is a draft; None for what has been said already.
+    """
+    if claim["hard"]:
+        return {"unscored": NEEDS_JUDGE_FOR_FLAWS}
+    if claim["measure"] == "repetition":
+        return _score_repetition(texts) if history is None else _score_draft_repetition("\n".join(texts), history)
+    cues = claim["cues"]
+    if not cues:
+        return {"unscored": NEEDS_JUDGE}
+    text = "\n".join(texts)
+    found = []
+    for phrases in (cues["supports"], cues["contradicts"]):
+        matches, undecided = find_all(phrases, text)
+        if undecided and not matches:
+            return {"unscored": str(next(iter(undecided.values())))}
+        found.append([" ".join(match.group().split()) or phrase for phrase, match in matches.items()])
+    supports, contradicts = (list(dict.fromkeys(places)) for places in found)
+    if not supports and not contradicts:
+        return {"unscored": NO_CUE_FOUND}
+    value = BOTH if supports and contradicts else SUPPORTED if supports else CONTRADICTED
+    where = [f"for it: {_quoted(supports)}"] if supports else []
+    where += [f"against it: {_quoted(contradicts)}"] if contradicts else []
+    return _entry(value, f"Cues found {'; '.join(where)}.", 0.5)
+
+
+def _score_repetition(texts: Sequence[str]) -> dict[str, Any]:
+    if len(texts) < 2:
+        return {"unscored": f"repetition shows across at least 2 messages, the window has {len(texts)}"}
+    statistics = repetition_statistics(texts)
+    value = repetition_value(statistics)
+    phrases = _quoted([phrase for phrase, _ in statistics.repeated_phrases[:5]])
+    reasoning = (
+        f"{statistics.trigram_repetition:.0%} of the 3-grams recur in other messages, compression gain "
+        f"{statistics.compression_gain:.0%}, {statistics.messages} messages."
+        + (f" Most frequent: {phrases}." if phrases else "")
+    )
+    return _entry(value, reasoning, 0.6)
+
+
+def _score_draft_repetition(draft: str, history: Sequence[str]) -> dict[str, Any]:
+    """How far a draft says again what its speaker said before: ``round(9 * (1 - r)**2)``, r = share of its 3-grams said before."""
+    grams = extract_ngrams(draft, 3)
+    if not history:
+        return {"unscored": "repetition shows against earlier messages, and the agent said nothing before"}
+    if not grams:
+        return {"unscored": "repetition shows in 3-grams, and the message has fewer than 3 words"}
+    said = {gram for text in history for gram in extract_ngrams(text, 3)}
+    again = [" ".join(gram) for gram in grams if gram in said]
+    phrases = f" Said again: {_quoted(list(dict.fromkeys(again)))}." if again else ""
+    reasoning = (
+        f"{len(again) / len(grams):.0%} of the 3-grams stand in the agent's {len(history)} earlier messages.{phrases}"
+    )
+    return _entry(round(9 * (1 - len(again) / len(grams)) ** 2), reasoning, 0.6)
+
+
+def repetition_value(statistics: RepetitionStatistics) -> int:
+    """0 (all the same) to 9 (nothing recurs): ``round(9 * (1 - r)**2)``.
+
+    r is the larger of the share of recurring 3-grams and of the compression gain above what ordinary chat gains.
+    """
+    excess = max(0.0, (statistics.compression_gain - ORDINARY_COMPRESSION_GAIN) / (1 - ORDINARY_COMPRESSION_GAIN))
+    return round(9 * (1 - max(statistics.trigram_repetition, excess)) ** 2)
+
+
+def _entry(value: int, reasoning: str, confidence: float) -> dict[str, Any]:
+    return {
+        "evidence": "present",
+        "reasoning": reasoning,
+        "justification": "lexical heuristic, not a reading of the text",
+        "value": value,
+        "confidence": confidence,
+    }
+
+
+def _quoted(phrases: Sequence[str]) -> str:
+    return ", ".join(f"\u201c{phrase[:60]}\u201d" for phrase in phrases[:5])
+
+
+ALIKE = 0.5  # share of the telling words two ideas must have in common to be taken for the same
+
+_POINT = re.compile(r"^\s*(?:[-*\u2022\u30fb]|\d{1,2}[.)\u3001])\s*(?P<idea>\S.*)$")
+_ANNOUNCED = re.compile(
+    r"(?:^|(?<=[.!?\n]\s)|(?<=[.!?\n]))\s*(?:(?:my|new|another|one more|here'?s (?:an|my))\s+)?"
+    r"(?:idea|proposal|suggestion|アイデア|提案|اقتراح|فكرة)\s*(?:\d+\s*)?[:\uff1a]\s*(?P<idea>[^\n.!?。！？]+)",
+    re.IGNORECASE,
+)
+
+
+def list_ideas(request: LLMRequest) -> dict[str, Any]:
+    """Points of lists, and what is announced as ``Idea: …`` (responder for the task ``ideas``)."""
+    found = [
+        {"idea": idea, "description": "", "entries": [number]}
+        for number, text in enumerate(request.facts["lines"], 1)
+        for idea in _marked(text)
+    ]
+    return {"ideas": found}
+
+
+def _marked(text: str) -> Iterator[str]:
+    for line in text.splitlines():
+        if point := _POINT.match(line):
+            yield point["idea"].strip().rstrip(".!;,。")
+    for announced in _ANNOUNCED.finditer(text):
+        yield announced["idea"].strip()
+
+
+def collapse(request: LLMRequest) -> dict[str, Any]:
+    """Ideas that share at least half of their telling words with an earlier one (responder for the task ``collapse``)."""
+    words = [_telling(idea) for idea in request.facts["ideas"]]
+    same = []
+    for later in range(request.facts["known"], len(words)):
+        first = next((n for n in range(later) if _alike(words[n], words[later])), None)
+        if first is not None:
+            same.append({"idea": later + 1, "same_as": first + 1})
+    return {"same": same}
+
+
+def _telling(idea: str) -> frozenset[str]:
+    """Long words by their stem, as far as their first six letters are one; single characters of scripts without spaces as they are."""
+    return frozenset(word[:6] for word in tokenize(idea) if len(word) > 3 or not word.isascii())
+
+
+def _alike(a: frozenset[str], b: frozenset[str]) -> bool:
+    return bool(a and b) and len(a & b) / len(a | b) >= ALIKE
+
+
+LEVELS = ("evaluation", "action")
+
+
+@one_message()
+def check_draft(
+    *,
+    agent_slug: str,
+    text: str,
+    channel_kind: str,
+    is_reply: bool,
+    cues: bool,
+    variables: Mapping[str, str] | None = None,
+    files: Sequence[LoadedFile] | None = None,
+    seeded: bool = False,
+) -> list[tuple[Proposition, Verdict]]:
+    """What the agent's rules say of a draft, and its cues where `cues` is set.
+
+    Args:
+        agent_slug: Whose propositions; those of every agent count, too.
+        text: The draft. Rules look at all of it, but regular expressions at its first 20,000 characters; cues at its first 4,000,
+            which is what a judge reads of a message.
+        channel_kind: Where it will be said, for preconditions.
+        is_reply: Whether it answers a message in a thread, for preconditions.
+        cues: Whether to look for the cues of judged claims as well, as the offline judge does.
+        variables: Values of the claims' variables, for preconditions.
+        files, seeded: As for `propositions_for`.
+
+    Returns:
+        Every proposition that could be looked at, in order, with its verdict: scored, trivial where its precondition is false,
+        or unscored where no cue occurs or a pattern cannot say. Judged claims without cues are not among them.
+
+    Raises:
+        PropositionError: A file cannot be used.
+    """
+    target = Target(text=text, channel_kind=channel_kind, is_reply=is_reply)
+    found: list[tuple[Proposition, Verdict]] = []
+    for level in LEVELS:
+        for proposition in propositions_for(
+            agent_slug=agent_slug, dimension="adherence", level=level, files=files, seeded=seeded
+        ):
+            name = proposition.precondition
+            if name and not PRECONDITIONS[name](target, {}, variables or {}):
+                verdict = trivial(f"its precondition {name} does not hold")
+            elif proposition.rule is not None:
+                verdict = verdict_by_rule(proposition.rule, text, inverted=proposition.inverted)
+            elif cues and level == "evaluation" and proposition.cues is not None:
+                verdict = _by_cues(proposition, proposition.cues, text[:MAX_EVENT_CHARACTERS])
+            else:
+                continue
+            found.append((proposition, replace(verdict, recommendations=proposition.recommendations)))
+    return found
+
+
+def _by_cues(proposition: Proposition, cues: Cues, text: str) -> Verdict:
+    entry = score_claim({"cues": cues.model_dump(), "measure": None, "hard": proposition.hard}, [text])
+    return judged(parse_answers(entry, {"p1": proposition})["p1"], proposition)

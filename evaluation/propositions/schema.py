@@ -1,0 +1,332 @@
+"""What may stand in a proposition file: its schema, as pydantic models (AC-6.0.2)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from evaluation.propositions.rules import PRECONDITIONS, Phrase, Rule
+
+DimensionId = Literal["adherence", "consistency", "fluency", "convergence", "ideas_quantity"]
+# Judged over a whole window or conversation, never on one message.
+WINDOW_DIMENSIONS = ("consistency", "fluency", "convergence", "ideas_quantity")
+ENVIRONMENT_DIMENSIONS = ("convergence", "ideas_quantity")  # measured of a whole channel
+MEASURED_IN = {
+    "style": "consistency",
+    "voices": "convergence",
+}  # the one dimension in which the statistic means something
+WINDOW_DEFAULTS: dict[str, tuple[int, int]] = {"evaluation": (10, 100), "action": (5, 10)}  # AC-6.0.12
+VARIABLES = ("agent_name", "channel_name", "action")
+
+VARIABLE = re.compile(r"\{\{\s*([^{}]*?)\s*\}\}")
+
+
+def _known_variables(text: str) -> str:
+    for name in VARIABLE.findall(text):
+        if name not in VARIABLES:
+            raise ValueError(
+                f"unknown variable {{{{{name}}}}}; allowed: {', '.join('{{' + v + '}}' for v in VARIABLES)}"
+            )
+    return text
+
+
+def _known_precondition(name: str) -> str:
+    if name not in PRECONDITIONS:
+        raise ValueError(f"unknown precondition {name!r}; allowed: {', '.join(sorted(PRECONDITIONS))}")
+    return name
+
+
+Claim = Annotated[str, Field(min_length=1, max_length=4000), AfterValidator(_known_variables)]
+EventCount = Annotated[int, Field(ge=0, le=10_000)]
+
+
+class Cues(BaseModel):
+    """Words and patterns the offline judge looks for: phrases, or ``/regex/``. They speak of the claim as it is written."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    supports: list[Phrase] = Field(default_factory=list, description="found in a message: the claim holds")
+    contradicts: list[Phrase] = Field(default_factory=list, description="found in a message: the claim does not hold")
+
+    @model_validator(mode="after")
+    def _not_empty(self) -> Cues:
+        if not self.supports and not self.contradicts:
+            raise ValueError("cues need at least one entry under supports or contradicts")
+        return self
+
+
+class PropositionSpec(BaseModel):
+    """One proposition as it stands in a file."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    id: str = Field(
+        pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$", max_length=120, description="unique in its dimension, kebab-case"
+    )
+    claim: Claim = Field(description="what the judge scores 0 to 9, with {{variables}}")
+    weight: float = Field(1.0, gt=0, le=5, strict=False, description="share in the dimension's mean")
+    inverted: bool = Field(False, description="an anti-pattern: the score is flipped (9 - raw) before it is averaged")
+    hard: bool = Field(False, description="the judge lists flaws, each takes 20 % off the score")
+    include_personas: bool | None = Field(None, description="overrides the file's")
+    first_n: EventCount | None = Field(None, description="overrides the file's")
+    last_n: EventCount | None = Field(None, description="overrides the file's")
+    recommendations_for_improvement: str = Field(
+        "", max_length=2000, description="advice to the agent when the score is low"
+    )
+    precondition: Annotated[str, AfterValidator(_known_precondition)] | None = Field(
+        None, description="a registered name; where it is false the claim is trivially true"
+    )
+    rule: Rule | None = Field(
+        None, description="an exact check of the message instead of a judge: 9 when it holds, 0 when not"
+    )
+    cues: Cues | None = Field(None, description="what the offline judge may go by")
+    measure: Literal["repetition", "style", "voices"] | None = Field(
+        None, description="the statistic the offline judge may answer from: in fluency, consistency, convergence"
+    )
+    trait: str | None = Field(
+        None,
+        pattern=r"\S",
+        max_length=120,
+        description="the agent's trait this claim is about: it stands in the place of the automatic one of that trait",
+    )
+    trait_stopped: bool = Field(
+        False, description="the claim is about the trait at strength 0, which the agent is not to show"
+    )
+    active: bool = Field(True, description="false: a draft, which is never judged until somebody writes true")
+    rejected: bool = Field(False, description="a draft that was turned down; kept, so that it is not proposed again")
+    retired: bool = Field(
+        False, description="no longer judged; in a team's folder under an id of ours it takes ours out, too"
+    )
+    source: str = Field("", max_length=1000, description="the words of the persona it was drafted from")
+
+    @model_validator(mode="after")
+    def _combinations(self) -> PropositionSpec:
+        if self.hard and self.inverted:
+            raise ValueError(
+                "hard and inverted exclude each other: a penalty for flaws in an anti-pattern has no meaning"
+            )
+        if self.rule and (self.cues or self.hard or self.measure):
+            raise ValueError("rule stands alone: cues, hard and measure are for judged claims")
+        if self.trait_stopped and not self.trait:
+            raise ValueError("trait_stopped: true says of which trait: give trait, too")
+        if self.rejected and self.active:
+            raise ValueError("rejected: true needs active: false, what was turned down is not judged")
+        if self.retired and (self.active or self.rejected):
+            raise ValueError("retired: true needs active: false, and excludes rejected: it was judged once")
+        return self
+
+
+class PropositionFile(BaseModel):
+    """A proposition file: who and what it is about, and its propositions."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    dimension: DimensionId
+    agent_id: str | None = Field(
+        None, description="the agent's slug (environment: the channel's); left out or _default: of every one"
+    )
+    include_personas: bool = Field(True, description="whether the judge sees the persona")
+    target_type: Literal["agent", "environment"] = Field("agent", description="environment = a whole channel")
+    level: Literal["evaluation", "action"] = Field(
+        "evaluation", description="action = judged on a draft before it is sent"
+    )
+    first_n: EventCount | None = Field(
+        None,
+        description="events shown from the start of the channel (of the window, where that is judged); default 10, at action level 5",
+    )
+    last_n: EventCount | None = Field(
+        None,
+        description="events shown up to the end of the message's stretch (of the window); default 100, at action level 10",
+    )
+    propositions: list[PropositionSpec] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> PropositionFile:
+        if self.target_type == "environment" and self.dimension not in ENVIRONMENT_DIMENSIONS:
+            raise ValueError(
+                f"target_type environment: {self.dimension} is measured of one agent; allowed for {', '.join(ENVIRONMENT_DIMENSIONS)}"
+            )
+        if self.target_type == "agent" and self.dimension in ENVIRONMENT_DIMENSIONS:
+            raise ValueError(f"{self.dimension} is measured of a whole channel: write target_type: environment")
+        seen: set[str] = set()
+        for spec in self.propositions:
+            if spec.id in seen:
+                raise ValueError(f"the id {spec.id!r} stands twice in this file")
+            seen.add(spec.id)
+            usable = usable_variables(self)
+            if wrong := [name for name in VARIABLE.findall(spec.claim) if name not in usable]:
+                raise ValueError(
+                    f"{spec.id}: {{{{{wrong[0]}}}}} has no value in {self.dimension} at {self.level} level; usable: {', '.join(usable)}"
+                )
+            if spec.precondition and self.dimension in WINDOW_DIMENSIONS:
+                raise ValueError(
+                    f"{spec.id}: a precondition looks at one message; {self.dimension} is judged over a window"
+                )
+            default_first, default_last = WINDOW_DEFAULTS[self.level]
+            shown = first_given(spec.first_n, self.first_n, default_first) + first_given(
+                spec.last_n, self.last_n, default_last
+            )
+            if self.dimension in WINDOW_DIMENSIONS and shown < 2:
+                raise ValueError(
+                    f"{spec.id}: first_n + last_n is {shown}; {self.dimension} needs at least 2 events to judge"
+                )
+            if spec.trait and (self.dimension, self.level) != ("adherence", "evaluation"):
+                raise ValueError(f"{spec.id}: traits are measured in adherence, at evaluation level; leave trait out")
+            if MEASURED_IN.get(spec.measure or "", self.dimension) != self.dimension:
+                raise ValueError(
+                    f"{spec.id}: measure {spec.measure} is a statistic of {MEASURED_IN[spec.measure or '']}"
+                )
+            if self.dimension == "ideas_quantity" and (spec.inverted or spec.hard or spec.cues or spec.measure):
+                raise ValueError(
+                    f"{spec.id}: ideas are counted, not scored: inverted, hard, cues and measure have no meaning"
+                )
+            if spec.rule and self.dimension in WINDOW_DIMENSIONS:
+                raise ValueError(
+                    f"{spec.id}: a rule checks one message; {self.dimension} is judged over a window (put it under adherence)"
+                )
+        return self
+
+
+def usable_variables(file: PropositionFile) -> tuple[str, ...]:
+    """Variables that have a value where this file's claims are judged."""
+    if file.level == "action":
+        return VARIABLES
+    in_channel = file.dimension in ("adherence", *ENVIRONMENT_DIMENSIONS)
+    return ("agent_name", "channel_name") if in_channel else ("agent_name",)
+
+
+def first_given(*values: Any) -> Any:
+    """The first that is not None: a proposition's own value, its file's, the default."""
+    return next(value for value in values if value is not None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposition:
+    """A proposition with everything inherited and merged; immutable, so that no two runs can disturb each other.
+
+    Attributes:
+        source: The file and line it stands in.
+        quote: The words of the persona it was drafted from.
+        trait: Name of the trait it speaks of (`trait_stopped`: at strength 0); empty for most.
+        trait_now: That trait as the agent has it: a change of it makes this another proposition.
+        over_window: Judged once over the window instead of message by message.
+        everybody: Whether it stands in a file for all agents.
+    """
+
+    dimension: str
+    id: str
+    claim: str
+    weight: float = 1.0
+    inverted: bool = False
+    hard: bool = False
+    include_personas: bool = True
+    target_type: str = "agent"
+    first_n: int = 10
+    last_n: int = 100
+    recommendations: str = ""
+    precondition: str | None = None
+    rule: Rule | None = None
+    cues: Cues | None = None
+    measure: str | None = None
+    source: str = ""
+    active: bool = True
+    rejected: bool = False
+    retired: bool = False
+    quote: str = ""
+    trait: str = ""
+    trait_stopped: bool = False
+    trait_now: str = ""
+    over_window: bool = False
+    everybody: bool = False
+
+    @property
+    def context_key(self) -> tuple[bool, str, int, int, bool]:
+        """Propositions with the same key about the same message can share one call, and the same rubric."""
+        return (self.include_personas, self.target_type, self.first_n, self.last_n, self.hard)
+
+    def fingerprint(self) -> dict[str, object]:
+        """Everything that can change a score, for the digest."""
+        return {
+            "dimension": self.dimension,
+            "id": self.id,
+            "claim": self.claim,
+            "weight": self.weight,
+            "inverted": self.inverted,
+            "hard": self.hard,
+            "context": list(self.context_key),
+            "precondition": self.precondition,
+            "rule": self.rule.checks() if self.rule else None,
+            "cues": self.cues.model_dump() if self.cues else None,
+            "measure": self.measure,
+            **({"trait": self.trait_now, "over_window": self.over_window} if self.trait_now else {}),
+        }
+
+
+def resolve(spec: PropositionSpec, file: PropositionFile, source: str, *, everybody: bool = False) -> Proposition:
+    """A proposition with what it inherits from its file; `everybody` says that it stands in one for all agents."""
+    first_n, last_n = WINDOW_DEFAULTS[file.level]
+    return Proposition(
+        dimension=file.dimension,
+        id=spec.id,
+        claim=spec.claim.strip(),
+        weight=spec.weight,
+        inverted=spec.inverted,
+        hard=spec.hard,
+        include_personas=first_given(spec.include_personas, file.include_personas, True),
+        target_type=file.target_type,
+        first_n=first_given(spec.first_n, file.first_n, first_n),
+        last_n=first_given(spec.last_n, file.last_n, last_n),
+        recommendations=spec.recommendations_for_improvement.strip(),
+        precondition=spec.precondition,
+        rule=spec.rule,
+        cues=spec.cues,
+        measure=spec.measure,
+        source=source,
+        active=spec.active,
+        rejected=spec.rejected,
+        retired=spec.retired,
+        quote=spec.source.strip(),
+        trait=(spec.trait or "").strip(),
+        trait_stopped=spec.trait_stopped,
+        everybody=everybody,
+    )
+
+
+def fill(claim: str, variables: Mapping[str, str]) -> str:
+    """Put the variables into a claim (AC-6.0.3), once: a value that looks like a variable stays as it is.
+
+    Raises:
+        ValueError: The claim uses a variable that has no value here.
+    """
+
+    def value(match: re.Match[str]) -> str:
+        name = match.group(1)
+        if name not in variables:
+            raise ValueError(
+                f"the claim uses {{{{{name}}}}}, which has no value here; given: {', '.join(sorted(variables)) or 'none'}"
+            )
+        return variables[name]
+
+    return VARIABLE.sub(value, claim)
+
+
+def propositions_digest(propositions: Iterable[Proposition]) -> str:
+    """SHA-256 (hex) of a set of propositions: equal when nothing that can change a score differs."""
+    rows = sorted((p.fingerprint() for p in propositions), key=lambda row: (str(row["dimension"]), str(row["id"])))
+    return hashlib.sha256(json.dumps(rows, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+
+
+LENGTH = 12  # hex digits: two versions of one proposition are told apart, not millions of propositions
+
+
+def digest_of_each(propositions: Mapping[str, Iterable[Proposition]]) -> dict[str, dict[str, str]]:
+    """By dimension and id; equal when nothing that can change the proposition's score differs."""
+    return {
+        dimension: {p.id: propositions_digest([p])[:LENGTH] for p in group} for dimension, group in propositions.items()
+    }
