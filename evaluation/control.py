@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from agents.llm import ledger
 from agents.models import Agent
-from agents.work_queues import wake_workers
+from agents.work.queues import wake_workers
 from evaluation.batches import cancel_batches
 from evaluation.failures import CALL_FAILED, reopen_failed
 from evaluation.models import ChannelShare, EvaluationRun, EvaluationScore
@@ -139,7 +139,7 @@ def _cancel(runs: models.QuerySet[EvaluationRun]) -> int:
     return runs.filter(status__in=CANCELLABLE).update(
         status=Status.CANCELLED,
         error="cancelled on request",
-        claimed_by="",
+        lease_owner="",
         lease_expires_at=None,
         finished_at=timezone.now(),
     )

@@ -11,8 +11,8 @@ from django.db import transaction
 from django.utils import timezone
 
 from agents.log_context import logging_about
-from agents.models import Claimable, owner_name
-from agents.outages import is_outage
+from agents.models import Leasable, owner_name
+from agents.work.outages import is_outage
 from evaluation import baselines, links
 from evaluation.asking import JudgeDown
 from evaluation.batches import forget_answers, is_waiting
@@ -31,7 +31,7 @@ from evaluation.summary import RunSummary, summarize_all
 from evaluation.together import Together
 from evaluation.wording import counted
 
-Status = Claimable.Status
+Status = Leasable.Status
 BATCH_PAUSE = timedelta(minutes=10)  # between two tries to hand in a batch for which the budget had no room
 RESUMABLE = (Status.FAILED, Status.ERRORED, Status.PAUSED_BUDGET)
 
@@ -112,7 +112,7 @@ def _opening(made: Iterable[Sequence[EvaluationRun]], owner: str, held: list[Eva
     for runs in made:
         sessions = []
         for run in runs:
-            if run.is_held_by(owner) or run.claim(owner=owner, lease=lease(), resumable=RESUMABLE):
+            if run.is_leased_by(owner) or run.acquire(owner=owner, lease=lease(), resumable=RESUMABLE):
                 held.append(run)
                 if (session := _open(run, owner, files)) is not None:
                     if isinstance(session.subject, Subject):
@@ -220,7 +220,7 @@ def work_one(*, owner: str) -> bool:
     if not waiting and (paused := _paused_that_may_go_on()) is not None:
         waiting = [paused]
     for run in waiting:
-        if not run.claim(owner=owner, lease=lease(), resumable=RESUMABLE):
+        if not run.acquire(owner=owner, lease=lease(), resumable=RESUMABLE):
             continue
         run.note_served()
         about = logging_about(evaluation_run=run.pk, agent=run.agent_id)

@@ -25,7 +25,7 @@ from evaluation.planning import create_run, make_plan
 from evaluation.propositions.files import load_all
 from evaluation.run_spec import RunSpec
 from correction.models import AgentEvaluationConfig
-from correction.observe import queue_ingested
+from correction.gate.observe import queue_ingested
 from tests.factories import make_agent, make_channel, talk
 files = load_all()
 for number in range({AGENTS}):

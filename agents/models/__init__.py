@@ -2,22 +2,20 @@
 
 from agents.models.api import IdempotentRequest
 from agents.models.batches import LLMBatch, LLMBatchRequest
-from agents.models.claimable import Claimable
 from agents.models.conversations import Channel, ChannelMember, Message, Reaction
 from agents.models.descriptions import DescriptionUpdate
 from agents.models.imports import Import, ImportChunk, ImportFile
 from agents.models.ledger import LedgerHour, LLMCall, LLMPayload, ModelPrice, Rollup
-from agents.models.owners import owner_is_dead, owner_name
 from agents.models.personas import Agent, MemoryBlock, MemoryPassage, PersonaVersion, Trait
 from agents.models.runs import Run, RunMessage, RunStep
-from agents.models.workers import Chore, LastServed, WorkerHeartbeat
+from agents.models.workers import Chore, WorkerHeartbeat
+from agents.work.lease import LastServed, Leasable, owner_is_dead, owner_name
 
 __all__ = [
     "Agent",
     "Channel",
     "ChannelMember",
     "Chore",
-    "Claimable",
     "DescriptionUpdate",
     "IdempotentRequest",
     "Import",
@@ -28,6 +26,7 @@ __all__ = [
     "LLMCall",
     "LLMPayload",
     "LastServed",
+    "Leasable",
     "LedgerHour",
     "MemoryBlock",
     "MemoryPassage",

@@ -11,22 +11,22 @@ from rest_framework.reverse import reverse
 from rest_framework.views import APIView
 
 from agents.api import parameters
-from agents.api.conditional import Changed, ConditionalWrites, etag_of
+from agents.api.conditional import Changed, Conditional, etag_of
 from agents.api.pagination import Pages
 from agents.api.schema import PAGES, documented
 from agents.finding import no_agent
 from agents.models import Agent
 from correction.api.answers import CHANGES, AgentConfig, ConfigPage, DefaultConfig, WholeAgentConfig
-from correction.config import ResolvedConfig, resolve_all, resolve_config, resolve_defaults
-from correction.config_fields import CONFIG_FIELDS, ConfigError
-from correction.configure import configure, notes_on, plain_values
+from correction.config.configure import configure, notes_on, plain_values
+from correction.config.fields import CONFIG_FIELDS, ConfigError
+from correction.config.resolve import ResolvedConfig, resolve_all, resolve_config, resolve_defaults
 from correction.models import AgentEvaluationConfig
 
 EXAMPLE = {"gate_adherence_enabled": True, "gate_adherence_threshold": 5.0, "reason": "a trial"}
 MOST_BYTES = 64 * 1024  # of a body: every field once, and a reason
 
 
-class Config(ConditionalWrites, APIView):
+class Config(Conditional, APIView):
     """The configuration in effect for every agent, and the defaults.
 
     GET lists agents by slug; `config` holds the values in effect, `provenance` where each comes from: `agent`, `defaults` or
@@ -57,7 +57,7 @@ class Config(ConditionalWrites, APIView):
         return self.tagged(request, shown, etag_of(shown))
 
 
-class ConfigOfAgent(ConditionalWrites, APIView):
+class ConfigOfAgent(Conditional, APIView):
     """The configuration in effect for one agent.
 
     PATCH changes the fields given, the others stay; `null` makes a field inherit again; `reason` goes into the history. An unknown

@@ -9,7 +9,7 @@ from django.db import transaction
 from django.db.models import F, QuerySet
 from django.utils import timezone
 
-from agents.work_queues import wake_workers
+from agents.work.queues import wake_workers
 from evaluation.calibration.as_json import calibration_details
 from evaluation.calibration.figures import calibration
 from evaluation.calibration.population import procedure_fields

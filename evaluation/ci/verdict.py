@@ -441,7 +441,7 @@ def _unjudged(result: AgentResult, limits: Limits) -> Iterator[Unjudged]:
     if run.status != EvaluationRun.Status.COMPLETED:
         why = f"the run is {run.status}{f': {run.error}' if run.error else ''}"
         if result.captured.held_elsewhere and run.status == EvaluationRun.Status.RUNNING:
-            why = f"run {run.pk} is being judged by another process ({run.claimed_by}); try again when it ended"
+            why = f"run {run.pk} is being judged by another process ({run.lease_owner}); try again when it ended"
         yield Unjudged(agent=agent, dimension="", why=why)
     elif result.expected and not summary.measured:
         yield Unjudged(agent=agent, dimension="", why=run.error or "nothing scored")

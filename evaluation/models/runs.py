@@ -8,11 +8,11 @@ from django.db import models
 from django.db.models import Exists, F, OuterRef, Q, Value
 from django.db.models.functions import Cast, Coalesce, Concat
 
-from agents.models import Agent, Channel, Claimable, LLMBatch
+from agents.models import Agent, Channel, Leasable, LLMBatch
 from evaluation.models.choices import CHANNEL_DIMENSIONS, Method, is_heuristic, procedure_name
 
 
-class EvaluationRun(Claimable):
+class EvaluationRun(Leasable):
     """One evaluation of exactly one target: an agent, or a channel. Its items are `EvaluationScore` rows."""
 
     WHOSE: ClassVar = Coalesce(F("agent_id"), F("channel_id") * -1)
@@ -135,11 +135,11 @@ class EvaluationRun(Claimable):
         return f"evaluation {self.pk} of {self.agent or self.channel}"
 
     @classmethod
-    def claimable(cls) -> Q:
+    def leasable(cls) -> Q:
         """As of all work, but for runs that wait for a batch."""
         served = Concat(Value("evaluation_run:"), Cast(OuterRef("pk"), models.CharField()))
         waits = Exists(LLMBatch.objects.filter(work_id=served, status__in=LLMBatch.OPEN))
-        return super().claimable() & (Q(batch=False) | ~Q(waits))
+        return super().leasable() & (Q(batch=False) | ~Q(waits))
 
     @property
     def work_id(self) -> str:

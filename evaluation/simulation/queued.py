@@ -11,7 +11,7 @@ from datetime import timedelta
 
 import sentry_sdk
 
-from agents.outages import is_outage
+from agents.work.outages import is_outage
 from evaluation.budget import why_over_budget
 from evaluation.models import EvaluationRun
 from evaluation.planning import plan_later
@@ -43,8 +43,8 @@ def simulate_for(run: EvaluationRun, *, owner: str, resumable: tuple[str, ...] =
     Returns:
         Whether it was leased here.
     """
-    held = run.is_held_by(owner) and run.extend_lease(owner=owner, lease=LEASE)
-    if not held and not run.claim(owner=owner, lease=LEASE, resumable=resumable):
+    held = run.is_leased_by(owner) and run.extend_lease(owner=owner, lease=LEASE)
+    if not held and not run.acquire(owner=owner, lease=LEASE, resumable=resumable):
         return False
     try:
         _simulate(run, owner)

@@ -48,7 +48,7 @@ NOT_SPEECH = {
 }
 ALWAYS = {
     "status",
-    "claimed_by",
+    "lease_owner",
     "dimension",
     "digest",
     "persona_digest",

@@ -34,7 +34,8 @@ from agents.models import (
     RunStep,
 )
 from correction.costs import get_total_cost_summary
-from correction.marks import mark_result, precision
+from correction.gate.statistics import get_gate_statistics
+from correction.gate.thresholds import mark_result, precision
 from correction.models import (
     BehaviorEffect,
     BehaviorRequest,
@@ -43,7 +44,6 @@ from correction.models import (
     InterventionLog,
     ObservedMessage,
 )
-from correction.statistics import get_gate_statistics
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.windows import MessageWindow
 from tests.factories import make_agent, make_channel, say

@@ -14,11 +14,11 @@ import time_machine
 
 from agents.models import Agent, Channel
 from agents.ops.sums import prunable_before, roll_up, verify
-from correction import gate_log
-from correction.marks import mark_result, precision
+from correction.gate import sessions
+from correction.gate.statistics import GateStatistics, get_gate_statistics
+from correction.gate.thresholds import mark_result, precision
 from correction.models import AttemptHour, CorrectionLog, DimensionHour, GateDimensionResult, Outcome
 from correction.rollup import GATE
-from correction.statistics import GateStatistics, get_gate_statistics
 from evaluation.windows import MessageWindow
 from tests.factories import make_agent, make_channel, say
 
@@ -166,8 +166,8 @@ def test_a_session_that_ends_after_its_hour_was_summed_up_is_counted_with_its_en
         assert get_gate_statistics(ada).forced_through_count == 0
         message = say(make_channel(), ada, "x")
 
-        assert gate_log.end(session=session, outcome=Outcome.FORCED_THROUGH)
-        gate_log.close(session=session, message=message, best=1)
+        assert sessions.end(session=session, outcome=Outcome.FORCED_THROUGH)
+        sessions.close(session=session, message=message, best=1)
     with time_machine.travel(BEGIN + timedelta(hours=3), tick=False):
         assert roll_up(GATE) == 1
 

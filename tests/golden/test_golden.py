@@ -20,7 +20,7 @@ from pytest_django import Settings
 
 from agents.llm import endpoints
 from agents.models import Agent, Channel, ChannelMember
-from correction.configure import configure
+from correction.config.configure import configure
 from correction.models import CorrectionLog
 from evaluation.calibration.labels import save_label
 from evaluation.models import EvaluationScore

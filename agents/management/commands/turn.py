@@ -12,9 +12,9 @@ from django.core.management.base import BaseCommand, CommandError
 
 from agents.finding import UnknownAgent, find_agent
 from agents.models import Agent, Channel, Run, owner_name
-from agents.stopping import stopping_on_sigterm
 from agents.turn import timeline
 from agents.turn.orchestrator import TurnRefused, run_turn, start_turn
+from agents.work.stopping import stopping_on_sigterm
 
 POLL = 0.5  # seconds between two tries while the agent is busy or a worker was faster
 
@@ -85,11 +85,11 @@ class Command(BaseCommand):
     def _stopped(self, run: Run) -> str:
         run.refresh_from_db()
         if run.status == Run.Status.RUNNING:
-            return f"Stopped waiting. Turn {run.pk} goes on at {run.claimed_by}."
+            return f"Stopped waiting. Turn {run.pk} goes on at {run.lease_owner}."
         return f"Stopped. Turn {run.pk} was handed back: `manage.py work` goes on with it."
 
     def _waiting_for(self, run: Run) -> str:
         if run.status == Run.Status.RUNNING:
-            return f"Waiting: turn {run.pk} is being taken by {run.claimed_by}."
+            return f"Waiting: turn {run.pk} is being taken by {run.lease_owner}."
         other = Run.objects.filter(agent=run.agent, status=Run.Status.RUNNING).first()
         return f"Waiting: {run.agent.slug} is taking another turn{f' ({other.pk})' if other else ''}."

@@ -12,8 +12,8 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import CommandError
 
-from agents.stopping import stopping_on_sigterm
 from agents.usage import NOT_ENOUGH, STOPPED, WRONG_USAGE, CodedCommand
+from agents.work.stopping import stopping_on_sigterm
 from evaluation.capture import Captured, UnknownAgents, capture, choose_agents
 from evaluation.estimate import estimate, estimate_before, estimate_channels
 from evaluation.estimate_tables import estimate_json, estimate_table, spending_table
@@ -277,7 +277,7 @@ class Command(CodedCommand):
             name = run.agent.slug if run.agent else str(run.pk)
             if result.held_elsewhere and run.status == "running":
                 problems.append(
-                    f"{name}: run {run.pk} is being judged by another process ({run.claimed_by}); run this again when it ended"
+                    f"{name}: run {run.pk} is being judged by another process ({run.lease_owner}); run this again when it ended"
                 )
             elif run.status != "completed" or not result.summary.measured:
                 status = "" if run.status == "completed" else f"{run.status}: "

@@ -11,7 +11,7 @@ from pytest_django import Settings
 from agents.models import Agent, Channel, LLMCall, MemoryBlock, MemoryPassage, Message, Run
 from agents.persona import save_persona
 from agents.turn.orchestrator import start_turn
-from agents.turn.values import Revise
+from agents.turn.pipeline import Revise
 from correction.models import AgentEvaluationConfig
 from evaluation.simulation import simulate
 from tests.agents.turn.playing import join, shown, take_turn
@@ -316,7 +316,7 @@ def test_a_turn_that_was_left_unfinished_is_named_and_not_waited_for(scripted: A
     office = make_channel("office")
     join(office, scripted)
     lost = start_turn(agent=scripted, channel=office)
-    assert lost.claim(owner="elsewhere:1:x", lease=timedelta(hours=-1))
+    assert lost.acquire(owner="elsewhere:1:x", lease=timedelta(hours=-1))
 
     found = simulated(scripted)
 

@@ -9,8 +9,8 @@ import pytest
 from pytest_django import Settings
 
 from agents.models import Agent, Channel
+from correction.gate.statistics import get_gate_statistics
 from correction.models import AgentEvaluationConfig, CorrectionLog
-from correction.statistics import get_gate_statistics
 from evaluation.baselines import get_baseline
 from evaluation.capture import capture
 from evaluation.lineup import line_up

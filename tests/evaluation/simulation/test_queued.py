@@ -10,7 +10,7 @@ from django.db.models.signals import post_save
 from pytest_django import Settings
 
 from agents.models import Agent, Message, Run
-from correction.configure import configure
+from correction.config.configure import configure
 from evaluation.control import cancel_run, queue_baseline, queue_run, resume_run
 from evaluation.models import Baseline, EvaluationRun
 from evaluation.run_spec import RunSpec
