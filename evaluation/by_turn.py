@@ -13,7 +13,7 @@ from evaluation.coverage import COVERABLE, Share, total
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.statistics.agreement import spearman
 from evaluation.statistics.bootstrap import Observation, bootstrap_difference, bootstrap_mean
-from evaluation.statistics.comparison import MARGIN, verdict
+from evaluation.statistics.difference import MARGIN, verdict
 from evaluation.statistics.estimates import Estimate, Interval
 from evaluation.turn_tables import turn_json, turn_table
 from evaluation.turn_values import TurnBin, TurnChange, TurnDimension, TurnProfile

@@ -11,8 +11,7 @@ from correction.behavior.bench import Bench, Judged
 from correction.marks import wilson_interval
 from evaluation.drafting.presentation import spent_json
 from evaluation.models import is_heuristic
-from evaluation.statistics.estimates import percentile_estimate
-from evaluation.statistics.resampling import replicates
+from evaluation.statistics.estimates import percentile_estimate, replicates
 
 if TYPE_CHECKING:
     from evaluation.statistics.estimates import Floats

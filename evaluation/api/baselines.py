@@ -35,7 +35,7 @@ from evaluation.comparison.values import NotComparable
 from evaluation.control import queue_run
 from evaluation.models import Baseline, Dimension, EvaluationRun
 from evaluation.newest import newest_of, newest_since_baselines, runs_of
-from evaluation.statistics.comparison import MARGIN
+from evaluation.statistics.difference import MARGIN
 
 MOST_MARGIN = 9.0
 _BASELINES = Baseline.objects.select_related("agent").prefetch_related("agent__traits")

@@ -10,7 +10,7 @@ from evaluation.cast.choosing import sides_of
 from evaluation.cast.evidence import Told, claims_of, courses_of, quotes_of, tags_since
 from evaluation.cast.moves import Compared, dimension_moves, is_sure, moves_of
 from evaluation.cast.values import Card, DimensionMove, Judged, Move, Sides, State, Tag
-from evaluation.statistics.comparison import MARGIN
+from evaluation.statistics.difference import MARGIN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from evaluation.comparison.values import Lost
 from evaluation.coverage import COVERABLE, MESSAGES, NOTHING, Share, why_too_little
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.statistics.bootstrap import RESOLUTION
-from evaluation.statistics.comparison import MARGIN
+from evaluation.statistics.difference import MARGIN
 
 Parts = Mapping[int, Mapping[tuple[str, str], Part]]  # by evaluation, then by dimension and proposition
 PLAYED = "played"

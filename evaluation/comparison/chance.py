@@ -8,8 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from evaluation.comparison.values import Change, Comparison, Lost
-from evaluation.statistics.bootstrap import RESOLUTION
-from evaluation.statistics.clusters import Observation, cluster_sums
+from evaluation.statistics.bootstrap import RESOLUTION, Observation, cluster_sums
 from evaluation.statistics.estimates import Interval
 
 if TYPE_CHECKING:

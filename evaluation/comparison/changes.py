@@ -10,7 +10,7 @@ from evaluation.comparison.sides import DELETED, mean_of
 from evaluation.comparison.spread import detectable, spread
 from evaluation.comparison.values import Change
 from evaluation.statistics.bootstrap import Observation, bootstrap_difference, bootstrap_mean
-from evaluation.statistics.comparison import Decision, verdict
+from evaluation.statistics.difference import Decision, verdict
 from evaluation.statistics.estimates import Interval
 from evaluation.summary_values import rounded
 

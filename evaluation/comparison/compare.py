@@ -26,7 +26,7 @@ from evaluation.comparison.values import Change, Comparison, NotComparable, Side
 from evaluation.coverage import Share
 from evaluation.models import Baseline, EvaluationRun, is_heuristic
 from evaluation.scorers import SCORERS
-from evaluation.statistics.comparison import MARGIN
+from evaluation.statistics.difference import MARGIN
 
 __all__ = [
     "UnreadableSides",

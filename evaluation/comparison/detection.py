@@ -9,7 +9,7 @@ from typing import Any
 from evaluation.comparison.chance import ALPHA
 from evaluation.comparison.spread import detectable
 from evaluation.comparison.values import Change, Comparison
-from evaluation.statistics.comparison import n_to_detect
+from evaluation.statistics.difference import n_to_detect
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

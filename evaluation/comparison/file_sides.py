@@ -14,7 +14,7 @@ from evaluation.coverage import TOO_LITTLE, Share
 from evaluation.models import COUNTED, Method
 from evaluation.propositions.yaml_files import dotted, in_words, location_of
 from evaluation.scorers import SCORERS
-from evaluation.statistics.clusters import Observation
+from evaluation.statistics.bootstrap import Observation
 
 Score = Annotated[float, Field(ge=0, le=9, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=0)]

@@ -9,7 +9,7 @@ from django.db.models import Case, When
 
 from evaluation.coverage import COVERABLE, NOTHING, Share
 from evaluation.models import EvaluationRun, EvaluationScore
-from evaluation.statistics.clusters import Observation
+from evaluation.statistics.bootstrap import Observation
 from evaluation.summary import WITHOUT_SCORE
 
 

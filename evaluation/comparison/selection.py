@@ -5,7 +5,7 @@ from __future__ import annotations
 from evaluation.comparison.changes import Measured
 from evaluation.comparison.sides import mean_of
 from evaluation.comparison.values import Side
-from evaluation.statistics.clusters import Observation
+from evaluation.statistics.bootstrap import Observation
 
 REPEAT = "repeat:"  # the clusters of what is judged over a whole window
 

@@ -16,7 +16,7 @@ from evaluation.comparison.values import NotComparable, Side
 from evaluation.coverage import COVERABLE, NOTHING, Share, total, why_too_little
 from evaluation.models import BY_MESSAGE, COUNTED, EvaluationRun, EvaluationScore
 from evaluation.scorers import SCORERS
-from evaluation.statistics.clusters import Observation
+from evaluation.statistics.bootstrap import Observation
 from evaluation.summary_values import rounded
 
 DELETED = "message:deleted"

@@ -6,9 +6,8 @@ import math
 from collections.abc import Sequence
 
 from evaluation.comparison.chance import ALPHA
-from evaluation.statistics.bootstrap import RESOLUTION, Observation
-from evaluation.statistics.clusters import cluster_sums
-from evaluation.statistics.comparison import smallest_detectable_change
+from evaluation.statistics.bootstrap import RESOLUTION, Observation, cluster_sums
+from evaluation.statistics.difference import smallest_detectable_change
 
 Scores = Sequence[Observation]
 ROUNDING_SD = RESOLUTION / math.sqrt(12)

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from evaluation.coverage import Share, total
-from evaluation.statistics.clusters import Observation
-from evaluation.statistics.comparison import Outcome
+from evaluation.statistics.bootstrap import Observation
+from evaluation.statistics.difference import Outcome
 from evaluation.statistics.estimates import Interval
 
 

@@ -22,7 +22,7 @@ from evaluation.propositions.schema import Proposition
 from evaluation.run_spec import MOST_REPEATS
 from evaluation.scorers import adherence
 from evaluation.scorers.base import Subject
-from evaluation.statistics.noise import judge_noise
+from evaluation.statistics.agreement import judge_noise
 from evaluation.verdicts import MAX_SCORE, Verdict, unscored
 from evaluation.windows import MessageWindow
 
@@ -90,7 +90,7 @@ class Trial:
             [float(v.value) for v in one.verdicts if v.status == "scored" and v.value is not None]
             for one in self.messages
         ]
-        return judge_noise(values).within_sd if any(len(row) > 1 for row in values) else None
+        return judge_noise(values)
 
     def count(self, status: str) -> int:
         """Judgements of that status, repeats included."""

@@ -172,20 +172,12 @@ def _test(
 ) -> tuple[tuple[Alarm, ...], str]:
     lookback = _lookback(run) or timedelta(0)
     dimensions = sum(name not in COUNTED for name in run.dimensions)
-    return drops_in(
+    scan = find_drops(
         points,
         every=max(schedule.every, lookback),
         series=max(AGENTS, agents) * max(1, dimensions),
         limit=schedule.drift_limit,
     )
-
-
-def drops_in(points: Sequence[Point], *, every: timedelta, series: int, limit: float) -> tuple[tuple[Alarm, ...], str]:
-    """The drops of evaluations that share no messages, and why nothing was tested (empty: it was).
-
-    At most one false alarm a month over all `series` together; `find_drops` says how and from which sources.
-    """
-    scan = find_drops(points, every=every, series=series, limit=limit)
     return scan.alarms, scan.reason
 
 

@@ -9,7 +9,7 @@ from agents.transcripts.readers import READERS
 from evaluation.harness.limits import MAX_UNSCORED, REGRESSION_DELTA
 from evaluation.models import Method
 from evaluation.scorers import SCORERS
-from evaluation.statistics.comparison import MARGIN
+from evaluation.statistics.difference import MARGIN
 from evaluation.turns import DEFAULT_BINS
 from evaluation.windows import ALLOWED, BEFORE
 

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from evaluation.models import COUNTED
 from evaluation.scorers import SCORERS
-from evaluation.statistics.comparison import MARGIN
+from evaluation.statistics.difference import MARGIN
 
 EVERY = ""  # the threshold of every dimension that is scored 0 to 9
 OVERALL = "overall"

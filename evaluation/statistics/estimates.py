@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
+CELLS_AT_ONCE = 1_000_000  # 8 MB
 LEAST_SHARE_DEFINED = 0.9  # of the resamples; an interval from fewer would describe only the lucky ones
 
 
@@ -92,3 +93,38 @@ def percentile_estimate(value: float, replicates: Floats, *, level: float, n: in
     if np.ptp(defined) <= 1e-12:
         return Estimate(value, None, n, f"the same in every resample of {n}: the bootstrap cannot say how sure this is")
     return Estimate(value, Interval(low, high, level), n)
+
+
+def resample_counts(counts: NDArray[np.int64], *, resamples: int, rng: np.random.Generator) -> Iterator[Floats]:
+    """Resamples, with replacement, of as many items as there are.
+
+    Items are given as distinct kinds with their counts: so a resample does not depend on the order of the items, and many equal
+    items cost no more than one.
+
+    Args:
+        counts: Shape (kinds,), how often each kind occurs.
+        resamples: How many to draw.
+        rng: Where chance comes from.
+
+    Yields:
+        Arrays of shape (some resamples, kinds), in all `resamples` rows, each summing to the number of items.
+    """
+    import numpy as np
+
+    total = int(counts.sum())
+    step = max(1, CELLS_AT_ONCE // max(1, counts.size))
+    for start in range(0, resamples, step):
+        drawn = rng.multinomial(total, counts / total, size=min(step, resamples - start))
+        yield drawn.astype(np.float64)
+
+
+def replicates(
+    statistic: Callable[[Floats], Floats], counts: NDArray[np.int64], *, resamples: int, seed: int
+) -> Floats:
+    """The statistic of each resample, shape (resamples,); `statistic` maps counts (rows, kinds) to (rows,), NaN = undefined."""
+    import numpy as np
+
+    if resamples < 100:
+        raise ValueError(f"resamples is {resamples}; an interval needs at least 100")
+    rng = np.random.default_rng(seed)
+    return np.concatenate([statistic(rows) for rows in resample_counts(counts, resamples=resamples, rng=rng)])

@@ -27,7 +27,7 @@ def main() -> None:
     )
     parser.add_argument("--skip-import", action="store_true", help="leave out the import of 100,000 messages")
     parser.add_argument("--database", help="an empty PostgreSQL database to measure in; it is filled")
-    parser.add_argument("--only", choices=(*SECTIONS, "scale", "lists"), help="measure this alone")
+    parser.add_argument("--only", choices=(*SECTIONS, "scale", "lists", "drift_alarms"), help="measure this alone")
     options = parser.parse_args()
     if options.only == "scale":  # on PostgreSQL, and needs no model server
         from tests.bench.scale import measure_scale
@@ -38,6 +38,15 @@ def main() -> None:
         from tests.bench.lists import measure_lists
 
         measure_lists()
+        return
+    if options.only == "drift_alarms":
+        os.environ.setdefault("DJANGO_SETTINGS_MODULE", "project.settings")
+        import django
+
+        django.setup()
+        from tests.bench.drift_alarms import measure_drift_alarms
+
+        measure_drift_alarms()
         return
     with tempfile.TemporaryDirectory() as folder:
         os.environ.update(

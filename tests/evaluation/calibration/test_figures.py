@@ -13,8 +13,7 @@ from evaluation.statistics.agreement import quadratic_weighted_kappa
 from tests.console import superuser
 from tests.evaluation.calibration.labelled import drawn, judgements, label_all
 from tests.evaluation.judged import LLM
-from tests.evaluation.statistics.test_agreement import ABSTRACTORS, ANXIETY, HOURS, IQ, ratings
-from tests.evaluation.statistics.test_krippendorff import FOUR_OBSERVERS
+from tests.evaluation.statistics.test_agreement import ABSTRACTORS, ANXIETY, FOUR_OBSERVERS, HOURS, IQ, ratings
 
 pytestmark = pytest.mark.django_db
 

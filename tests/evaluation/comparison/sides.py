@@ -7,7 +7,7 @@ from typing import Any
 
 from evaluation.comparison.sides import mean_of
 from evaluation.comparison.values import Change, Comparison, Side
-from evaluation.statistics.clusters import Observation
+from evaluation.statistics.bootstrap import Observation
 
 LLM, OFFLINE = "claude-haiku-5-5", "offline:lexical-1"
 Scores = Sequence[float]

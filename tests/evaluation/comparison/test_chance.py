@@ -16,8 +16,8 @@ from evaluation.comparison.compare import compare
 from evaluation.comparison.detection import detections
 from evaluation.comparison.sides import mean_of
 from evaluation.comparison.values import Side
-from evaluation.statistics.clusters import Observation
-from evaluation.statistics.comparison import n_to_detect
+from evaluation.statistics.bootstrap import Observation
+from evaluation.statistics.difference import n_to_detect
 from tests.evaluation.comparison.sides import adherence, of, only, side
 
 BEFORE, NOW = [8.0, 9, 6, 7, 9, 8, 5, 9, 7, 8], [6.0, 7, 5, 9, 4, 8]

@@ -10,8 +10,7 @@ from scipy import stats
 
 from evaluation.comparison.compare import compare
 from evaluation.comparison.values import Side
-from evaluation.statistics.bootstrap import bootstrap_difference
-from evaluation.statistics.clusters import Observation
+from evaluation.statistics.bootstrap import Observation, bootstrap_difference
 from tests.evaluation.comparison.sides import adherence, of, only, side
 
 TRIALS = 150

@@ -16,7 +16,7 @@ from evaluation.comparison.compare import UnreadableSides, compare, side_json, s
 from evaluation.comparison.file_sides import observations_json
 from evaluation.planning import RunSpec
 from evaluation.result_json import as_json
-from evaluation.statistics.clusters import Observation
+from evaluation.statistics.bootstrap import Observation
 from tests.evaluation.comparison.sides import LLM, adherence, of, only, side
 from tests.evaluation.judging import answers
 from tests.llm_server import LLMServer

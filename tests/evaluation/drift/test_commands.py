@@ -1,4 +1,4 @@
-"""`manage.py schedule`, `drift` and `drift_alarm_rate` in a terminal."""
+"""`manage.py schedule` and `drift` in a terminal."""
 
 from __future__ import annotations
 
@@ -204,35 +204,3 @@ def test_drift_without_series_says_how_to_get_some(ada: Agent) -> None:
 )
 def test_drift_refuses_what_is_not_there(ada: Agent, arguments: tuple[str, ...], message: str) -> None:
     assert message in refused("drift", *arguments)
-
-
-# -- drift_alarm_rate
-SMALL = ("drift_alarm_rate", "--histories", "1", "--agents", "4", "--days", "60", "--dimensions", "1")
-
-
-def test_the_alarm_rate_says_what_was_assumed_and_found() -> None:
-    shown = run(*SMALL, "--drop", "2")
-
-    assert "1 history of 60 days in which nothing changed, 4 agents × 1 dimensions" in shown
-    assert "promised: at most 1" in shown
-    assert "a fall of 2 points: half noticed within" in shown
-
-
-def test_the_alarm_rate_as_json() -> None:
-    found = said(*SMALL, "--drop", "2", "--limit", "0.5")
-
-    assert found["assumed"]["limit"] == 0.5
-    assert found["false_alarms"].keys() == {"alarms", "per_month", "worst_history", "allowed"}
-    assert found["delays"][0]["found"] > 0.9
-
-
-def test_more_false_alarms_than_promised_exit_1() -> None:
-    crowded = ("--agents", "40", "--limit", "0.1", "--day-effect", "0.4", "--carry-over", "0.7", "--drop", "2")
-
-    with pytest.raises(CommandError, match="false alarms a month; promised: 1") as caught:
-        run(*SMALL, *crowded)
-    assert caught.value.returncode == 1
-
-
-def test_the_alarm_rate_refuses_what_cannot_be_simulated() -> None:
-    assert "days is 5; allowed: at least 9" in refused("drift_alarm_rate", "--days", "5")

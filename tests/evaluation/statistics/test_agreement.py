@@ -1,4 +1,4 @@
-"""Kappa and Spearman: published worked examples, scipy, and what must not change them."""
+"""Agreement of raters: published worked examples, scipy, and what must not change the figures."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy import stats
 
-from evaluation.statistics.agreement import quadratic_weighted_kappa, spearman
+from evaluation.statistics.agreement import judge_noise, krippendorff_alpha, quadratic_weighted_kappa, spearman
 
 Table = list[list[int]]
 SCORES = st.integers(0, 9)
@@ -219,3 +219,85 @@ def test_lists_that_do_not_match_are_refused() -> None:
 def test_an_option_out_of_range_is_refused(option: str, value: float) -> None:
     with pytest.raises(ValueError, match=f"{option} is {value}"):
         spearman(IQ, HOURS, **{option: value})  # type: ignore[arg-type]
+
+
+# -- any number of raters
+N = None
+# Krippendorff, "Computing Krippendorff's Alpha-Reliability" (2011), section C: four observers, twelve units.
+FOUR_OBSERVERS: list[list[int | None]] = [
+    [1, 2, 3, 3, 2, 1, 4, 1, 2, N, N, N],
+    [1, 2, 3, 3, 2, 2, 4, 1, 2, 5, N, 3],
+    [N, 3, 3, 3, 2, 3, 4, 2, 2, 5, 1, N],
+    [1, 2, 3, 3, 2, 4, 4, 1, 2, 5, 1, N],
+]
+TWELVE_UNITS = [list(unit) for unit in zip(*FOUR_OBSERVERS, strict=True)]
+
+
+def test_alpha_of_four_observers_and_twelve_units() -> None:
+    estimate = krippendorff_alpha(TWELVE_UNITS)
+
+    assert estimate.value == pytest.approx(0.849, abs=5e-4)
+    assert estimate.n == 11  # the twelfth unit has one rating and pairs with nothing
+    assert krippendorff_alpha([[r for r in unit[::-1] if r is not None] for unit in TWELVE_UNITS[::-1]]) == estimate
+
+
+def test_the_interval_of_alpha_is_that_of_scipys_percentile_bootstrap_over_items() -> None:
+    rng = np.random.default_rng(3)
+    items = [[int(np.clip(t + rng.integers(-1, 2), 0, 5)) for _ in range(3)] for t in rng.integers(0, 6, 40)]
+
+    def alpha(index: np.ndarray) -> float:
+        return krippendorff_alpha([items[int(i)] for i in index], resamples=100).value or 0.0
+
+    interval = krippendorff_alpha(items, seed=1).interval
+    reference = stats.bootstrap(
+        (np.arange(40),), alpha, vectorized=False, method="percentile", n_resamples=200, rng=1
+    ).confidence_interval
+
+    assert interval is not None
+    assert (interval.low, interval.high) == pytest.approx((reference.low, reference.high), abs=0.06)
+
+
+@pytest.mark.parametrize(
+    ("items", "n", "reason"),
+    [
+        ([], 0, "0 items with two ratings or more"),
+        ([[1, 2], [3, None]], 1, "1 items with two ratings or more"),
+        ([[4, 4], [4, 4, None]], 2, "all ratings are the same"),
+    ],
+)
+def test_too_little_to_agree_about_has_no_alpha(items: list[list[int | None]], n: int, reason: str) -> None:
+    estimate = krippendorff_alpha(items)
+
+    assert (estimate.value, estimate.interval, estimate.n) == (None, None, n)
+    assert reason in estimate.reason
+
+
+def test_perfect_agreement_has_an_alpha_but_no_interval() -> None:
+    estimate = krippendorff_alpha([[1, 1], [5, 5], [3, 3]])
+
+    assert estimate.value == pytest.approx(1)
+    assert estimate.interval is None
+
+
+def test_a_rating_of_any_rater_that_is_no_number_is_named() -> None:
+    with pytest.raises(ValueError, match="item 2: number 1 is nan"):
+        krippendorff_alpha([[1, 2], [math.nan, 2]])
+
+
+# -- a judge and itself
+def test_noise_is_the_residual_of_the_analysis_of_variance() -> None:
+    groups = [[7, 8, 7], [2, 4], [5, 5, 6, 9]]
+    grand = np.mean(np.concatenate([np.array(g) for g in groups]))
+    between = sum(len(g) * (np.mean(g) - grand) ** 2 for g in groups) / (len(groups) - 1)
+
+    noise = judge_noise([*groups, [3], []])  # what was judged once says nothing of noise
+
+    assert noise is not None
+    assert noise**2 == pytest.approx(between / stats.f_oneway(*groups).statistic)
+
+
+@pytest.mark.parametrize(("repeats", "noise"), [([], None), ([[5], [6]], None), ([[5, 5], [8, 8, 8]], 0)])
+def test_without_repeats_there_is_no_noise_and_equal_repeats_have_none(
+    repeats: list[list[int]], noise: float | None
+) -> None:
+    assert judge_noise(repeats) == noise

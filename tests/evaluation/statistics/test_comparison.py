@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from evaluation.statistics.comparison import n_to_detect, smallest_detectable_change, verdict
+from evaluation.statistics.difference import n_to_detect, smallest_detectable_change, verdict
 from evaluation.statistics.estimates import Interval
 
 CHANGES = st.floats(-3, 3)
