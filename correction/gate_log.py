@@ -14,10 +14,10 @@ from django.db.models import Case, F, Max, Q, Value, When
 from agents.llm.extraction import storable
 from agents.models import Message
 from agents.rollups import mark_stale, may_be_closed
+from evaluation.models import PatternTimeout
 from correction.gate_values import GateResult
 from correction.models import CorrectionLog, GateDimensionResult, Outcome
 from correction.rollup import GATE
-from evaluation.pattern_timeouts import count_timeouts
 
 TRIES = 20  # each lost race means that somebody else won one: as many as may continue one session at once
 
@@ -114,7 +114,7 @@ def _insert(entry: Entry, committed: bool, message: Message | None) -> Correctio
         )
         for check in result.dimensions
     )
-    count_timeouts((check.dimension, part.id, part.reason) for check in result.dimensions for part in check.parts)
+    PatternTimeout.count((check.dimension, part.id, part.reason) for check in result.dimensions for part in check.parts)
     return log
 
 

@@ -32,7 +32,7 @@ from agents.text.vocabulary import vocabulary
 from evaluation.budget import why_over_budget
 from evaluation.models import is_heuristic
 from evaluation.prompts import render
-from evaluation.propositions.editing import CannotSave, appended, as_file, parse, read_bytes, replace_file
+from evaluation.propositions.editing import CannotSave, appended, as_file, decoded, parse, read_bytes, replace_file
 from evaluation.propositions.files import DEFAULT, LoadedFile, applying, load_all
 from evaluation.propositions.library import free_id
 from evaluation.propositions.rules import Rule
@@ -271,9 +271,7 @@ class _Task:
     def about(cls, agent: Agent, judge: str, most: int, files: Sequence[LoadedFile]) -> _Task:
         same = [f for f in applying(files, seeded=agent.seeded) if f.dimension == DIMENSION and f.level == "evaluation"]
         persona = render_persona(system_prompt=agent.system_prompt, traits=agent.traits.all())
-        existing = tuple(
-            p for f in same if f.agent_id in (agent.slug, DEFAULT) for p in (*f.propositions, *f.inactive)
-        )
+        existing = tuple(p for f in same if f.agent_id in (agent.slug, DEFAULT) for p in (*f.propositions, *f.inactive))
         taken = frozenset(p.id for f in files for p in (*f.propositions, *f.inactive))
         return cls(agent, judge, most, persona, existing, taken, new_nonce())
 
@@ -546,7 +544,7 @@ def write_suggestions(suggestions: Suggestions, *, folder: Path) -> Written | No
         if parse(content, path)["propositions"] != list(map(dict, entries)):
             raise CannotSave(f"{path}: the suggestions cannot be written as YAML")
     else:
-        content = appended(before.decode(errors="surrogateescape"), entries, path, comment)
+        content = appended(decoded(before, path), entries, path, comment)
     replace_file(path, content.encode(), expected=before)
     return Written(path, before is not None)
 

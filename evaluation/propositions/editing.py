@@ -31,7 +31,7 @@ from evaluation.propositions.files import (
 )
 from evaluation.propositions.library import Entry, all_entries, entry_marked, listed, mark_of
 from evaluation.propositions.schema import ENVIRONMENT_DIMENSIONS, WINDOW_DEFAULTS, PropositionFile, first_given
-from evaluation.propositions.yaml_files import in_words, location_of
+from evaluation.propositions.yaml_files import LOADER, in_words, location_of
 
 CHANGED = "It was changed or removed since the page was opened. Look at it again."
 NO_FOLDER = "No folder for propositions of your own is set: name one in PROPOSITION_DIRS, or export the YAML."
@@ -133,11 +133,8 @@ def save_proposition(
         raise CannotSave(NO_FOLDER)
     if old is not None and old.proposition.id != entry.get("id"):
         raise CannotSave({"id": f"the id {old.proposition.id} stays: scores are stored under it"})
-    for other in () if place.in_place else all_entries(loaded):
-        concerns = other.owner == owner or DEFAULT in (owner, other.owner)
-        if concerns and (other.dimension, other.level, other.proposition.id) == (dimension, level, entry.get("id")):
-            if old is None or other.mark != old.mark:
-                raise CannotSave({"id": f"{entry['id']} is in use in {other.path}; change that one, or use another id"})
+    if not place.in_place:
+        _refuse_taken(dimension, level, owner, entry.get("id"), old, loaded)
     before = read_bytes(place.path)
     if old is not None and not _still_stands(before if old.path == place.path else read_bytes(old.path), old):
         raise CannotSave(CHANGED)  # another save landed since the files were read
@@ -180,9 +177,7 @@ def team_folder() -> Path | None:
     return Path(settings.PROPOSITION_DIRS[0]) if settings.PROPOSITION_DIRS else None
 
 
-def exported(
-    owner: str, dimension: str, level: str, *, inactive: bool = False, files: Sequence[LoadedFile]
-) -> str:
+def exported(owner: str, dimension: str, level: str, *, inactive: bool = False, files: Sequence[LoadedFile]) -> str:
     """Return a proposition file of what is asked of one agent itself; empty when there is nothing.
 
     Args:
@@ -227,7 +222,7 @@ def written_as(entry: Entry) -> tuple[dict[str, Any], dict[str, Any]]:
     Raises:
         CannotSave: The file cannot be read, or the proposition is not in it any more.
     """
-    data = parse(_decoded(read_bytes(entry.path) or b"", entry.path), entry.path)
+    data = parse(decoded(read_bytes(entry.path) or b"", entry.path), entry.path)
     for fields in data.get("propositions") or ():
         if isinstance(fields, dict) and fields.get("id") == entry.proposition.id:
             return dict(fields), {name: data[name] for name in HEAD if name in data}
@@ -257,10 +252,20 @@ def _as_seen(mark: str, owner: str, loaded: Sequence[LoadedFile]) -> Entry:
     return entry
 
 
+def _refuse_taken(
+    dimension: str, level: str, owner: str, wanted: Any, old: Entry | None, loaded: Sequence[LoadedFile]
+) -> None:
+    for other in all_entries(loaded):
+        concerns = other.owner == owner or DEFAULT in (owner, other.owner)
+        is_same = (other.dimension, other.level, other.proposition.id) == (dimension, level, wanted)
+        if concerns and is_same and (old is None or other.mark != old.mark):
+            raise CannotSave({"id": f"{wanted} is in use in {other.path}; change that one, or use another id"})
+
+
 def _still_stands(content: bytes | None, entry: Entry) -> bool:
     """Whether a file with this content (None = it is gone) has the proposition as the person saw it."""
     try:
-        data = parse(_decoded(content or b"", entry.path), entry.path)
+        data = parse(decoded(content or b"", entry.path), entry.path)
         file = resolved_file(entry.path, validated({"dimension": entry.path.parent.name, **data}), None)
     except CannotSave:
         return False
@@ -271,7 +276,7 @@ def _text(
     place: Place, before: bytes | None, fields: dict[str, Any], old: Entry | None, head: dict[str, Any], level: str
 ) -> str:
     """Return the file's text with the proposition in it."""
-    text = _decoded(before or b"", place.path)
+    text = decoded(before or b"", place.path)
     if place.in_place and old is not None:
         return with_entry(text, fields, place.path)
     if before is not None:
@@ -303,7 +308,7 @@ def parse(text: str, path: Path) -> dict[Any, Any]:
         CannotSave: It is no YAML mapping.
     """
     try:
-        data = yaml.safe_load(text)
+        data = yaml.load(text, Loader=LOADER)  # noqa: S506 (a safe one)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         problem = getattr(error, "problem", None) or error
         raise CannotSave(f"{path} is not valid YAML: {problem}; edit it by hand") from None
@@ -347,7 +352,7 @@ def _with_fields(lines: list[str], number: int, old: Mapping[str, Any], fields: 
     """Return a file's lines with one proposition changed: ruamel.yaml reads and writes the lines of this proposition alone."""
     round_trip = YAML()
     round_trip.preserve_quotes, round_trip.width = True, 1_000_000
-    round_trip.version = (1, 1)  # type: ignore[assignment]  # in which the loader reads: `no` is false
+    round_trip.version = (1, 1)  # in which the loader reads: `no` is false
     document = round_trip.load("\n".join([*lines, ""]))
     places = [document["propositions"].lc.item(n) for n in range(len(document["propositions"]))]
     first, column = places[number]
@@ -355,7 +360,9 @@ def _with_fields(lines: list[str], number: int, old: Mapping[str, Any], fields: 
     end = min(later, default=len(lines))
     while not lines[end - 1].strip() or lines[end - 1].lstrip().startswith("#"):
         end -= 1  # comments above the next entry are not this one's
-    own = [lines[first][column:]] + [line[column:] if not line[:column].strip() else line for line in lines[first + 1 : end]]
+    own = [lines[first][column:]] + [
+        line[column:] if not line[:column].strip() else line for line in lines[first + 1 : end]
+    ]
     entry = round_trip.load("\n".join([*own, ""]))
     before = _written(round_trip, entry)
     for name in [name for name in entry if name not in fields]:
@@ -439,7 +446,12 @@ def _items(entries: Sequence[Mapping[str, Any]], comment: str, *, indent: int) -
 
 
 # -- bytes
-def _decoded(content: bytes, path: Path) -> str:
+def decoded(content: bytes, path: Path) -> str:
+    """Return a file's text.
+
+    Raises:
+        CannotSave: It is not UTF-8.
+    """
     try:
         return content.decode()
     except UnicodeDecodeError:

@@ -94,17 +94,17 @@ class PropositionSpec(BaseModel):
         None,
         pattern=r"\S",
         max_length=120,
-        description="the agent's trait this claim is about: it stands in the place of the automatic one of that trait",
+        description="the agent's trait this is about: it replaces the automatic proposition of that trait",
     )
     trait_stopped: bool = Field(
         False, description="the claim is about the trait at strength 0, which the agent is not to show"
     )
     active: bool = Field(True, description="false: a suggestion, which is not judged before you accept it (true)")
-    rejected: bool = Field(False, description="a draft that was turned down; kept, so that it is not proposed again")
+    rejected: bool = Field(False, description="a suggestion that was rejected: it is not suggested again")
     retired: bool = Field(
         False, description="no longer judged; in a team's folder under an id of ours it takes ours out, too"
     )
-    source: str = Field("", max_length=1000, description="the words of the persona it was drafted from")
+    source: str = Field("", max_length=1000, description="the words of the persona it comes from")
 
     @model_validator(mode="after")
     def _combinations(self) -> PropositionSpec:
@@ -207,7 +207,7 @@ class Proposition:
 
     Attributes:
         source: The file and line it stands in.
-        quote: The words of the persona it was drafted from.
+        quote: The words of the persona it comes from.
         trait: Name of the trait it speaks of (`trait_stopped`: at strength 0); empty for most.
         trait_now: That trait as the agent has it: a change of it makes this another proposition.
         over_window: Judged once over the window instead of message by message.

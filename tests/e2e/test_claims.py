@@ -51,8 +51,8 @@ def test_a_draft_is_tried_edited_and_accepted(
     visitor.enter(operator)
     page = visitor.page
 
-    visitor.open("/admin/evaluation/propositiondraft/ada/change/")
-    card = page.locator("#draft-ada-brief")
+    visitor.open("/admin/evaluation/proposition/ada/change/")
+    card = page.locator("#proposition-ada-brief")
     card.get_by_role("link", name="Try on 10 messages").click()
     expect(page.get_by_text("2 messages of Ada, no call")).to_be_visible()
     page.get_by_role("button", name="Try on 10 messages").click()

@@ -10,7 +10,7 @@ from django.contrib.auth.models import User
 from playwright.sync_api import expect
 from pytest_django import Settings
 
-from evaluation.admin.drafts import drafts_url
+from evaluation.admin.proposition_cards import propositions_url
 from evaluation.propositions.files import load_file
 from tests.e2e.conftest import Visitor
 from tests.factories import make_agent
@@ -49,9 +49,9 @@ def test_a_draft_is_accepted_and_taken_back(
     visitor.enter(operator)
     page = visitor.page
 
-    visitor.open("/admin/evaluation/propositiondraft/")
+    visitor.open("/admin/evaluation/proposition/")
     page.get_by_role("link", name="Look at them").click()
-    card = page.locator("#draft-ada-emoji")
+    card = page.locator("#proposition-ada-emoji")
     expect(card.locator("mark")).to_have_text("You never use emoji")
     card.get_by_role("button", name="Accept").click()
     expect(page.get_by_text("ada-emoji is accepted: it is judged from the next evaluation on.")).to_be_visible()
@@ -63,4 +63,4 @@ def test_a_draft_is_accepted_and_taken_back(
     card.get_by_role("button", name="Undo").click()
     expect(card.get_by_role("button", name="Accept")).to_be_visible()
     assert path.read_text() == FILE
-    assert drafts_url("ada") in page.url
+    assert propositions_url("ada") in page.url
