@@ -111,7 +111,7 @@ def plan_before_after(
     """What judging the last `n` messages before a change and the first `n` after it would take. Calls nothing.
 
     Args:
-        agent: Whose messages: what it really said, nothing that was played.
+        agent: Whose messages: what it really said, nothing that was simulated.
         trait: What to look for.
         moments: When it was changed, and from when until when nothing else changed it.
         n: Messages of each side, 1 to 100.

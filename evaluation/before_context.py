@@ -12,7 +12,7 @@ from evaluation.scorers.base import Said, said
 from evaluation.trajectory import Event
 
 SAID_BEFORE = 2  # messages shown before the one judged
-NEAR = 10  # positions looked at in one query; what was played there makes it look further
+NEAR = 10  # positions looked at in one query; what was simulated there makes it look further
 AT_ONCE = 100  # messages per query: databases limit how many conditions one may have
 
 
@@ -23,7 +23,7 @@ def just_before(
 
     Args:
         agent: Who is judged: what it said is its own action, everybody else's is what it answered to.
-        messages: Messages of any channels. One query per hundred, and one for each that has only played ones near it.
+        messages: Messages of any channels. One query per hundred, and one for each that has only simulated ones near it.
         unseen: Keys of messages that are never shown.
     """
     found: dict[int, tuple[Event, ...]] = {}

@@ -100,7 +100,7 @@ def _judged(run: EvaluationRun, dimension: str, bins: Sequence[Bin]) -> tuple[li
             **{f"n_{status}": Count("pk", filter=Q(status=status)) for status in STATUSES},
         )
     )
-    turns = turns_of({row["message_id"] for row in rows}, agent=run.agent, played=run.played)
+    turns = turns_of({row["message_id"] for row in rows}, agent=run.agent, simulated=run.simulated)
     found: list[_Judged] = []
     outside: set[int] = set()
     for row in rows:

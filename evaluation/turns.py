@@ -69,21 +69,21 @@ def bin_of(turn: int, bins: Sequence[Bin]) -> int | None:
     return None
 
 
-def numbered(*, agent: Agent, played: bool = False) -> Any:
+def numbered(*, agent: Agent, simulated: bool = False) -> Any:
     """Everything the agent said, as messages, each with its `turn`: its rank among the agent's own in that channel, from 1.
 
     Channels stand together, each in its order.
     """
     turn = Window(RowNumber(), partition_by=F("channel_id"), order_by=F("position").asc())
-    said = spoken_by(agent=agent, window=MessageWindow(), played=played)
+    said = spoken_by(agent=agent, window=MessageWindow(), simulated=simulated)
     return said.annotate(turn=turn).order_by("channel_id", "position")
 
 
-def turns_of(messages: Collection[int], *, agent: Agent, played: bool = False) -> dict[int, tuple[int, int]]:
+def turns_of(messages: Collection[int], *, agent: Agent, simulated: bool = False) -> dict[int, tuple[int, int]]:
     """Channel and turn of some of the agent's messages, by primary key; those that are gone are left out."""
     wanted = set(messages)
     channels = Message.objects.filter(pk__in=wanted).values("channel_id")
-    rows = numbered(agent=agent, played=played).filter(channel_id__in=channels)
+    rows = numbered(agent=agent, simulated=simulated).filter(channel_id__in=channels)
     found = rows.values_list("pk", "channel_id", "turn").iterator()
     return {pk: (channel, turn) for pk, channel, turn in found if pk in wanted}
 
@@ -95,7 +95,7 @@ def sample_by_turn(
     bins: Sequence[Bin],
     samples: int,
     seed: int,
-    played: bool = False,
+    simulated: bool = False,
 ) -> list[int]:
     """Ids of up to `samples` messages, as many from each stretch; what a short one leaves goes to the others.
 
@@ -110,11 +110,11 @@ def sample_by_turn(
         bins: The stretches.
         samples: Most messages, at least 1.
         seed: Equal seeds draw equal samples.
-        played: Whether `eligible` is played speech.
+        simulated: Whether `eligible` is simulated speech.
     """
     rng = random.Random(seed)  # noqa: S311 (repeatable, not unpredictable)
     counts: Counter[tuple[int, int]] = Counter(
-        (channel, place) for _, channel, place in _in_bins(agent, eligible, bins, played)
+        (channel, place) for _, channel, place in _in_bins(agent, eligible, bins, simulated)
     )
     sizes: Counter[int] = Counter()
     for (_, place), count in counts.items():
@@ -130,7 +130,7 @@ def sample_by_turn(
             picked[channel, place] = sorted(rng.sample(range(counts[channel, place]), number), reverse=True)
     found: list[int] = []
     seen: Counter[tuple[int, int]] = Counter()
-    for pk, channel, place in _in_bins(agent, eligible, bins, played):
+    for pk, channel, place in _in_bins(agent, eligible, bins, simulated):
         left = picked.get((channel, place))
         if left and left[-1] == seen[channel, place]:
             left.pop()
@@ -147,7 +147,7 @@ def spanning(counts: Mapping[tuple[int, int], int]) -> set[int]:
 
 
 def _in_bins(
-    agent: Agent, eligible: QuerySet[Message], bins: Sequence[Bin], played: bool
+    agent: Agent, eligible: QuerySet[Message], bins: Sequence[Bin], simulated: bool
 ) -> Iterator[tuple[int, int, int]]:
     """(message, channel, place of its stretch) of what may be drawn. Turns count everything the agent said there, drawn or not.
 
@@ -156,7 +156,7 @@ def _in_bins(
     keys = eligible.order_by("channel_id", "position").values_list("channel_id", "position")
     may = keys.iterator(chunk_size=2000)
     next_may = next(may, None)
-    rows = numbered(agent=agent, played=played).values_list("pk", "channel_id", "position", "turn")
+    rows = numbered(agent=agent, simulated=simulated).values_list("pk", "channel_id", "position", "turn")
     for pk, channel, position, turn in rows.iterator(chunk_size=2000):
         while next_may is not None and next_may < (channel, position):
             next_may = next(may, None)

@@ -18,8 +18,8 @@ from tests.api_client import program
 from tests.console import plain, queries, read, staff
 from tests.correction.gating import configure, join
 from tests.correction.steering import dormant, logs, looked_at
-from tests.evaluation.propositions.console import change, url_of
 from tests.evaluation.measuring import measured
+from tests.evaluation.propositions.console import change, url_of
 from tests.factories import make_agent, make_channel, say, talk
 
 pytestmark = pytest.mark.django_db

@@ -21,15 +21,14 @@ from agents.models import Agent
 from evaluation.admin.agreement import agreement_of_baseline, mark_agreements
 from evaluation.admin.cast import CastAdmin
 from evaluation.admin.comparisons import newest_comparison
-from evaluation.admin.display import dimension_badge, judge_badge, number, procedure_badge
-from evaluation.admin.played import played_by
+from evaluation.admin.display import dimension_badge, judge_badge, number, procedure_badge, simulated_by
 from evaluation.baselines import is_stale, stale_reasons
 from evaluation.control import queue_baseline
 from evaluation.coverage import Share, shares_of
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore
 from evaluation.propositions.files import PropositionError
-from evaluation.rehearsal import ENOUGH
-from evaluation.rehearsal.queued import awaits_play
+from evaluation.simulation import ENOUGH
+from evaluation.simulation.queued import awaits_simulation
 from evaluation.wording import counted
 
 MOST_COMPARED = 3  # judges on an agent's page; each takes a handful of queries
@@ -48,7 +47,7 @@ class BaselineAdmin(CastAdmin):
     list_select_related = ("agent",)
     ordering = ("agent_id", "judge", "procedure", "dimension")  # an index has it
     fields = (
-        *("who", "dimension_mark", "value", "judge_mark", "agreement_mark", "played"),
+        *("who", "dimension_mark", "value", "judge_mark", "agreement_mark", "simulated"),
         *("stale", "evaluation_run", "captured", "persona_digest"),
     )
 
@@ -77,9 +76,9 @@ class BaselineAdmin(CastAdmin):
     def judge_mark(self, baseline: Baseline) -> SafeString:
         return format_html("{} {}", judge_badge(baseline.judge), procedure_badge(baseline.procedure))
 
-    @admin.display(description="played by")
-    def played(self, baseline: Baseline) -> SafeString | str:
-        return played_by(baseline.evaluation_run) or display.EMPTY
+    @admin.display(description="simulated by")
+    def simulated(self, baseline: Baseline) -> SafeString | str:
+        return simulated_by(baseline.evaluation_run) or display.EMPTY
 
     def get_changelist_instance(self, request: HttpRequest) -> Any:
         found: Any = super().get_changelist_instance(request)
@@ -183,30 +182,32 @@ ASKED = (
 
 
 @admin.action(description="Capture baseline")
-@confirmed("Capture baseline", f"{ASKED} Agents that said fewer than {ENOUGH} things are played first.")
+@confirmed(
+    "Capture baseline", f"{ASKED} For agents with fewer than {ENOUGH} messages, conversations are simulated first."
+)
 def capture_baseline(model_admin: Any, request: HttpRequest, queryset: QuerySet[Agent]) -> None:
-    """Queue a baseline for each chosen agent; a worker runs them, and plays agents with little speech first."""
-    _queue(model_admin, request, queryset, play=True)
+    """Queue a baseline for each chosen agent; a worker runs them, and simulates conversations with agents that have little speech first."""
+    _queue(model_admin, request, queryset, simulate=True)
 
 
-@admin.action(description="Capture baseline of real speech only (nobody is played)")
-@confirmed("Capture baseline of real speech", f"{ASKED} Nobody is played.")
+@admin.action(description="Capture baseline of real speech only (no simulation)")
+@confirmed("Capture baseline of real speech", f"{ASKED} Nothing is simulated.")
 def capture_real_baseline(model_admin: Any, request: HttpRequest, queryset: QuerySet[Agent]) -> None:
     """The same, of what was really said, however little."""
-    _queue(model_admin, request, queryset, play=False)
+    _queue(model_admin, request, queryset, simulate=False)
 
 
-def _queue(model_admin: Any, request: HttpRequest, queryset: QuerySet[Agent], *, play: bool) -> None:
+def _queue(model_admin: Any, request: HttpRequest, queryset: QuerySet[Agent], *, simulate: bool) -> None:
     """Says how many were queued, and for whom it could not be done, and why."""
     runs: list[EvaluationRun] = []
     for agent in queryset:
         try:
-            runs += queue_baseline(agents=[agent], play=play)
+            runs += queue_baseline(agents=[agent], simulate=simulate)
         except PropositionError as error:
             model_admin.message_user(request, f"{agent}: {error}", messages.ERROR)
     if runs:
-        played = [str(run.agent) for run in runs if awaits_play(run)]
-        first = f" Played first, for they said fewer than {ENOUGH} things: {', '.join(played)}." if played else ""
+        simulated = [str(run.agent) for run in runs if awaits_simulation(run)]
+        first = f" Simulated first (fewer than {ENOUGH} messages): {', '.join(simulated)}." if simulated else ""
         where = display.link(display.list_url(EvaluationRun, is_baseline__exact=1), "Follow them")
         told = format_html(
             "{} queued; the worker (<code>manage.py work</code>) captures them.{} {}",

@@ -56,7 +56,7 @@ class SummaryShown(serializers.Serializer[Any]):
     error = serializers.CharField(allow_blank=True)
     procedure = serializers.CharField(required=False)
     repeats = serializers.IntegerField(required=False)
-    played = serializers.BooleanField(required=False)
+    simulated = serializers.BooleanField(required=False)
     actor_model = serializers.CharField(required=False, allow_blank=True)
     persona_digest = serializers.CharField(allow_blank=True)
     overall_score = serializers.FloatField(allow_null=True)

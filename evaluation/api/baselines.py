@@ -88,7 +88,7 @@ class Baselines(IdempotentPosts, ListAPIView[Baseline]):
         with reading_propositions():
             body = CaptureRequest(data=request.data)
             spec = spec_of(body, is_baseline=True)
-            run, taken_up = queue_run(spec, play=body.validated_data.get("play", True))
+            run, taken_up = queue_run(spec, simulate=body.validated_data.get("simulate", True))
         return accepted(request, run, taken_up=taken_up)
 
 

@@ -39,7 +39,7 @@ def runs_judged(judged: Judged) -> QuerySet[EvaluationRun]:
         method=method,
         hard="hard" in how,
         double_check="double-check" in how,
-        played="played" in how,
+        simulated="simulated" in how,
         status=EvaluationRun.Status.COMPLETED,
         agent__isnull=False,
         turn_bins=[],

@@ -20,7 +20,7 @@ from evaluation.statistics.bootstrap import RESOLUTION
 from evaluation.statistics.difference import MARGIN
 
 Parts = Mapping[int, Mapping[tuple[str, str], Part]]  # by evaluation, then by dimension and proposition
-PLAYED = "played"
+SIMULATED = "simulated"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ def moves_of(found: Mapping[int, Sides], judged: Judged) -> dict[int, Compared]:
     runs = {pk for sides in found.values() for pk in _runs(sides)}
     parts, digests = _parts(runs), _digests(runs)
     compared = {agent: _compared(sides, parts, digests) for agent, sides in found.items()}
-    return _sure(compared, tested=PLAYED not in judged.procedure.split("+"))
+    return _sure(compared, tested=SIMULATED not in judged.procedure.split("+"))
 
 
 def dimension_moves(compared: Compared) -> list[DimensionMove]:

@@ -225,7 +225,7 @@ def _side(run: _Run, judge: str, name: str) -> Side:
         counted=frozenset(d for d in run.dimensions if d in COUNTED),
         unscored={d: found.unscored for d, found in run.dimensions.items()},
         judged={d: found.scored + found.trivial + found.unscored for d, found in run.dimensions.items()},
-        played="played" in run.procedure.split("+"),
+        simulated="simulated" in run.procedure.split("+"),
         by_message={d: _shares(by) for d, by in run.observations.items() if d in run.dimensions},
         shares={d: _shares(by) for d, by in run.observations.items() if d in run.dimensions},
         reasons={d: found.reason for d, found in run.dimensions.items() if found.reason.startswith(TOO_LITTLE)},

@@ -65,8 +65,8 @@ def _said_since(spec: RunSpec, run: EvaluationRun) -> bool:
     messages = Message.objects.filter(created_at__gt=run.created_at)
     if spec.channel is not None:
         return messages.filter(channel=spec.channel).exists()
-    mine = Message.objects.filter(agent=spec.agent, synthetic=spec.played).order_by().values("channel")
-    return messages.filter(channel__in=mine, synthetic=spec.played).exists()
+    mine = Message.objects.filter(agent=spec.agent, synthetic=spec.simulated).order_by().values("channel")
+    return messages.filter(channel__in=mine, synthetic=spec.simulated).exists()
 
 
 def enough_samples(specs: Sequence[RunSpec], comparisons: Sequence[Comparison], change: float) -> dict[str, int]:
@@ -97,7 +97,7 @@ def said(spec: RunSpec) -> int:
     """How many messages there are to sample from."""
     if spec.agent is None:
         return 0
-    return spoken_by(agent=spec.agent, window=spec.window, where=spec.where, played=spec.played).count()
+    return spoken_by(agent=spec.agent, window=spec.window, where=spec.where, simulated=spec.simulated).count()
 
 
 def with_samples(specs: Sequence[RunSpec], samples: Mapping[str, int]) -> list[RunSpec]:

@@ -62,13 +62,13 @@ def side_of_run(run: EvaluationRun, *, name: str = "", dimensions: Collection[st
         counted=frozenset(d for d in wanted if d in COUNTED),
         unscored=dict(tally.unscored),
         judged=dict(tally.judged),
-        played=run.played,
+        simulated=run.simulated,
         evaluation_run=run.pk,
         scope=_scope(run),
         shares=tally.shares,
         by_message=tally.by_message,
         reasons=tally.reasons(),
-        where={} if run.played else run.where,
+        where={} if run.simulated else run.where,
         digests=digests,
     )
 
@@ -160,17 +160,17 @@ def _add_messages(tally: _Tally, run: EvaluationRun) -> None:
 
 
 def _clusters(run: EvaluationRun) -> Iterator[tuple[int, str]]:
-    """What the scores of each judged message belong together by: the message, or the situation that was played.
+    """What the scores of each judged message belong together by: the message, or the situation that was simulated.
 
     A message's key is made of its channel, its id there and its text, so that it means the same in a file and in another database.
     Turns and repeats of one situation are no independent samples of how the agent behaves; with one situation alone, each time it was
-    played is.
+    simulated is.
     """
     judged = EvaluationScore.objects.filter(evaluation_run=run, status="scored", message__isnull=False).values(
         "message"
     )
     messages = Message.objects.filter(pk__in=judged).order_by()
-    if not run.played:
+    if not run.simulated:
         for pk, channel, name, text in messages.values_list("pk", "channel__slug", "external_id", "text").iterator():
             content = "\0".join((channel, name, text)).encode(errors="replace")
             yield pk, f"message:{hashlib.blake2s(content, digest_size=6).hexdigest()}"
@@ -251,10 +251,10 @@ def _day(run: EvaluationRun) -> str:
 
 
 def _tags(run: EvaluationRun) -> list[str]:
-    return [] if run.played else [f"{key}={value}" for key, value in sorted(run.where.items())]
+    return [] if run.simulated else [f"{key}={value}" for key, value in sorted(run.where.items())]
 
 
 def _scope(run: EvaluationRun) -> str:
-    """Which messages; those of a play are its own, whatever its name."""
+    """Which messages; those of a simulation are its own, whatever its name."""
     bins = ["evenly by turn"] if run.turn_bins else []
     return ", ".join([*([] if run.window == "all" else [run.window]), *_tags(run), *bins])

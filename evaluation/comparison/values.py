@@ -28,7 +28,7 @@ class Side:
         scores: Mean per dimension, 0 to 9, None when nothing was scored; counts for counted dimensions.
         proposition_scores: The same per dimension and proposition.
         observations: Scored judgements per dimension and proposition: mean of the repeats, weight of the proposition. The cluster is
-            a text: ``message:KEY`` the message judged, ``situation:ID`` where speech was played (so that the same situations pair),
+            a text: ``message:KEY`` the message judged, ``situation:ID`` where speech was simulated (so that the same situations pair),
             ``channel:SLUG`` for an agent's channel dimensions, ``repeat:N`` where a whole window is judged at once. Missing for a file that
             holds none.
         counted: Dimensions that are counts (ideas): in no 0–9 comparison.
@@ -53,7 +53,7 @@ class Side:
     counted: frozenset[str] = frozenset()
     unscored: Mapping[str, int] = field(default_factory=dict)
     judged: Mapping[str, int] = field(default_factory=dict)
-    played: bool = False
+    simulated: bool = False
     evaluation_run: int | None = None
     scope: str | None = None
     where: Mapping[str, str] | None = None

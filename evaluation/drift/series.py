@@ -30,7 +30,7 @@ READ = (
         "dimensions",
         "series_points",
     ),
-    *("persona_digest", "judge", "method", "hard", "double_check", "played"),
+    *("persona_digest", "judge", "method", "hard", "double_check", "simulated"),
 )
 NO_DURATION = "the window is no duration, so evaluations look at the same messages again: not tested for drift"
 

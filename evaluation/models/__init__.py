@@ -11,9 +11,9 @@ from evaluation.models.choices import (
     is_heuristic,
     procedure_name,
 )
-from evaluation.models.propositions import PatternTimeout, Proposition
 from evaluation.models.evidence import Evidence
 from evaluation.models.labels import DrawnScore, JudgeCalibration, LabelSet, ScoreLabel
+from evaluation.models.propositions import PatternTimeout, Proposition
 from evaluation.models.runs import EvaluationRun
 from evaluation.models.schedules import DriftAlert, EvaluationSchedule
 from evaluation.models.scores import EvaluationScore

@@ -12,7 +12,7 @@ from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
 
 from agents.models import Agent
-from correction.demonstration_view import show_correction
+from correction.demonstration import show_correction
 from evaluation.capture import Captured, capture, existing
 from evaluation.cast.cards import cast
 from evaluation.cast.choosing import judged_ways

@@ -63,8 +63,8 @@ def test_scores_of_one_message_belong_together(messages: int, repeats: int) -> N
 def test_pairs_of_situations_that_differ_widely() -> None:
     def make(rng: random.Random) -> tuple[Side, Side]:
         hard = [rng.gauss(5, 3) for _ in range(10)]
-        played = [[s + shift + rng.gauss(0, 1) for s in hard] for shift in (0.0, -1.0)]
-        return tuple(side({"adherence": {"voice": of(scores, unit="situation")}}) for scores in played)  # type: ignore[return-value]
+        simulated = [[s + shift + rng.gauss(0, 1) for s in hard] for shift in (0.0, -1.0)]
+        return tuple(side({"adherence": {"voice": of(scores, unit="situation")}}) for scores in simulated)  # type: ignore[return-value]
 
     assert share_covered(make, -1.0) == pytest.approx(0.95, abs=OFF_BY_CHANCE)
 

@@ -144,10 +144,10 @@ def test_messages_deleted_since_are_one_cluster(ada: Agent) -> None:
 def test_played_speech_is_clustered_by_situation() -> None:
     agent, run = make_agent(), None
     for situations in (("a", "b"), ("only",)):
-        run = make_run(agent, played=True)
+        run = make_run(agent, simulated=True)
         for situation in situations:
             for repeat in ("1", "2"):
-                tags = {"play": "p", "situation": situation, "repeat": repeat}
+                tags = {"simulation": "p", "situation": situation, "repeat": repeat}
                 channel = make_channel(f"{situation}-{repeat}")
                 for message in talk(agent, ["Well.", "No."], channel=channel, tags=tags, synthetic=True):
                     make_score(run, 5, message=message)

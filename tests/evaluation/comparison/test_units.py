@@ -1,4 +1,4 @@
-"""What an interval is over: messages, situations that were played, channels, repeats of a whole window, counts."""
+"""What an interval is over: messages, situations that were simulated, channels, repeats of a whole window, counts."""
 
 from __future__ import annotations
 
