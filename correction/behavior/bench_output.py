@@ -46,7 +46,10 @@ def show_bench(found: Bench, out: Any, *, errors: bool) -> None:
         for one in scored:
             if one.found is not one.case.request:
                 wrong.add_row(
-                    str(one.case.line), "missed" if one.case.request else "false", one.confidence, snippet(one.case.text)
+                    str(one.case.line),
+                    "missed" if one.case.request else "false",
+                    one.confidence,
+                    snippet(one.case.text),
                 )
         console.print(wrong)
     if not is_heuristic(found.judge):
@@ -64,7 +67,9 @@ def show_estimate(needed: Estimate, out: Any) -> None:
 def _groups(title: str, parts: dict[str, Figures]) -> Table:
     table = Table(title, "n", "Recall", "False-positive rate", box=box.SIMPLE)
     for name, figures in parts.items():
-        table.add_row(snippet(name, 40), str(figures.n), _percent(figures.recall), _percent(figures.false_positive_rate))
+        table.add_row(
+            snippet(name, 40), str(figures.n), _percent(figures.recall), _percent(figures.false_positive_rate)
+        )
     return table
 
 

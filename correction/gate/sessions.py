@@ -14,6 +14,7 @@ from agents.llm.extraction import storable
 from agents.models import Agent, Channel, Message
 from correction.gate.scores import GateResult
 from correction.models import CorrectionLog, GateDimensionResult, Outcome
+from evaluation.models import PatternTimeout
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

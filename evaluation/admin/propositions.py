@@ -1,4 +1,4 @@
-"""Propositions in the console: what is asked of each agent, suggestions to accept or reject, and the pages to write, try and export them."""
+"""Propositions in the console: what is asked of each agent, suggestions to decide on, and the pages to write, try and export them."""
 
 from __future__ import annotations
 

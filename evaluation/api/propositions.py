@@ -22,7 +22,10 @@ from evaluation.propositions.schema import Proposition
 from evaluation.targets import claims_for
 
 LEVELS = ("evaluation", "action")
-_FILTERS = (query("level", enum=LEVELS), query("active", "false = suggestions, rejected and retired ones only", enum=YES_NO))
+_FILTERS = (
+    query("level", enum=LEVELS),
+    query("active", "false = suggestions, rejected and retired ones only", enum=YES_NO),
+)
 
 
 class Propositions(APIView):

@@ -44,7 +44,7 @@ def test_a_draft_is_tried_edited_and_accepted(
     (team / "adherence").mkdir(parents=True)
     shipped.mkdir()
     settings.PROPOSITIONS_DIR, settings.PROPOSITION_DIRS = shipped, [team]
-    path = team / "adherence" / "ada.drafts.yaml"
+    path = team / "adherence" / "ada.suggestions.yaml"
     path.write_text(DRAFT)
     talk(make_agent(), ["No.", "Not in this office, and never again."])
     visitor = visit(width=width, scheme=scheme)

@@ -1,4 +1,4 @@
-"""Proposition drafts in a real browser: read beside the persona, accepted with one press, taken back."""
+"""Suggested propositions in a real browser: read beside the persona, accepted with one press, undone."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ propositions:
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1440, "light"), (390, "dark")])
-def test_a_draft_is_accepted_and_taken_back(
+def test_a_suggestion_is_accepted_and_undone(
     visit: Callable[..., Visitor], operator: User, settings: Settings, tmp_path: Path, width: int, scheme: str
 ) -> None:
     settings.PROPOSITIONS_DIR, settings.PROPOSITION_DIRS = tmp_path, []
-    path = tmp_path / "adherence" / "ada.drafts.yaml"
+    path = tmp_path / "adherence" / "ada.suggestions.yaml"
     path.parent.mkdir()
     path.write_text(FILE)
     make_agent(
@@ -50,7 +50,7 @@ def test_a_draft_is_accepted_and_taken_back(
     page = visitor.page
 
     visitor.open("/admin/evaluation/proposition/")
-    page.get_by_role("link", name="Look at them").click()
+    page.get_by_role("link", name="Open", exact=True).click()
     card = page.locator("#proposition-ada-emoji")
     expect(card.locator("mark")).to_have_text("You never use emoji")
     card.get_by_role("button", name="Accept").click()
