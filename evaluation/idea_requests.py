@@ -10,8 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from agents.llm import Block, Label, LLMRequest, Turn
 from agents.llm.requests import InvalidAnswer
-from agents.text.fences import fence, neutral
-from agents.text.names import one_line
+from agents.text.fences import fence, neutral, one_line
 from evaluation.prompts import render
 from evaluation.propositions.schema import Proposition, fill
 from evaluation.trajectory import Event, Window, render_trajectory

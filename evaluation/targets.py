@@ -8,7 +8,7 @@ from dataclasses import replace
 from django.conf import settings
 
 from agents.persona import TraitLike, render_persona
-from agents.text.names import one_line
+from agents.text.fences import one_line
 from evaluation.models import CHANNEL_DIMENSIONS, EvaluationRun
 from evaluation.propositions.files import LoadedFile, propositions_for
 from evaluation.propositions.schema import Proposition

@@ -9,8 +9,7 @@ import hashlib
 from dataclasses import dataclass
 
 from agents.models import Agent
-from agents.persona import current_digest
-from agents.persona_changes import changes_since
+from agents.persona import changes_since, current_digest
 from agents.text.fences import neutral
 
 AGAIN = (

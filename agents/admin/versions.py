@@ -17,9 +17,15 @@ from agents.admin.prompt_preview import the_agent
 from agents.admin.text_diff import word_diff
 from agents.admin.turn_now import TurnPages
 from agents.models import Agent, PersonaVersion, Trait
-from agents.persona import current_digest, render_persona, strength_band
-from agents.persona_changes import differences
-from agents.persona_restore import PersonaMovedOn, restore_version, values_of
+from agents.persona import (
+    PersonaMovedOn,
+    current_digest,
+    differences,
+    render_persona,
+    restore_version,
+    strength_band,
+    values_of,
+)
 
 PAGE = 10  # versions; each is compared with the one before
 

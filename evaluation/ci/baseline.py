@@ -7,7 +7,7 @@ from pathlib import Path
 
 from django.db.models import QuerySet
 
-from agents.persona_changes import changes_between
+from agents.persona import changes_between
 from evaluation.comparison.compare import compare, compare_to_baseline, side_of_run, sides_of_file
 from evaluation.comparison.values import Comparison, NotComparable, Side
 from evaluation.models import Baseline, EvaluationRun

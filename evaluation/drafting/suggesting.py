@@ -23,12 +23,10 @@ from agents.llm.extraction import storable
 from agents.llm.ledger import Totals, totals
 from agents.llm.requests import InvalidAnswer
 from agents.models import Agent
-from agents.persona import render_persona
-from agents.persona_cut import cut_persona
-from agents.text.fences import fence, neutral, new_nonce
-from agents.text.names import one_line
+from agents.persona import cut_persona, render_persona
+from agents.text.fences import fence, neutral, new_nonce, one_line
 from agents.text.tokens import tokenize
-from agents.text.vocabulary import vocabulary
+from agents.text.voices import vocabulary
 from evaluation.budget import why_over_budget
 from evaluation.models import is_heuristic
 from evaluation.prompts import render

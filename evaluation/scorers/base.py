@@ -10,7 +10,7 @@ from typing import NamedTuple
 from django.db.models import QuerySet
 
 from agents.models import Agent, Message
-from agents.text.style import StyleProfile, style_profile
+from agents.text.voices import StyleProfile, style_profile
 from evaluation.propositions.schema import Proposition
 from evaluation.scorers.pairs import Halves, halves
 from evaluation.trajectory import Event, Window

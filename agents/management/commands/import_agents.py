@@ -13,7 +13,7 @@ from rich.table import Table
 
 from agents.models import Agent
 from agents.persona import Outcome, UpsertResult
-from agents.personas_io.service import import_agents
+from agents.personas_io.reader import import_agents
 from agents.personas_io.shape import PersonaError
 from agents.terminal import console_on
 from agents.usage import WRONG_USAGE, CodedCommand
