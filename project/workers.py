@@ -13,7 +13,7 @@ WORK_QUEUES = [
     "correction.behavior.effects.work_one",
     "evaluation.schedules.work_one",
     "agents.llm.batch_work.work_one",
-    "evaluation.runs.work_one",
+    "evaluation.runs.execute.work_one",
     "evaluation.calibration.stored.work_one",
     "evaluation.lineup_runs.work_one",
     "agents.imports.work_one",

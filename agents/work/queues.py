@@ -67,7 +67,7 @@ logger = logging.getLogger(__name__)
 
 
 def name_of(path: str) -> str:
-    """What a queue is called for people: where it lives, e.g. ``evaluation runs`` for ``evaluation.runs.work_one``."""
+    """What a queue is called for people: where it lives, e.g. ``evaluation runs`` for ``evaluation.runs.execute.work_one``."""
     parts = path.split(".")[:-1]
     return " ".join((parts[0], parts[-1])).replace("_", " ")
 

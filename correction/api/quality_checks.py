@@ -40,10 +40,10 @@ from correction.gate.quality_check import (
 )
 from correction.gate.scores import DimensionCheck
 from correction.models import CorrectionLog, GateDimensionResult, Outcome
+from evaluation.judge.prompts import Event
 from evaluation.models import is_heuristic
 from evaluation.propositions.files import LoadedFile
 from evaluation.propositions.schema import PropositionFile
-from evaluation.trajectory import Event
 
 MOST_PERSONA = 60_000  # characters, as many as a judge is shown
 MOST_EVENTS = 500

@@ -12,7 +12,7 @@ from correction.behavior.bench import Bench, Estimate
 from correction.behavior.bench_figures import Figures, Range, Share, calibration, groups
 from evaluation.drafting.presentation import cost_line, shown
 from evaluation.models import is_heuristic
-from evaluation.presentation import judge_label, money
+from evaluation.runs.terminal import judge_label, money
 from evaluation.wording import counted
 
 

@@ -11,7 +11,7 @@ from agents.terminal import console_on, printable
 from correction.behavior.before_after import RequestedChange
 from correction.models import BehaviorEffect
 from evaluation.drafting.presentation import shown
-from evaluation.presentation import judge_label, money
+from evaluation.runs.terminal import judge_label, money
 from evaluation.wording import counted
 
 _ASKED = {"more": "more of it was asked for", "less": "less of it was asked for", "otherwise": "it was reworded"}

@@ -22,10 +22,10 @@ from correction.gate.scores import Action, GateResult
 from correction.gate.sessions import Attempt, Session, as_uuid, best_attempt, is_open, load_logged
 from correction.gate.stage import feedback
 from correction.models import CorrectionLog, Outcome
+from evaluation.judge.prompts import Event
 from evaluation.propositions.files import LoadedFile
 from evaluation.propositions.schema import PropositionFile, PropositionSpec, resolve
 from evaluation.propositions.yaml_files import dotted, in_words, location_of
-from evaluation.trajectory import Event
 
 OWNER = ""  # no agent's slug and no file's: what is read here holds for nobody else
 MOST_PROPOSITIONS = 20  # of all dimensions; each may need a call of its own

@@ -25,7 +25,6 @@ from evaluation.admin.home_chart import drift_chart
 from evaluation.calibration import calibration_of
 from evaluation.cast.sentences import now_words, numbers_of, short_name
 from evaluation.cast.values import Card, State
-from evaluation.coverage import Share, shares_of, total
 from evaluation.drafting.decisions import all_entries
 from evaluation.models import (
     Baseline,
@@ -38,6 +37,7 @@ from evaluation.models import (
     PropositionDraft,
 )
 from evaluation.propositions.files import PropositionError, load_all
+from evaluation.runs.coverage import Share, shares_of, total
 from evaluation.wording import counted
 
 NAMED = 4

@@ -15,7 +15,7 @@ from evaluation.admin.display import judge_badge, meter
 from evaluation.drafting.trial_estimate import TrialEstimate, estimate_trial
 from evaluation.drafting.trying import Trial, Tried, try_proposition
 from evaluation.propositions.schema import Proposition
-from evaluation.windows import parse_window
+from evaluation.scorers.windows import parse_window
 from evaluation.wording import counted
 
 MESSAGES = 10

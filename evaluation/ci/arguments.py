@@ -9,9 +9,9 @@ from agents.transcripts.readers import READERS
 from evaluation.ci.limits import MAX_UNSCORED, REGRESSION_DELTA
 from evaluation.models import Method
 from evaluation.scorers import SCORERS
+from evaluation.scorers.windows import ALLOWED, BEFORE
 from evaluation.statistics.difference import MARGIN
 from evaluation.turns import DEFAULT_BINS
-from evaluation.windows import ALLOWED, BEFORE
 
 
 def add_arguments(parser: ArgumentParser) -> None:

@@ -11,7 +11,7 @@ from agents.persona_changes import changes_between
 from evaluation.comparison.compare import compare, compare_to_baseline, side_of_run, sides_of_file
 from evaluation.comparison.values import Comparison, NotComparable, Side
 from evaluation.models import Baseline, EvaluationRun
-from evaluation.run_spec import RunSpec
+from evaluation.runs.spec import RunSpec
 
 Found = tuple[Comparison | None, str]  # else why there is none
 

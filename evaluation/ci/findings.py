@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from evaluation.comparison.values import Change
-from evaluation.coverage import Share
 from evaluation.models import COUNTED, EvaluationScore
-from evaluation.summary import worst_judgement
-from evaluation.summary_values import RunSummary
+from evaluation.runs.coverage import Share
+from evaluation.runs.summary import RunSummary, worst_judgement
 
 EXCERPT = 240
 LARGE_FALL = 1.0  # points of 0 to 9

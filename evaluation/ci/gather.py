@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from evaluation.capture import Captured, capture
 from evaluation.ci.baseline import BaselineSource
 from evaluation.ci.coverage import Coverage, coverage_of
 from evaluation.ci.simulating import other_situations
 from evaluation.comparison.chance import adjusted
 from evaluation.comparison.values import Change, Comparison, NotComparable
-from evaluation.coverage import Share
 from evaluation.models import EvaluationRun
-from evaluation.run_spec import RunSpec
-from evaluation.summary import RunSummary
+from evaluation.runs.capture import Captured, capture
+from evaluation.runs.coverage import Share
+from evaluation.runs.spec import RunSpec
+from evaluation.runs.summary import RunSummary
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,8 +10,8 @@ from evaluation.ci.limits import OVERALL
 from evaluation.ci.report import Report
 from evaluation.ci.texts import as_xml, plain
 from evaluation.ci.verdict import why_no_score
-from evaluation.coverage import TOO_LITTLE, with_share
-from evaluation.presentation import judge_label
+from evaluation.runs.coverage import TOO_LITTLE, with_share
+from evaluation.runs.terminal import judge_label
 from evaluation.wording import signed
 
 KINDS = {"failure": "failures", "error": "errors", "skipped": "skipped"}

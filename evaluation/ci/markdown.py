@@ -17,8 +17,8 @@ from evaluation.ci.texts import as_code
 from evaluation.ci.verdict import least_scores
 from evaluation.comparison.values import Change
 from evaluation.comparison.words import interval_text
-from evaluation.coverage import percent, with_share
 from evaluation.models import COUNTED, is_heuristic
+from evaluation.runs.coverage import percent, with_share
 from evaluation.wording import counted, signed
 
 MARKER = "<!-- plumbline -->"  # what the workflow finds its own comment by

@@ -13,8 +13,8 @@ from evaluation.ci.limits import Limits
 from evaluation.ci.simulating import unsimulated
 from evaluation.ci.turns import fading_in, profiles_of
 from evaluation.ci.verdict import decide
+from evaluation.runs.capture import Spending, spent_on
 from evaluation.simulation import Simulation
-from evaluation.spending import Spending, spent_on
 from evaluation.turns import Bin
 
 

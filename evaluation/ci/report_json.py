@@ -16,9 +16,9 @@ from evaluation.ci.report import Report
 from evaluation.comparison.as_json import change_json
 from evaluation.comparison.values import Change
 from evaluation.models import is_heuristic
-from evaluation.result_json import as_json
+from evaluation.runs.as_json import as_json
+from evaluation.runs.capture import spending_json
 from evaluation.simulation import simulations_json
-from evaluation.spending import spending_json
 
 
 def report_json(report: Report) -> dict[str, Any]:

@@ -9,13 +9,13 @@ from typing import Any
 
 from agents.models import Agent
 from evaluation.by_turn import BY_TURN
-from evaluation.capture import choose_agents
 from evaluation.ci.limits import Limits, parse_share, parse_thresholds
 from evaluation.propositions.files import default_dimensions
-from evaluation.run_spec import RunSpec
+from evaluation.runs.capture import choose_agents
+from evaluation.runs.spec import RunSpec
 from evaluation.scorers import SCORERS
+from evaluation.scorers.windows import parse_history, parse_window
 from evaluation.turns import Bin, parse_bins
-from evaluation.windows import parse_history, parse_window
 
 
 class WrongUsage(ValueError):

@@ -10,8 +10,8 @@ from pathlib import Path
 from evaluation.ci.findings import Unjudged
 from evaluation.ci.limits import Limits
 from evaluation.comparison.values import Comparison, Side
-from evaluation.estimate import Estimate
-from evaluation.run_spec import RunSpec
+from evaluation.runs.estimate import Estimate
+from evaluation.runs.spec import RunSpec
 from evaluation.simulation import (
     Simulation,
     SimulationEstimate,

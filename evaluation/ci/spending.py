@@ -7,9 +7,9 @@ from decimal import Decimal
 
 from agents.llm.endpoints import provider_of
 from evaluation.ci.report import Report
-from evaluation.presentation import money
+from evaluation.runs.capture import Spending
+from evaluation.runs.terminal import money
 from evaluation.simulation import SimulationEstimate
-from evaluation.spending import Spending
 from evaluation.wording import counted
 
 

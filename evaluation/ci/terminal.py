@@ -25,9 +25,9 @@ from evaluation.ci.spending import spent_line
 from evaluation.ci.texts import plain
 from evaluation.comparison.values import Change
 from evaluation.comparison.words import interval_text
-from evaluation.coverage import TOO_LITTLE, percent, with_share
 from evaluation.models import COUNTED
-from evaluation.presentation import heading_of, judge_label, number
+from evaluation.runs.coverage import TOO_LITTLE, percent, with_share
+from evaluation.runs.terminal import heading_of, judge_label, number
 from evaluation.simulation.output import simulations_table
 from evaluation.wording import counted, signed
 

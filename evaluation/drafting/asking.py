@@ -12,7 +12,7 @@ from agents.llm.requests import InvalidAnswer
 from agents.persona_cut import cut_persona
 from agents.text.fences import fence, neutral
 from agents.text.names import one_line
-from evaluation.prompts import render
+from evaluation.judge.prompts import render
 from evaluation.propositions.rules import Rule
 
 LONGEST_PERSONA = 60_000

@@ -17,7 +17,7 @@ from agents.text.fences import neutral
 from evaluation.drafting.service import Drafted
 from evaluation.drafting.trying import Trial, Tried
 from evaluation.drafting.writing import Written
-from evaluation.presentation import judge_label, money, number
+from evaluation.runs.terminal import judge_label, money, number
 from evaluation.wording import counted
 
 SNIPPET = 240

@@ -13,12 +13,12 @@ from agents.llm.ledger import Totals, totals
 from agents.models import Agent
 from agents.persona import render_persona
 from agents.text.fences import new_nonce
-from evaluation.budget import why_over_budget
 from evaluation.drafting.asking import draft_request
 from evaluation.drafting.sameness import Existing
 from evaluation.drafting.validation import Draft, Dropped, Sieve
 from evaluation.models import is_heuristic
 from evaluation.propositions.files import DEFAULT, LoadedFile, applying, load_all
+from evaluation.runs.budget import why_over_budget
 
 DIMENSION = "adherence"
 MOST = 8  # proposals for one persona

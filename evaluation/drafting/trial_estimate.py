@@ -11,12 +11,12 @@ from agents.llm import Label, estimate_tokens, ledger
 from agents.llm.endpoints import provider_of
 from agents.models import Agent
 from evaluation.drafting.trying import PURPOSE, drawn, subject_for
-from evaluation.estimate import OUTPUT_TOKENS_PER_CLAIM
-from evaluation.items import Open, context_of, settle
-from evaluation.judge import Question, build_request
+from evaluation.judge.questions import Question, build_request
 from evaluation.propositions.schema import Proposition
+from evaluation.runs.estimate import OUTPUT_TOKENS_PER_CLAIM
+from evaluation.runs.questions import Open, context_of, settle
 from evaluation.scorers import adherence
-from evaluation.windows import MessageWindow
+from evaluation.scorers.windows import MessageWindow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,14 +16,14 @@ from rich.progress import Progress
 from agents.models import Agent
 from agents.terminal import console_for_bars
 from agents.usage import NOT_ENOUGH, WRONG_USAGE, CodedCommand
-from evaluation.capture import UnknownAgents, choose_agents
 from evaluation.drafting.presentation import cost_line, drafted_json, show_drafted
 from evaluation.drafting.replacing import CannotWrite
 from evaluation.drafting.service import MOST, Drafted, draft_for
 from evaluation.drafting.writing import Written, default_folder, path_for, write_drafts
 from evaluation.models import is_heuristic
-from evaluation.presentation import judge_label
 from evaluation.propositions.files import LoadedFile, PropositionError, load_file, proposition_dirs
+from evaluation.runs.capture import UnknownAgents, choose_agents
+from evaluation.runs.terminal import judge_label
 from evaluation.wording import counted
 
 

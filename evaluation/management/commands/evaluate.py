@@ -28,17 +28,16 @@ from evaluation.ci.spending import estimate_line, simulations_line
 from evaluation.ci.terminal import complaint, tell, verdict_table
 from evaluation.comparison.compare import UnreadableSides
 from evaluation.comparison.values import NotComparable
-from evaluation.estimate import estimate, estimate_before, estimate_channels
-from evaluation.estimate_tables import estimate_json, estimate_table
-from evaluation.failures import refusal
 from evaluation.management.commands.capture_baseline import tag_pairs
-from evaluation.presentation import ProgressBar
 from evaluation.propositions.files import PropositionError
 from evaluation.propositions.yaml_files import YamlProblems
-from evaluation.run_spec import RunSpec
+from evaluation.runs.capture import Spending, estimated
+from evaluation.runs.estimate import estimate, estimate_before, estimate_channels
+from evaluation.runs.spec import RunSpec
+from evaluation.runs.store import refusal
+from evaluation.runs.terminal import ProgressBar, estimate_json, estimate_table
 from evaluation.simulation import Simulation
 from evaluation.simulation.output import SimulationBar
-from evaluation.spending import Spending, estimated
 
 logger = logging.getLogger(__name__)
 

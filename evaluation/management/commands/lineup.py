@@ -17,7 +17,7 @@ from agents.terminal import console_on
 from agents.usage import NOT_ENOUGH, WRONG_USAGE, CodedCommand
 from evaluation.lineup import MIN_LINES, PERMUTATIONS, LineUp, line_up
 from evaluation.management.commands.capture_baseline import tag_pairs
-from evaluation.windows import ALLOWED, parse_window
+from evaluation.scorers.windows import ALLOWED, parse_window
 
 MOST_CONFUSIONS = 10
 

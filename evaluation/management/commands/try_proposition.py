@@ -14,11 +14,11 @@ from rich.progress import Progress
 from agents.models import Agent
 from agents.terminal import console_for_bars
 from agents.usage import NOT_ENOUGH, WRONG_USAGE, CodedCommand
-from evaluation.capture import UnknownAgents, choose_agents
 from evaluation.drafting.presentation import ids_table, show_trial, trial_json
 from evaluation.drafting.trying import try_proposition
 from evaluation.propositions.files import DEFAULT, LoadedFile, PropositionError, load_file
 from evaluation.propositions.schema import Proposition
+from evaluation.runs.capture import UnknownAgents, choose_agents
 
 
 class Command(CodedCommand):

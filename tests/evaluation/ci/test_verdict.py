@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from agents.models import Agent
-from evaluation.capture import Captured
 from evaluation.ci.coverage import Coverage
 from evaluation.ci.findings import Fading, Open, Unjudged
 from evaluation.ci.gather import AgentResult
@@ -18,8 +17,9 @@ from evaluation.ci.notes import notes_of
 from evaluation.ci.verdict import decide
 from evaluation.comparison.values import Change, Comparison, Side
 from evaluation.models import EvaluationRun
+from evaluation.runs.capture import Captured
+from evaluation.runs.summary import DimensionSummary, RunSummary
 from evaluation.statistics.estimates import Interval
-from evaluation.summary_values import DimensionSummary, RunSummary
 
 STEADY = Change(
     dimension="convergence",
