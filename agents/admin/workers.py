@@ -12,7 +12,7 @@ from agents.admin import display
 from agents.admin.filters import RecentValuesFilter
 from agents.adminsite import ReadOnlyAdmin
 from agents.models import WorkerHeartbeat
-from agents.worker_heartbeat import alive
+from agents.work.worker import alive
 
 
 @admin.register(WorkerHeartbeat)

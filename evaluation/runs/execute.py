@@ -85,7 +85,7 @@ def execute(
         with sentry_sdk.start_span(op="evaluation.run", name="evaluate") as span:
             span.set_data("evaluation_runs", [run.pk for run in held])
             opening = partial(open_session, leases=leases, files=files, progress=progress, health=health, read=read)
-            side_by_side([partial(_evaluate, run, leases, opening) for run in held], settings.EVALUATION_THREADS)
+            side_by_side([partial(_evaluate, run, leases, opening) for run in held], settings.WORKER_THREADS)
     except BaseException as error:
         for run in held:  # those that did not end
             if is_outage(error):  # no fault of the runs: they go on from what is stored
@@ -123,7 +123,7 @@ def _evaluate(run: EvaluationRun, leases: Leases, opening: Callable[[EvaluationR
         session.ask = batch.ask
     side_by_side(
         [partial(JUDGES[dimension], session) for dimension in run.own_dimensions],
-        1 if batch is not None or settings.EVALUATION_THREADS == 1 else len(SCORERS),
+        1 if batch is not None or settings.WORKER_THREADS == 1 else len(SCORERS),
     )
     if batch is not None:
         batch.submit()

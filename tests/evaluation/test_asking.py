@@ -67,7 +67,7 @@ def test_calls_of_all_dimensions_are_in_flight_together(migrated_file: Path, tmp
             return {"hold": held, **({"json": {"ideas": ideas}} if "What to list" in prompt_of(body) else {})}
 
         server.respond = respond
-        settings = environment(database, server) | {"LLM_MAX_CONCURRENCY": "40", "LLM_EVALUATION_DEADLINE": "60"}
+        settings = environment(database, server) | {"LLM_MAX_CONCURRENCY": "40", "WORKER_THREADS": "4"}
         done = subprocess.run(
             [sys.executable, *script(EVERYTHING_OF_ADA)],
             cwd=ROOT,

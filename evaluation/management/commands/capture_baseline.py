@@ -12,8 +12,8 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import CommandError
 
-from agents.stopping import stopping_on_sigterm
 from agents.usage import NOT_ENOUGH, STOPPED, WRONG_USAGE, CodedCommand
+from agents.work.stopping import stopping_on_sigterm
 from evaluation.models import Method
 from evaluation.propositions.files import PropositionError, default_dimensions
 from evaluation.runs.as_json import as_json

@@ -14,8 +14,8 @@ from django.conf import settings
 from django.core.management.base import CommandError
 
 from agents.models import Agent, Channel
-from agents.stopping import stopping_on_sigterm
 from agents.usage import NOT_ENOUGH, REGRESSION, STOPPED, WRONG_USAGE, CodedCommand
+from agents.work.stopping import stopping_on_sigterm
 from evaluation.comparison import choosing
 from evaluation.comparison.as_json import comparison_json
 from evaluation.comparison.choosing import Compared
