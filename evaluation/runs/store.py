@@ -17,8 +17,7 @@ from django.utils import timezone
 from agents.work.outages import OUTAGE, outlasting
 from evaluation.judge.questions import Question
 from evaluation.judge.verdicts import RULE_JUDGE, Verdict
-from evaluation.models import ChannelShare, EvaluationRun, EvaluationScore
-from evaluation.pattern_timeouts import count_timeouts
+from evaluation.models import ChannelShare, EvaluationRun, EvaluationScore, PatternTimeout
 
 FAILURES = ("timeout", "rate_limited", "unavailable", "rejected")  # of the call, not of the answer
 CALL_FAILED = reduce(or_, (Q(status="unscored", reason__startswith=failure) for failure in FAILURES))
@@ -219,7 +218,7 @@ def save_verdicts(rows: Sequence[EvaluationScore], verdicts: Sequence[Verdict], 
 
     if outlasting(write) == len(rows):
         try:
-            count_timeouts((row.dimension, row.proposition_id, row.reason) for row in rows)
+            PatternTimeout.count((row.dimension, row.proposition_id, row.reason) for row in rows)
         except OUTAGE as error:  # the verdicts are stored: a count is not worth the evaluation
             logger.warning("patterns that took too long are not counted: %s", error)
         return True
