@@ -13,7 +13,7 @@ from django.conf import settings
 from django.db import close_old_connections, connection
 
 from agents.llm.ledger import write_late
-from agents.log_context import collecting_ids
+from agents.ops.telemetry import collecting_ids
 from agents.stopping import SliceOver
 from agents.work import queues
 from agents.work.outages import OUTAGE, is_outage, patient

@@ -10,7 +10,7 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from agents.terminal import console_on
+from agents.commands import console_on
 from evaluation.estimate import AnswerLength, Estimate
 from evaluation.presentation import judge_label, money
 from evaluation.simulation.estimate import CALLS_PER_LINE, REPLY_TOKENS, SimulationEstimate

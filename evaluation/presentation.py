@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from agents.terminal import console_for_bars, console_on
+from agents.commands import console_for_bars, console_on
 from evaluation.calibration import agreements_text, calibration_of
 from evaluation.capture import Captured, channels_of, pending_count
 from evaluation.coverage import Share, with_share

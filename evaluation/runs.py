@@ -10,8 +10,8 @@ import sentry_sdk
 from django.db import transaction
 from django.utils import timezone
 
-from agents.log_context import logging_about
 from agents.models import Leasable, owner_name
+from agents.ops.telemetry import logging_about
 from agents.work.outages import is_outage
 from evaluation import baselines, links
 from evaluation.asking import JudgeDown

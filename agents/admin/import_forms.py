@@ -8,8 +8,8 @@ from typing import Any
 from django import forms
 from django.core.validators import slug_re
 
-from agents.admin import display
-from agents.adminsite import GrowingTextarea, Select, TextInput
+from agents.console import display
+from agents.console.site import GrowingTextarea, Select, TextInput
 from agents.imports.choices import READ_AS_PERSONAS, Choices, NewAgent
 from agents.models import Agent
 from agents.models.conversations import TAG_KEY

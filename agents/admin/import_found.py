@@ -9,7 +9,7 @@ from django.urls import reverse
 from django.utils.dateparse import parse_datetime
 from django.utils.safestring import SafeString
 
-from agents.admin import display
+from agents.console import display
 from agents.imports.choices import Choices
 from agents.imports.control import lacks_agent
 from agents.models import Agent, Channel, Import

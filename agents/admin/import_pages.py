@@ -9,9 +9,9 @@ from django.contrib.auth.models import User
 from django.urls import reverse
 from django.utils.safestring import SafeString
 
-from agents.admin import display
 from agents.admin.import_forms import FORMAT_NAMES, Speakers, options_of, suggested_agents
 from agents.admin.import_found import found_context, result_context
+from agents.console import display
 from agents.imports.choices import Choices, choices_of, may_make_speakers
 from agents.imports.control import lacks_agent
 from agents.imports.uploads import are_kept

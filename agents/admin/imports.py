@@ -13,10 +13,10 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllow
 from django.urls import URLPattern, path, reverse
 from django.utils.safestring import SafeString
 
-from agents.admin import display
 from agents.admin.access import user_of
 from agents.admin.import_pages import format_name, forms_of, outcome, page_context, size_of, state_badge, steps_of
-from agents.adminsite import ReadOnlyAdmin
+from agents.console import display
+from agents.console.site import ReadOnlyAdmin
 from agents.imports.choices import Choices, choices_of, may_import_personas, may_import_transcripts
 from agents.imports.control import NotNow, agree, cancel, check_again, discard, hand_in, try_again
 from agents.imports.receiving import files_were_too_large

@@ -21,8 +21,8 @@ from agents.imports.choices import choices_of
 from agents.imports.importing import import_conversation, import_personas
 from agents.imports.problems import NotPossible
 from agents.imports.uploads import NotKept, drop, write_into
-from agents.log_context import logging_about
 from agents.models import Import, Message
+from agents.ops.telemetry import logging_about
 from agents.work.outages import is_outage, outlasting
 
 Status, Step = Import.Status, Import.Step

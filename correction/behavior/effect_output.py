@@ -7,7 +7,7 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
-from agents.terminal import console_on, printable
+from agents.commands import console_on, printable
 from correction.behavior.before_after import RequestedChange
 from correction.models import BehaviorEffect
 from evaluation.drafting.presentation import shown

@@ -16,8 +16,8 @@ from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
-from agents.admin import display
-from agents.admin.display import Tone
+from agents.console import display
+from agents.console.display import Tone
 from evaluation.admin.display import dimension_badge
 from evaluation.drafting.decisions import DraftEntry
 from evaluation.drafting.library import Listed

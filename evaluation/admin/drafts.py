@@ -17,7 +17,7 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.utils.html import format_html
 
-from agents.admin import display
+from agents.console import display
 from agents.models import Agent
 from agents.persona import render_persona
 from evaluation.admin.display import dimension_badge

@@ -10,7 +10,7 @@ from django.conf import settings
 from django.http import HttpRequest
 from django.utils.safestring import SafeString
 
-from agents.admin import display
+from agents.console import display
 from agents.models import Agent
 from agents.persona import render_persona
 from evaluation.admin.draft_cards import quoted_in, state_badge

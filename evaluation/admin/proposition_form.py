@@ -7,7 +7,7 @@ from typing import Any
 
 from django import forms
 
-from agents.adminsite import GrowingTextarea, NumberInput, Select, TextInput
+from agents.console.site import GrowingTextarea, NumberInput, Select, TextInput
 from evaluation.propositions.rules import PRECONDITIONS
 
 MAIN = ("claim", "id", "weight", "inverted", "hard")

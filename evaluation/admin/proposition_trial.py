@@ -8,8 +8,8 @@ from typing import Any
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from agents.admin import display
 from agents.admin.transcript import transcript_url
+from agents.console import display
 from agents.models import Agent
 from evaluation.admin.display import judge_badge, meter
 from evaluation.drafting.trial_estimate import TrialEstimate, estimate_trial

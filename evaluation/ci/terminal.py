@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from agents.terminal import console_on
+from agents.commands import console_on
 from evaluation.by_turn import turn_table
 from evaluation.ci.findings import Findings, Lack, Open, WorstMessage
 from evaluation.ci.gather import AgentResult

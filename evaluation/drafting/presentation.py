@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from agents.commands import console_on
 from agents.llm.ledger import Totals
-from agents.terminal import console_on
 from agents.text.fences import neutral
 from evaluation.drafting.service import Drafted
 from evaluation.drafting.trying import Trial, Tried

@@ -14,8 +14,8 @@ from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
 from agents.llm import warm_up
-from agents.log_formats import json_time
 from agents.models import WorkerHeartbeat, owner_name
+from agents.ops.telemetry import json_time
 from agents.stopping import Grace, Stopped
 from agents.work.queues import work_queues
 from agents.worker import Piece, Worker

@@ -13,9 +13,8 @@ from django.conf import settings
 from django.core.management.base import CommandError
 from rich.progress import Progress
 
+from agents.commands import NOT_ENOUGH, WRONG_USAGE, CodedCommand, console_for_bars
 from agents.models import Agent
-from agents.terminal import console_for_bars
-from agents.usage import NOT_ENOUGH, WRONG_USAGE, CodedCommand
 from evaluation.capture import UnknownAgents, choose_agents
 from evaluation.drafting.presentation import cost_line, drafted_json, show_drafted
 from evaluation.drafting.replacing import CannotWrite

@@ -11,9 +11,8 @@ from typing import Any
 from django.core.management.base import CommandError
 from rich.progress import Progress
 
+from agents.commands import NOT_ENOUGH, WRONG_USAGE, CodedCommand, console_for_bars
 from agents.models import Agent
-from agents.terminal import console_for_bars
-from agents.usage import NOT_ENOUGH, WRONG_USAGE, CodedCommand
 from evaluation.capture import UnknownAgents, choose_agents
 from evaluation.drafting.presentation import ids_table, show_trial, trial_json
 from evaluation.drafting.trying import try_proposition
