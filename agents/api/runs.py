@@ -270,7 +270,7 @@ class NewTurn(StrictBody):
     )
     trigger = Whole(required=False, least=1, most=LARGEST_ID, help_text="id of the message it is to answer")
     deadline = bodies.Deadline(required=False)
-    bodies = bodies.Overrides(required=False)
+    overrides = bodies.Overrides(required=False)
 
 
 class RunPages(LogByTimeOf):

@@ -38,7 +38,7 @@ class NewDraft(StrictBody):
     )
     tags = Tags(required=False)
     deadline = bodies.Deadline(required=False)
-    bodies = bodies.Overrides(required=False)
+    overrides = bodies.Overrides(required=False)
 
 
 class SentFields(serializers.Serializer[Any]):

@@ -1,7 +1,7 @@
 """Charts of the console, drawn on the server: SVG that stretches to its box, each with its numbers as a table.
 
-All words of a chart are HTML beside the drawing, so that they stay legible in every width. Colours: `charts.css`. Every chart over time shows
-markers of what happened to its agents; apps add kinds of them with `add_markers`.
+All words of a chart are HTML beside the drawing, so that they stay legible in every width. Colours: `charts.css`. Every
+chart over time shows markers of what happened to its agents; apps add kinds of them with `add_markers`.
 """
 
 from __future__ import annotations
