@@ -11,8 +11,8 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 from django.urls import reverse
 
-from agents.imports.control import hand_in
-from agents.imports.work import work_one
+from agents.imports import jobs
+from agents.imports.reading import Choices
 from agents.models import Import, owner_name
 from tests.console import staff
 
@@ -42,17 +42,29 @@ def somebody(*more: str, username: str = "olga") -> User:
     return staff(*MAY_SAY, *MAY_MAKE, *more, username=username)
 
 
-def handed_in(*files: SimpleUploadedFile, user: User | None = None) -> Import:
-    return hand_in(uploads=list(files), user=user or somebody())
+def uploaded(*files: SimpleUploadedFile, user: User | None = None) -> Import:
+    return jobs.upload(uploads=list(files), user=user or somebody())
+
+
+def submit(job: Import, **choices: Any) -> None:
+    """Press Import with these choices, also where no agent speaks unless that is said."""
+    jobs.submit(job, Choices(**{"without_agents": True, **choices}))
 
 
 def work() -> bool:
     """What a worker does next."""
-    return work_one(owner=owner_name())
+    return jobs.work_one(owner=owner_name())
+
+
+def imported(job: Import, **choices: Any) -> Import:
+    submit(job, **choices)
+    assert work()
+    job.refresh_from_db()
+    return job
 
 
 def upload(client: Client, *files: SimpleUploadedFile) -> Import:
-    """Hand files in over the form; returns what came of it."""
+    """Upload files over the form; returns the import."""
     answer = client.post(ADD, {"files": list(files)})
     assert answer.status_code == 302, answer.content.decode()
     job: Import = Import.objects.latest("pk")
@@ -79,7 +91,7 @@ class _Form(HTMLParser):
             self.fields[name] = ""
         elif tag == "option" and self._name and "selected" in given:
             self.fields[self._name] = value
-        elif tag == "input" and given.get("type") in ("text", "hidden"):
+        elif tag == "input" and (given.get("type") in ("text", "hidden") or "checked" in given):
             self.fields[name] = value
 
     def handle_data(self, data: str) -> None:
