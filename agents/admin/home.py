@@ -30,7 +30,7 @@ from agents.health import CHECKS
 from agents.llm.endpoints import model_of, provider_of, route_of
 from agents.models import Agent, Leasable, Run, WorkerHeartbeat
 from agents.work.queues import work_models
-from agents.worker_heartbeat import alive, silence_allowed
+from agents.work.worker import alive, silence_allowed
 
 FACES = 12
 MOST_AGENTS = 2_000  # counted: the newest

@@ -27,7 +27,7 @@ from agents.imports.uploads import are_kept, files_were_too_large
 from agents.models import Agent, Channel, Import
 from agents.persona import Outcome
 from agents.personas_io.reader import SUFFIXES
-from agents.worker_heartbeat import alive
+from agents.work.worker import alive
 
 PAGES = "admin/agents/import/"
 UNREAD = "Why is shown to the user who uploaded it, and to those who may view messages."

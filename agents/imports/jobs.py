@@ -57,6 +57,7 @@ from agents.transcripts.records import OptionError, TranscriptError
 from agents.transcripts.store import JOINING, NotEntitled, rights_of
 from agents.work.outages import is_outage, outlasting
 from agents.work.queues import wake_workers
+from agents.work.stopping import check_stop
 
 Status = Import.Status
 LEASE = timedelta(minutes=5)  # a batch of messages takes a second, one large JSON document some more
@@ -397,6 +398,7 @@ class _Report:
         self._at, self._doing = float("-inf"), ""
 
     def __call__(self, doing: str, done: int, total: int) -> None:
+        check_stop()
         if doing == self._doing and time.monotonic() - self._at < REPORT_EVERY:
             return
         self._doing, self._at = doing, time.monotonic()

@@ -13,7 +13,7 @@ from django.conf import settings
 from django.core.management.base import CommandError
 
 from agents.commands import NOT_ENOUGH, STOPPED, WRONG_USAGE, CodedCommand
-from agents.stopping import stopping_on_sigterm
+from agents.work.stopping import stopping_on_sigterm
 from evaluation.capture import Captured, UnknownAgents, capture, choose_agents
 from evaluation.estimate import estimate, estimate_before, estimate_channels
 from evaluation.estimate_tables import estimate_json, estimate_table, spending_table

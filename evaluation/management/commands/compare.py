@@ -15,7 +15,7 @@ from django.core.management.base import CommandError
 
 from agents.commands import NOT_ENOUGH, REGRESSION, STOPPED, WRONG_USAGE, CodedCommand
 from agents.models import Agent, Channel
-from agents.stopping import stopping_on_sigterm
+from agents.work.stopping import stopping_on_sigterm
 from evaluation.capture import UnknownAgents, choose_agents
 from evaluation.comparison import choosing
 from evaluation.comparison.as_json import comparison_json

@@ -16,7 +16,7 @@ from django.core.management.base import CommandError
 from django.db import DatabaseError
 
 from agents.commands import NOT_ENOUGH, STOPPED, WRONG_USAGE, CodedCommand
-from agents.stopping import stopping_on_sigterm
+from agents.work.stopping import stopping_on_sigterm
 from evaluation.ci.arguments import add_arguments
 from evaluation.ci.baseline import BaselineSource, CurrentBaselines, FileBaseline, NoBaseline
 from evaluation.ci.gather import gather

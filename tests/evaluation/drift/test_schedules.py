@@ -11,8 +11,8 @@ from django.utils import timezone
 from django.utils.module_loading import import_string
 
 from agents.models import Agent, owner_name
-from agents.tasks import sweep, work
 from agents.work.queues import work_queues
+from agents.work.tasks import sweep, work
 from evaluation import runs, schedules
 from evaluation.models import EvaluationRun, EvaluationSchedule
 from evaluation.planning import RunSpec, prepare_run
