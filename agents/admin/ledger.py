@@ -23,7 +23,7 @@ from agents.console.site import ModelAdmin, ReadOnlyAdmin, ReadOnlyStackedInline
 from agents.llm.ledger import Totals, totals
 from agents.llm.prices import forget_prices
 from agents.models import LLMBatch, LLMBatchRequest, LLMCall, LLMPayload, ModelPrice, WorkerHeartbeat
-from agents.worker_heartbeat import alive
+from agents.work.worker import alive
 
 MOST_BARS = 62  # the newest
 MOST_HOURS = MOST_BARS * 24
