@@ -14,7 +14,7 @@ from agents.llm.extraction import storable
 from agents.models import Agent, Channel, Message
 from correction.gate.scores import GateResult
 from correction.models import CorrectionLog, GateDimensionResult, Outcome
-from evaluation.pattern_timeouts import count_timeouts
+from evaluation.models import PatternTimeout
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,7 +252,7 @@ def _insert(entry: Entry, committed: bool, message: Message | None) -> Correctio
         )
         for check in result.dimensions
     )
-    count_timeouts((check.dimension, part.id, part.reason) for check in result.dimensions for part in check.parts)
+    PatternTimeout.count((check.dimension, part.id, part.reason) for check in result.dimensions for part in check.parts)
     return log
 
 
