@@ -8,7 +8,7 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from agents.terminal import console_on
+from agents.commands import console_on
 from evaluation.runs.coverage import with_share
 from evaluation.runs.terminal import judge_label, number
 from evaluation.statistics.estimates import Estimate

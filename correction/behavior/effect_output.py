@@ -7,7 +7,7 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
-from agents.terminal import console_on, printable, snippet
+from agents.commands import console_on, printable, snippet
 from correction.behavior.before_after import RequestedChange
 from correction.models import BehaviorEffect
 from evaluation.runs.terminal import judge_label, money

@@ -9,9 +9,9 @@ from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils.safestring import SafeString
 
-from agents.admin import display
-from agents.admin.display import Tone
-from agents.adminsite import Button
+from agents.console import display
+from agents.console.display import Tone
+from agents.console.site import Button
 from agents.models import Agent
 from evaluation.admin.asking import PERMISSION
 from evaluation.admin.cast_cards import shown_cards

@@ -12,8 +12,8 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern, path, reverse
 from django.utils.safestring import SafeString
 
-from agents.admin import display
-from agents.adminsite import NumberInput, ReadOnlyAdmin
+from agents.console import display
+from agents.console.site import NumberInput, ReadOnlyAdmin
 from agents.llm.endpoints import problem_of, provider_of
 from agents.models import Agent
 from evaluation.admin.display import judge_badge

@@ -13,10 +13,9 @@ from django.template.loader import render_to_string
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from agents.admin import display
-from agents.admin.confirming import confirmed
-from agents.admin.filters import RecentValuesFilter
-from agents.admin.log_filters import AgentFilter
+from agents.console import display
+from agents.console.filters import AgentFilter, RecentValuesFilter
+from agents.console.forms import confirmed
 from agents.models import Agent
 from evaluation.admin.agreement import agreement_of_baseline, mark_agreements
 from evaluation.admin.cast import CastAdmin

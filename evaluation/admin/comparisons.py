@@ -9,8 +9,8 @@ from django.template.loader import render_to_string
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from agents.admin import display
-from agents.admin.display import Tone
+from agents.console import display
+from agents.console.display import Tone
 from agents.models import Agent
 from evaluation.admin.display import dimension_badge, number
 from evaluation.cast.values import Judged

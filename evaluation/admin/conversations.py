@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from agents.admin import display
 from agents.admin.transcript import transcript_url
+from agents.console import display
 from agents.models import Message
 from evaluation.admin.display import number
 from evaluation.models import EvaluationRun

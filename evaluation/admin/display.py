@@ -6,8 +6,8 @@ from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from agents.admin import display
-from agents.admin.display import Tone
+from agents.console import display
+from agents.console.display import Tone
 from agents.models import Channel
 from evaluation.judge.verdicts import RULE_JUDGE
 from evaluation.models import Dimension, EvaluationRun, EvaluationScore, Method, is_heuristic

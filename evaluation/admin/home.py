@@ -11,9 +11,20 @@ from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from agents.admin import display
-from agents.admin.home_parts import FAILURE_DAYS, a_few, card, listing, number_link, percent, since, step, waiting
-from agents.console_pages import HomePart, add_home
+from agents.console import display
+from agents.console.home import (
+    FAILURE_DAYS,
+    HomePart,
+    a_few,
+    add_home,
+    card,
+    listing,
+    number_link,
+    percent,
+    since,
+    step,
+    waiting,
+)
 from agents.llm.call_health import call_health
 from agents.llm.endpoints import model_of
 from agents.models import Agent, LLMCall

@@ -13,10 +13,9 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from agents.admin import display
-from agents.admin.charts import COLOURS, Line, Marker, Point, line_chart
-from agents.admin.home_parts import since
-from agents.admin.markers import MarkerSource, add_markers, markers_of
+from agents.console import display
+from agents.console.charts import COLOURS, Line, Marker, MarkerSource, Point, add_markers, line_chart, markers_of
+from agents.console.home import since
 from agents.models import Agent
 from evaluation.admin.display import coverage_mark, judge_badge, procedure_badge
 from evaluation.cast.values import Judged

@@ -16,9 +16,9 @@ from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
-from agents.admin import display
-from agents.admin.display import Tone
 from agents.admin.transcript import transcript_url
+from agents.console import display
+from agents.console.display import Tone
 from agents.models import Agent
 from evaluation.admin.display import dimension_badge, judge_badge, meter
 from evaluation.drafting.suggesting import find_quote

@@ -18,9 +18,9 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html
 
-from agents.admin import display
 from agents.admin.access import user_of
-from agents.adminsite import ModelAdmin
+from agents.console import display
+from agents.console.site import ModelAdmin
 from agents.models import Agent
 from agents.persona import render_persona
 from evaluation import models

@@ -12,10 +12,9 @@ from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from agents.admin import display
-from agents.admin.filters import DateRangeFilter, RecentValuesFilter
-from agents.admin.log_filters import AgentFilter, ErrorFilter, tag_filter
 from agents.admin.transcript import transcript_url
+from agents.console import display
+from agents.console.filters import AgentFilter, DateRangeFilter, ErrorFilter, RecentValuesFilter, tag_filter
 from agents.models import LLMCall
 from evaluation.admin.agreement import agreement_badge
 from evaluation.admin.comparisons import comparison_panel

@@ -10,7 +10,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from agents.api import parameters
-from agents.api.pagination import Pages
+from agents.api.parameters import Pages
 from agents.api.schema import AGENT, PAGES, documented, query
 from agents.models import Agent
 from evaluation.api.answers import PropositionPage

@@ -18,13 +18,11 @@ from rest_framework.views import APIView
 
 from agents.api import parameters
 from agents.api.bodies import NoBody
-from agents.api.conditional import Conditional, etag_of
-from agents.api.idempotency import IdempotentPosts
-from agents.api.pagination import Log
-from agents.api.permissions import ActionPermissions
+from agents.api.headers import Conditional, IdempotentPosts, etag_of
+from agents.api.parameters import Log
 from agents.api.problems import Conflict
+from agents.api.requests import ActionPermissions, PaidRequests
 from agents.api.schema import documented, query
-from agents.api.throttles import PaidRequests
 from evaluation.api.answers import AcceptedRun, WholeRun
 from evaluation.api.filters import DIMENSION, RUN_FILTERS, YES_NO, filtered_runs
 from evaluation.api.refusals import reading_propositions

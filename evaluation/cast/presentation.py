@@ -8,7 +8,7 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from agents.terminal import console_on
+from agents.commands import console_on
 from evaluation.cast.cards import Cast
 from evaluation.cast.sentences import sentence_of, tag_words
 from evaluation.cast.values import Card, DimensionMove

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from agents.terminal import console_on
+from agents.commands import console_on
 from evaluation.by_turn import TurnProfile, turn_table
 from evaluation.ci.measure import AgentResult
 from evaluation.ci.options import OVERALL

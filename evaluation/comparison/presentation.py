@@ -9,7 +9,7 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from agents.terminal import console_on
+from agents.commands import console_on
 from evaluation.comparison.detection import Detection
 from evaluation.comparison.values import Change, Comparison
 from evaluation.comparison.words import interval_text

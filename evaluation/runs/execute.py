@@ -16,8 +16,8 @@ from django.utils import timezone
 from agents.llm.batch_answers import forget_answers, is_waiting
 from agents.llm.dispatch import is_distant
 from agents.llm.endpoints import route_of
-from agents.log_context import logging_about
 from agents.models import Leasable, owner_name
+from agents.ops.telemetry import logging_about
 from agents.work.outages import is_outage
 from agents.work.parallel import side_by_side
 from evaluation import baselines

@@ -13,8 +13,8 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from agents.commands import console_for_bars, console_on
 from agents.llm.ledger import Totals
-from agents.terminal import console_for_bars, console_on
 from evaluation.calibration import agreements_text, calibration_of
 from evaluation.models import CHANNEL_DIMENSIONS, COUNTED, EvaluationRun, is_heuristic
 from evaluation.runs.capture import Captured, Spending, channels_of, pending_count

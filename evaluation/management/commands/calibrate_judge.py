@@ -11,8 +11,7 @@ from typing import IO, Any
 from django.conf import settings
 from django.core.management.base import CommandError, CommandParser
 
-from agents.terminal import console_on
-from agents.usage import NOT_ENOUGH, WRONG_USAGE, CodedCommand
+from agents.commands import NOT_ENOUGH, WRONG_USAGE, CodedCommand, console_on
 from evaluation.calibration import LabelFileError, NothingToDraw, calibration_details, draw_label_set
 from evaluation.calibration.figures import calibration
 from evaluation.calibration.label_files import Imported, export_labels, export_template, import_labels

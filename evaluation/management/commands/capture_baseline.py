@@ -12,7 +12,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import CommandError
 
-from agents.usage import NOT_ENOUGH, STOPPED, WRONG_USAGE, CodedCommand
+from agents.commands import NOT_ENOUGH, STOPPED, WRONG_USAGE, CodedCommand
 from agents.work.stopping import stopping_on_sigterm
 from evaluation.models import Method
 from evaluation.propositions.files import PropositionError, default_dimensions

@@ -13,8 +13,8 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import CommandError
 
+from agents.commands import NOT_ENOUGH, REGRESSION, STOPPED, WRONG_USAGE, CodedCommand
 from agents.models import Agent, Channel
-from agents.usage import NOT_ENOUGH, REGRESSION, STOPPED, WRONG_USAGE, CodedCommand
 from agents.work.stopping import stopping_on_sigterm
 from evaluation.comparison import choosing
 from evaluation.comparison.as_json import comparison_json

@@ -13,9 +13,8 @@ from django.conf import settings
 from django.core.management.base import CommandError
 from rich.progress import Progress
 
+from agents.commands import NOT_ENOUGH, WRONG_USAGE, CodedCommand, console_for_bars, console_on, snippet
 from agents.models import Agent
-from agents.terminal import console_for_bars, console_on, snippet
-from agents.usage import NOT_ENOUGH, WRONG_USAGE, CodedCommand
 from evaluation.drafting.suggesting import MOST, Suggestions, Written, path_for, suggest_for, write_suggestions
 from evaluation.propositions.editing import CannotSave, team_folder
 from evaluation.propositions.files import LoadedFile, PropositionError, load_file, proposition_dirs

@@ -15,7 +15,7 @@ from django.conf import settings
 from django.core.management.base import CommandError
 from django.db import DatabaseError
 
-from agents.usage import NOT_ENOUGH, STOPPED, WRONG_USAGE, CodedCommand
+from agents.commands import NOT_ENOUGH, STOPPED, WRONG_USAGE, CodedCommand
 from agents.work.stopping import stopping_on_sigterm
 from evaluation.ci.files import UnusableFiles, load_files, private_database, with_propositions
 from evaluation.ci.measure import (

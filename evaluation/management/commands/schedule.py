@@ -12,8 +12,7 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from agents.terminal import console_on
-from agents.usage import WRONG_USAGE, CodedCommand, exit_3_on_wrong_usage
+from agents.commands import WRONG_USAGE, CodedCommand, console_on, exit_3_on_wrong_usage
 from evaluation.management.commands.capture_baseline import tag_pairs
 from evaluation.models import EvaluationSchedule
 from evaluation.runs.capture import choose_agents
