@@ -24,7 +24,9 @@ from agents.turn.pipeline import Draft, Turn
 from correction.config.resolve import ResolvedConfig
 from correction.costs import over_budget
 from correction.gate.scores import DimensionStatus, GateResult, Part, combine, judge_parts, part_of
+from evaluation.judge.prompts import Context, Event, Window, cut_window
 from evaluation.judge.questions import MAX_PER_CALL, Question, build_request
+from evaluation.judge.verdicts import RULE_JUDGE
 from evaluation.models import is_heuristic
 from evaluation.propositions.files import DEFAULT, LoadedFile, PropositionError, applying, load_all, propositions_for
 from evaluation.propositions.offline import check_draft

@@ -25,6 +25,7 @@ from correction.gate.scores import GateResult
 from correction.gate.sessions import Attempt, GateSession, as_uuid, best_attempt, is_open, load_attempts
 from correction.gate.stage import feedback
 from correction.models import CorrectionLog
+from evaluation.judge.prompts import Event
 from evaluation.propositions.files import LoadedFile
 from evaluation.propositions.schema import PropositionFile, PropositionSpec, resolve
 from evaluation.propositions.yaml_files import dotted, in_words, location_of
