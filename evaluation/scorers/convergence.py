@@ -19,10 +19,9 @@ from agents.text.voices import (
     vocabulary_statistics,
     voice_distinctness,
 )
-from evaluation.prompts import Context
+from evaluation.judge.prompts import Context
 from evaluation.propositions.schema import Proposition
-from evaluation.scorers.base import Item
-from evaluation.scorers.channel import ChannelSubject
+from evaluation.scorers.subjects import ChannelSubject, Item
 
 DIMENSION = "convergence"
 PAIRS_SHOWN = 40  # to the judge, most alike first
