@@ -13,12 +13,21 @@ from decimal import Decimal
 
 from django.utils import timezone
 
-from agents.llm import LLMRequest, Reply, Status, batch_work, estimate_tokens, ledger, request_digest
-from agents.llm.batch_answers import NO_ANSWER, Answers, forget_answers, is_waiting, reply_of
-from agents.llm.batch_submit import NotHandedIn, Outgoing, hand_in, next_round, request_key
-from agents.llm.dispatch import is_distant
+from agents.llm import LLMRequest, Reply, Status, batches, estimate_tokens, ledger, request_digest
+from agents.llm.anthropic_api import with_example
+from agents.llm.batches import (
+    NO_ANSWER,
+    Answers,
+    NotHandedIn,
+    Outgoing,
+    forget_answers,
+    hand_in,
+    is_waiting,
+    next_round,
+    reply_of,
+    request_key,
+)
 from agents.llm.endpoints import Route, route_of
-from agents.llm.messages import with_example
 from agents.models import LLMBatch, owner_name
 from evaluation.asking import Ask
 from evaluation.budget import why_over_budget
@@ -41,7 +50,7 @@ class Postbox:
     def add(self, session: Session) -> None:
         """Put aside what this run asks, if it is one for batches; judges that are at hand need none."""
         way = route_of("judge", session.run.judge)
-        if session.run.batch and is_distant(way):
+        if session.run.batch and way.is_distant:
             self._desks[session.run.work_id] = _Desk(session, way)
 
     def asked(self, ask: Ask) -> Ask | None:
@@ -180,7 +189,7 @@ def see_through(
         if words != told:
             told = words
             notice(words)
-        if not batch_work.work_one(owner=owner):
+        if not batches.work_one(owner=owner):
             time.sleep(_pause(unfinished))
 
 

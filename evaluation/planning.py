@@ -12,7 +12,7 @@ from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 
-from agents.llm.batch_answers import is_waiting
+from agents.llm.batches import is_waiting
 from agents.persona import current_digest
 from evaluation.channels import channel_specs
 from evaluation.failures import reopen_failed

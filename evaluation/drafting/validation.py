@@ -9,9 +9,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
-from agents.llm.answers import describe_validation
+from agents.llm.answers import describe_validation, storable
 from agents.llm.answers import one_line as shortened
-from agents.llm.extraction import storable
 from agents.text.fences import neutral
 from evaluation.drafting.quotes import bare, quote_problem
 from evaluation.drafting.sameness import Existing, says_the_same
