@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 
 from agents.text.fences import neutral
 
@@ -36,6 +37,12 @@ def empty_tables(rows: Mapping[str, int], *, what: str) -> str:
 def printable(text: str) -> str:
     """Text of a user, an agent or a model as it may stand in a terminal: control characters are written out, none takes effect."""
     return neutral(text, LONGEST)[0]
+
+
+def snippet(text: str, limit: int = 240) -> str:
+    """Return text of an agent or a model on one line of at most `limit` characters, as rich prints it unchanged."""
+    line = " ".join(printable(text).split())
+    return escape(line if len(line) <= limit else line[: limit - 1].rstrip() + "…")
 
 
 def console_for_bars(stream: Any, *, quiet: bool = False) -> Console:

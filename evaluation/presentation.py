@@ -12,6 +12,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from agents.llm.ledger import Totals
 from agents.terminal import console_for_bars, console_on
 from evaluation.calibration import agreements_text, calibration_of
 from evaluation.capture import Captured, channels_of, pending_count
@@ -20,6 +21,7 @@ from evaluation.models import CHANNEL_DIMENSIONS, COUNTED, EvaluationRun, is_heu
 from evaluation.summary import DimensionSummary, RunSummary, worst_judgement
 from evaluation.summary import by_tag as tag_means
 from evaluation.summary import shares_by_tag as tag_shares
+from evaluation.wording import counted
 
 
 def judge_label(judge: str) -> str:
@@ -32,6 +34,25 @@ def money(value: Decimal | float | None, unpriced: int = 0) -> str:
     if value is None or unpriced:
         return "unpriced" if not value else f"${value:.4f} + unpriced"
     return f"${value:.4f}"
+
+
+def cost_line(spent: Totals, *, exact: bool = False) -> str:
+    """Calls, tokens and cost; what is not priced is said to be so."""
+    if exact or not spent.calls:
+        return "no call was made, it cost nothing"
+    cost = money(None if spent.unpriced == spent.calls else spent.cost_usd, spent.unpriced)
+    return f"{counted(spent.calls, 'call')}, {spent.input_tokens:,} tokens in, {spent.output_tokens:,} out, cost {cost}"
+
+
+def spent_json(spent: Totals) -> dict[str, Any]:
+    """Calls, tokens and cost as data; a cost that is not wholly known is None."""
+    return {
+        "calls": spent.calls,
+        "input_tokens": spent.input_tokens,
+        "output_tokens": spent.output_tokens,
+        "cost_usd": None if spent.unpriced else float(spent.cost_usd),
+        "unpriced_calls": spent.unpriced,
+    }
 
 
 def number(score: float | None) -> str:

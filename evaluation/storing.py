@@ -10,8 +10,7 @@ from django.utils import timezone
 from agents.work.outages import OUTAGE, outlasting
 from evaluation.bulk import update_rows
 from evaluation.judge import Question
-from evaluation.models import EvaluationScore
-from evaluation.pattern_timeouts import count_timeouts
+from evaluation.models import EvaluationScore, PatternTimeout
 from evaluation.verdicts import Verdict
 
 logger = logging.getLogger(__name__)
@@ -59,7 +58,7 @@ def save_verdicts(rows: Sequence[EvaluationScore], verdicts: Sequence[Verdict], 
 
     if outlasting(write) == len(rows):
         try:
-            count_timeouts((row.dimension, row.proposition_id, row.reason) for row in rows)
+            PatternTimeout.count((row.dimension, row.proposition_id, row.reason) for row in rows)
         except OUTAGE as error:  # the verdicts are stored: a count is not worth the evaluation
             logger.warning("patterns that took too long are not counted: %s", error)
         return True

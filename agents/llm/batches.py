@@ -84,7 +84,7 @@ def hand_in(
     """Hand in what is in `outgoing` and empty it.
 
     The rows are committed before anything is sent. A process that is killed before the server's answer is stored leaves a batch without
-    a name: `batch_work` looks for it on the server, and only when it is not there the questions are free to be asked again.
+    a name: the worker looks for it on the server, and only when it is not there the questions may be asked again.
 
     Args:
         outgoing: What to ask.

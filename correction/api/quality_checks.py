@@ -354,7 +354,7 @@ def _shown(checked: Checked, request: Request) -> dict[str, Any]:
     return {
         "verdict": "passed" if result.passed else "rejected",
         "outcome": str(log.outcome),
-        "fully_judged": checked.fully_judged,
+        "fully_judged": result.unjudged_outcome is None,
         "session": str(log.session),
         "attempt": log.attempt,
         "attempts_left": checked.left,

@@ -151,7 +151,7 @@ def test_a_look_costs_the_same_whatever_waits() -> None:
 
 def test_lost_turns_come_before_all_others() -> None:
     """They hold their agent until they end."""
-    from agents.turn.orchestrator import _claimable
+    from agents.turn.orchestrator import _leasable
 
     queue_turns(make_agent("ada"), 2)
     lost = queue_turns(make_agent("bob"), 1)[0]
@@ -159,7 +159,7 @@ def test_lost_turns_come_before_all_others() -> None:
     lost.note_served()
     Run.objects.filter(pk=lost.pk).update(lease_expires_at=timezone.now() - LEASE)
 
-    assert _claimable()[0] == lost
+    assert _leasable()[0] == lost
 
 
 def test_workers_that_look_at_once_each_find_something() -> None:

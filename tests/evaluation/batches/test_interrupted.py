@@ -190,15 +190,15 @@ def killed(*args):
 batch_api.hand_in = killed
 """
 WHILE_COLLECTING = """
-from agents.llm import batch_api, batch_work
+from agents.llm import batch_api, batches
 batch_api.RESULTS_AT_ONCE = 1
-store, stored = batch_work._store, []
+store, stored = batches._store, []
 def killed(*args):
     store(*args)
     stored.append(1)
     if len(stored) == 2:
         os.kill(os.getpid(), signal.SIGKILL)
-batch_work._store = killed
+batches._store = killed
 """
 
 
