@@ -7,7 +7,7 @@ import queue
 import sys
 import threading
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -73,7 +73,9 @@ def complete(request: LLMRequest, *, deadline: float = 5.0) -> Reply:
     return _settle(request, exchanges)
 
 
-def complete_many(requests: Iterable[LLMRequest | None], *, deadline: float) -> Iterator[tuple[int, Reply]]:
+def complete_many(
+    requests: Iterable[LLMRequest | None], *, deadline: float
+) -> Generator[tuple[int, Reply], None, None]:
     """Ask many questions at once and yield ``(index, reply)`` as they are answered.
 
     Requests are pulled lazily, in the calling thread, so they may be built as they are needed. Each is settled in the
@@ -94,7 +96,7 @@ def complete_many(requests: Iterable[LLMRequest | None], *, deadline: float) -> 
     return _stream(iter(requests), deadline)
 
 
-def _stream(source: Iterator[LLMRequest | None], deadline: float) -> Iterator[tuple[int, Reply]]:
+def _stream(source: Iterator[LLMRequest | None], deadline: float) -> Generator[tuple[int, Reply], None, None]:
     pending: dict[Future, tuple[int, LLMRequest, Route]] = {}
     finished: queue.SimpleQueue[Future] = queue.SimpleQueue()
     more, window, index = True, 1, -1

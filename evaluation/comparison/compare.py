@@ -23,8 +23,8 @@ from evaluation.comparison.selection import (
 )
 from evaluation.comparison.sides import side_of_run
 from evaluation.comparison.values import Change, Comparison, NotComparable, Side
-from evaluation.coverage import Share
 from evaluation.models import Baseline, EvaluationRun, is_heuristic
+from evaluation.runs.coverage import Share
 from evaluation.scorers import SCORERS
 from evaluation.statistics.difference import MARGIN
 

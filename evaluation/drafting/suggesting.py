@@ -28,15 +28,15 @@ from agents.text.fences import fence, neutral, new_nonce
 from agents.text.names import one_line
 from agents.text.tokens import tokenize
 from agents.text.vocabulary import vocabulary
-from evaluation.budget import why_over_budget
+from evaluation.judge.prompts import render
 from evaluation.models import is_heuristic
-from evaluation.prompts import render
 from evaluation.propositions.editing import CannotSave, appended, as_file, decoded, parse, read_bytes, replace_file
 from evaluation.propositions.files import DEFAULT, LoadedFile, applying, load_all
 from evaluation.propositions.library import free_id
 from evaluation.propositions.rules import Rule
 from evaluation.propositions.schema import AGENT_NAME, Proposition, PropositionFile, PropositionSpec
 from evaluation.propositions.yaml_files import in_words, location_of
+from evaluation.runs.budget import why_over_budget
 
 DIMENSION = "adherence"
 PURPOSE = "drafting"

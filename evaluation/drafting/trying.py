@@ -18,18 +18,18 @@ from agents.llm.ledger import Totals, totals
 from agents.models import Agent, Message
 from agents.persona import render_persona
 from agents.text.fences import new_nonce
-from evaluation.budget import why_over_budget
-from evaluation.estimate import OUTPUT_TOKENS_PER_CLAIM
-from evaluation.items import Open, context_of, settle
-from evaluation.judge import Question, ask_all, build_request
-from evaluation.presentation import spent_json
+from evaluation.judge.questions import Question, ask_all, build_request
+from evaluation.judge.verdicts import MAX_SCORE, Verdict, unscored
 from evaluation.propositions.schema import Proposition
-from evaluation.run_spec import MOST_REPEATS
+from evaluation.runs.budget import why_over_budget
+from evaluation.runs.estimate import OUTPUT_TOKENS_PER_CLAIM
+from evaluation.runs.questions import Open, context_of, settle
+from evaluation.runs.spec import MOST_REPEATS
+from evaluation.runs.terminal import spent_json
 from evaluation.scorers import adherence
-from evaluation.scorers.base import Subject
+from evaluation.scorers.subjects import Subject
+from evaluation.scorers.windows import MessageWindow
 from evaluation.statistics.agreement import judge_noise
-from evaluation.verdicts import MAX_SCORE, Verdict, unscored
-from evaluation.windows import MessageWindow
 
 MOST_MESSAGES = 1000
 FEWEST_TO_TELL = 5  # messages with a score from which "all alike" says something

@@ -17,7 +17,7 @@ from agents.llm.loop import Clients
 from agents.llm.requests import Block, Turn
 from agents.models import LLMCall, Message
 from correction.gate.scores import Part, combine, judge_parts
-from evaluation.judge import Question
+from evaluation.judge.questions import Question
 from tests.correction.gating import DIMENSIONS, gated, judge, logs, outcomes, scores, send, team_file
 from tests.evaluation.judging import CONTEXT, LABEL, claim
 from tests.llm_server import LLMServer
