@@ -17,9 +17,8 @@ from django.utils import timezone
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from agents.llm import Block, Label, LLMRequest, Reply, Status, Turn, complete_many
-from agents.llm.answers import describe_validation
+from agents.llm.answers import describe_validation, storable
 from agents.llm.answers import one_line as shortened
-from agents.llm.extraction import storable
 from agents.llm.ledger import Totals, totals
 from agents.llm.requests import InvalidAnswer
 from agents.models import Agent

@@ -15,7 +15,7 @@ from django.db import connection, transaction
 from django.db.models import Q
 from django.utils import timezone
 
-from agents.llm.batch_answers import is_waiting
+from agents.llm.batches import is_waiting
 from agents.persona import TraitLike, current_digest, render_persona
 from agents.text.fences import one_line
 from evaluation.models import CHANNEL_DIMENSIONS, ChannelShare, EvaluationRun, EvaluationScore
