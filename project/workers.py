@@ -12,7 +12,7 @@ WORK_QUEUES = {
     "observed messages": "correction.gate.observe.work_one",
     "behavior effects": "correction.behavior.effects.work_one",
     "schedules": "evaluation.schedules.work_one",
-    "batches": "agents.llm.batch_work.work_one",
+    "batches": "agents.llm.batches.work_one",
     "evaluations": "evaluation.runs.execute.work_one",
     "calibration": "evaluation.calibration.stored.work_one",
     "line-ups": "evaluation.lineup_runs.work_one",
