@@ -12,11 +12,10 @@ from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from agents.admin import display
-from agents.admin.filters import ChosenFilter, DateRangeFilter, RecentValuesFilter
-from agents.admin.log_filters import AgentFilter, tag_filter
-from agents.admin.logs import Export, LogAdmin, export_of, same
-from agents.adminsite import ModelAdmin, Select
+from agents.console import display
+from agents.console.filters import AgentFilter, ChosenFilter, DateRangeFilter, RecentValuesFilter, tag_filter
+from agents.console.logs import Export, LogAdmin, export_of, same
+from agents.console.site import ModelAdmin, Select
 from agents.models import LLMCall
 from correction.admin.display import fired_badge
 from correction.interventions import FUNCTIONS, NudgeType, problems_of

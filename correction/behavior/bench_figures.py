@@ -10,7 +10,7 @@ from correction.behavior.answers import CONFIDENCES
 from correction.behavior.bench import Bench, Judged
 from correction.gate.thresholds import wilson_interval
 from evaluation.models import is_heuristic
-from evaluation.presentation import spent_json
+from evaluation.runs.terminal import spent_json
 from evaluation.statistics.estimates import percentile_estimate, replicates
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
-from agents.terminal import console_on, snippet
+from agents.commands import console_on, snippet
 from correction.behavior.bench import Bench, Estimate
 from correction.behavior.bench_figures import Figures, Range, Share, calibration, groups
 from evaluation.models import is_heuristic
-from evaluation.presentation import cost_line, judge_label, money
+from evaluation.runs.terminal import cost_line, judge_label, money
 from evaluation.wording import counted
 
 

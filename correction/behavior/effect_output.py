@@ -7,10 +7,10 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
-from agents.terminal import console_on, printable, snippet
+from agents.commands import console_on, printable, snippet
 from correction.behavior.before_after import RequestedChange
 from correction.models import BehaviorEffect
-from evaluation.presentation import judge_label, money
+from evaluation.runs.terminal import judge_label, money
 from evaluation.wording import counted
 
 _ASKED = {"more": "more of it was asked for", "less": "less of it was asked for", "otherwise": "it was reworded"}

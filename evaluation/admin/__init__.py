@@ -1,6 +1,6 @@
 """The console's pages for what was measured, and what measuring adds to the pages of agents and messages."""
 
-from agents.adminsite import Extension, extend
+from agents.console.site import Extension, extend
 from agents.models import Agent, Channel, Message
 from evaluation.admin import alerts, home, labels, propositions, runs, schedules, scores
 from evaluation.admin.agent_story import run_buttons, story_panel, turn_panel

@@ -11,9 +11,20 @@ from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from agents.admin import display
-from agents.admin.home_parts import FAILURE_DAYS, a_few, card, listing, number_link, percent, since, step, waiting
-from agents.console_pages import HomePart, add_home
+from agents.console import display
+from agents.console.home import (
+    FAILURE_DAYS,
+    HomePart,
+    a_few,
+    add_home,
+    card,
+    listing,
+    number_link,
+    percent,
+    since,
+    step,
+    waiting,
+)
 from agents.llm.call_health import call_health
 from agents.llm.endpoints import model_of
 from agents.models import Agent, LLMCall
@@ -25,7 +36,6 @@ from evaluation.admin.home_chart import drift_chart
 from evaluation.calibration import calibration_of
 from evaluation.cast.sentences import now_words, numbers_of, short_name
 from evaluation.cast.values import Card, State
-from evaluation.coverage import Share, shares_of, total
 from evaluation.models import (
     Baseline,
     Dimension,
@@ -38,6 +48,7 @@ from evaluation.models import (
 )
 from evaluation.propositions.files import PropositionError, load_all
 from evaluation.propositions.library import all_entries
+from evaluation.runs.coverage import Share, shares_of, total
 from evaluation.wording import counted
 
 NAMED = 4

@@ -16,9 +16,9 @@ from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
-from agents.admin import display
-from agents.admin.display import Tone
 from agents.admin.transcript import transcript_url
+from agents.console import display
+from agents.console.display import Tone
 from agents.models import Agent
 from evaluation.admin.display import dimension_badge, judge_badge, meter
 from evaluation.drafting.suggesting import find_quote
@@ -27,7 +27,7 @@ from evaluation.models import PatternTimeout
 from evaluation.propositions.files import DEFAULT
 from evaluation.propositions.library import Entry
 from evaluation.propositions.schema import AGENT_NAME, Proposition
-from evaluation.windows import MessageWindow
+from evaluation.scorers.windows import MessageWindow
 from evaluation.wording import counted
 
 AROUND = 240  # characters of the persona shown before and after a quote

@@ -10,8 +10,8 @@ from django import forms
 from django.http import HttpRequest
 from django.utils.safestring import SafeString
 
-from agents.admin import display
-from agents.adminsite import GrowingTextarea, NumberInput, Select, TextInput
+from agents.console import display
+from agents.console.site import GrowingTextarea, NumberInput, Select, TextInput
 from agents.models import Agent
 from agents.persona import render_persona
 from evaluation.admin.proposition_cards import path_shown, quoted_in, state_badge

@@ -18,9 +18,9 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html
 
-from agents.admin import display
 from agents.admin.access import user_of
-from agents.adminsite import ModelAdmin
+from agents.console import display
+from agents.console.site import ModelAdmin
 from agents.models import Agent
 from agents.persona import render_persona
 from evaluation import models
@@ -57,7 +57,7 @@ from evaluation.propositions.library import Entry, all_entries, entry_at, entry_
 from evaluation.propositions.schema import Proposition
 from evaluation.propositions.traits import SOURCE as OF_TRAIT
 from evaluation.propositions.traits import with_traits
-from evaluation.windows import parse_window
+from evaluation.scorers.windows import parse_window
 
 PAGES = "admin/evaluation/propositions/"
 MOST_AGENTS = 200  # to choose from where a proposition is about every agent

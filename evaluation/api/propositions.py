@@ -10,7 +10,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from agents.api import parameters
-from agents.api.pagination import Pages
+from agents.api.parameters import Pages
 from agents.api.schema import AGENT, PAGES, documented, query
 from agents.models import Agent
 from evaluation.api.answers import PropositionPage
@@ -19,7 +19,7 @@ from evaluation.api.refusals import reading_propositions
 from evaluation.models import Dimension, EvaluationScore
 from evaluation.propositions.files import DEFAULT, LoadedFile, applying, load_all, propositions_for
 from evaluation.propositions.schema import Proposition
-from evaluation.targets import claims_for
+from evaluation.runs.planning import claims_for
 
 LEVELS = ("evaluation", "action")
 _FILTERS = (
