@@ -143,7 +143,7 @@ INSTALLED_APPS = [
     "correction",
 ]
 MIDDLEWARE = [
-    "agents.request_ids.RequestIds",
+    "agents.ops.request_ids.RequestIds",
     "agents.health.Probes",  # /healthz, /readyz and /metrics, whatever host they are asked under
     "agents.metrics.requests.CountRequests",
     "django.middleware.security.SecurityMiddleware",

@@ -12,8 +12,8 @@ WORK_QUEUES = {
     "observed messages": "correction.gate.observe.work_one",
     "behavior effects": "correction.behavior.effects.work_one",
     "schedules": "evaluation.schedules.work_one",
-    "batches": "agents.llm.batch_work.work_one",
-    "evaluations": "evaluation.runs.work_one",
+    "batches": "agents.llm.batches.work_one",
+    "evaluations": "evaluation.runs.execute.work_one",
     "calibration": "evaluation.calibration.stored.work_one",
     "line-ups": "evaluation.lineup_runs.work_one",
     "imports": "agents.imports.work_one",
@@ -37,7 +37,9 @@ ROLLUP_LAG_MINUTES = 10
 RETENTION = ["correction.retention.LOGS", "agents.retention.LOGS"]
 # Where `manage.py forget` looks for somebody's words, in this order: dotted paths of sequences of `agents.erasure.Place`.
 ERASURE = ["correction.erasure.PLACES", "evaluation.erasure.PLACES", "agents.erasure.places.PLACES"]
-WORKER_THREADS = int(number("WORKER_THREADS", 4))  # of `manage.py work`; one of several only does turns
+WORKER_THREADS = int(
+    number("WORKER_THREADS", 4)
+)  # of `manage.py work`, one of which only does turns, and of commands that measure
 WORKER_GRACE = number("WORKER_GRACE", 8)  # seconds to finish the work in hand after SIGTERM; then it is handed back
 WORKER_PATIENCE = number("WORKER_PATIENCE", 60)  # seconds a piece of work waits for a database that went away
 WORKER_MOST_DEATHS = int(

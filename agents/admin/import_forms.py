@@ -9,8 +9,8 @@ from typing import Any
 from django import forms
 from django.core.validators import slug_re
 
-from agents.admin import display
-from agents.adminsite import GrowingTextarea, Select, TextInput
+from agents.console import display
+from agents.console.site import GrowingTextarea, Select, TextInput
 from agents.imports.reading import PERSONAS, Choices, NewAgent
 from agents.models import Agent, Import
 from agents.models.conversations import TAG_KEY

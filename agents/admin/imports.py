@@ -17,10 +17,10 @@ from django.urls import URLPattern, path, reverse
 from django.utils.dateparse import parse_datetime
 from django.utils.safestring import SafeString
 
-from agents.admin import display
 from agents.admin.access import user_of
 from agents.admin.import_forms import FORMAT_NAMES, AuthorForm, ImportForm, suggested_agents
-from agents.adminsite import ReadOnlyAdmin
+from agents.console import display
+from agents.console.site import ReadOnlyAdmin
 from agents.imports.jobs import NotNow, authors_of, cancel, discard, preview, reassign, submit, undo, upload
 from agents.imports.reading import Choices, may_import_personas, may_import_transcripts, may_make_speakers
 from agents.imports.uploads import are_kept, files_were_too_large

@@ -18,7 +18,6 @@ from django.db import transaction
 from django.db.models import Count, Exists, F, Model, OuterRef, QuerySet, Sum
 from django.utils import timezone
 
-from agents.deletion import consequences
 from agents.imports.reading import (
     MOST_CHANNELS,
     MOST_PERSONAS,
@@ -35,7 +34,6 @@ from agents.imports.reading import (
     read_and_import_personas,
 )
 from agents.imports.uploads import NotKept, are_kept, drop, store, write_into
-from agents.log_context import logging_about
 from agents.models import (
     Agent,
     Channel,
@@ -48,8 +46,9 @@ from agents.models import (
     PersonaVersion,
     Trait,
 )
-from agents.persona import Outcome, current_digest, save_persona
-from agents.persona_restore import PersonaMovedOn, restore_version
+from agents.ops.deletion import consequences
+from agents.ops.telemetry import logging_about
+from agents.persona import Outcome, PersonaMovedOn, current_digest, restore_version, save_persona
 from agents.personas_io.reader import YAML
 from agents.transcripts.importer import import_transcript
 from agents.transcripts.prepare import NAME_LIMIT

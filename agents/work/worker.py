@@ -22,8 +22,8 @@ from django.utils import timezone
 
 from agents.llm.ledger import write_late
 from agents.llm.loop import slots_in_use
-from agents.log_context import collecting_ids
 from agents.models import WorkerHeartbeat
+from agents.ops.telemetry import collecting_ids
 from agents.work.lease import owner_name
 from agents.work.outages import is_outage, patient
 from agents.work.queues import Group, WorkQueue, release_lost_leases, run_due_chores, work_models

@@ -17,15 +17,13 @@ from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from agents.admin import display
 from agents.admin.access import user_of
-from agents.admin.confirming import confirmed
-from agents.admin.display import Tone
-from agents.admin.filters import DateRangeFilter, RecentValuesFilter
-from agents.admin.log_filters import AgentFilter
-from agents.admin.text_diff import word_diff
 from agents.admin.transcript import transcript_url
-from agents.adminsite import GrowingTextarea, NumberInput, ReadOnlyAdmin, TextInput
+from agents.console import display
+from agents.console.display import Tone, word_diff
+from agents.console.filters import AgentFilter, DateRangeFilter, RecentValuesFilter
+from agents.console.forms import confirmed
+from agents.console.site import GrowingTextarea, NumberInput, ReadOnlyAdmin, TextInput
 from agents.models import Agent, LLMCall, Message
 from agents.persona import TraitValue, render_persona
 from correction.behavior.applying import (

@@ -14,20 +14,19 @@ from django.conf import settings
 from rich import box
 from rich.table import Table
 
+from agents.commands import console_on, snippet
 from agents.llm import LLMRequest, Reply, complete_many, estimate_tokens, ledger
 from agents.llm.endpoints import model_of, provider_of
 from agents.llm.ledger import Totals, totals
 from agents.persona import TraitValue
-from agents.terminal import console_on
 from correction.behavior.offline import stems
 from correction.behavior.rules import STOP, UNSPECIFIED, read_map
 from correction.behavior.tiers import CONFIDENCES, Found, Subject, Tier, found_without_model, next_tier, tier_request
 from correction.behavior.words import own_words
 from correction.gate.thresholds import wilson_interval
-from evaluation.asking import JudgeDown, Tally
-from evaluation.drafting.presentation import cost_line, shown, spent_json
+from evaluation.judge.questions import JudgeHealth
 from evaluation.models import is_heuristic
-from evaluation.presentation import judge_label, money
+from evaluation.runs.terminal import cost_line, judge_label, money, spent_json
 from evaluation.statistics.estimates import percentile_estimate, replicates
 from evaluation.wording import counted
 
@@ -214,36 +213,32 @@ def bench(cases: Sequence[Case], *, model: str = "", done: Callable[[int], None]
     """
     work_id = f"behavior-bench:{uuid.uuid4().hex[:12]}"
     judged = [Judged(case) for case in cases]
-    stopped = ""
-    try:
-        for one, reply in _asked("gate", judged, model, work_id):
-            done(1)
-            if reply is None:
-                answer = found_without_model(own_words(one.case.text))["gate"]
-            elif reply.ok:
-                answer = reply.value
-            else:
-                one.why = f"{reply.status}: {reply.error}"
-                continue
-            one.found, one.confidence, one.why = answer["has_request"], answer["confidence"], ""
-            one.answers["gate"] = answer
-        rows = [one for one in judged if one.found and one.case.request and one.case.behavior]
-        for tier in AFTER_GATE:
-            for one, reply in _asked(tier, [one for one in rows if next_tier(one.answers) == tier], model, work_id):
-                if reply is not None and reply.ok:
-                    one.answers[tier] = reply.value
-    except JudgeDown as error:
-        stopped = str(error)
-    return Bench(model or model_of("judge"), tuple(judged), totals(work_id=work_id), stopped)
+    health = JudgeHealth()
+    for one, reply in _asked("gate", judged, model, work_id, health):
+        done(1)
+        if reply is None:
+            answer = found_without_model(own_words(one.case.text))["gate"]
+        elif reply.ok:
+            answer = reply.value
+        else:
+            one.why = f"{reply.status}: {reply.error}"
+            continue
+        one.found, one.confidence, one.why = answer["has_request"], answer["confidence"], ""
+        one.answers["gate"] = answer
+    rows = [] if health.down else [one for one in judged if one.found and one.case.request and one.case.behavior]
+    for tier in AFTER_GATE:
+        for one, reply in _asked(tier, [row for row in rows if next_tier(row.answers) == tier], model, work_id, health):
+            if reply is not None and reply.ok:
+                one.answers[tier] = reply.value
+    return Bench(model or model_of("judge"), tuple(judged), totals(work_id=work_id), health.down)
 
 
-def _asked(tier: Tier, judged: Iterable[Judged], model: str, work_id: str) -> Iterator[tuple[Judged, Reply | None]]:
-    """Each case with its reply, as they arrive; None where no model is asked.
-
-    Raises:
-        JudgeDown: So many calls failed that the others are not made.
-    """
-    tally, asked, without = Tally(), [], []
+def _asked(
+    tier: Tier, judged: Iterable[Judged], model: str, work_id: str, health: JudgeHealth
+) -> Iterator[tuple[Judged, Reply | None]]:
+    """Each case with its reply, as they arrive; None where no model is asked. Ends early when the judge is down."""
+    asked: list[Judged] = []
+    without: list[Judged] = []
 
     def requests() -> Iterator[LLMRequest]:
         for one in judged:
@@ -255,7 +250,9 @@ def _asked(tier: Tier, judged: Iterable[Judged], model: str, work_id: str) -> It
 
     for index, reply in complete_many(requests(), deadline=settings.LLM_EVALUATION_DEADLINE):
         yield asked[index], reply
-        tally.note(failed=not reply.ok, why=f"{reply.status}: {reply.error}")
+        health.note(failed=not reply.ok, why=f"{reply.status}: {reply.error}")
+        if health.down:
+            break
     yield from ((one, None) for one in without)
 
 
@@ -451,7 +448,7 @@ def show_bench(found: Bench, out: Any, *, errors: bool) -> None:
     out.write(f"{counted(len(found.judged), 'message')} judged by {judge_label(found.judge)}")
     if unscored:
         why = next(one.why for one in found.judged if one.found is None)
-        out.write(f"{unscored:,} of them could not be judged and are in no figure; the first: {shown(why)}")
+        out.write(f"{unscored:,} of them could not be judged and are in no figure; the first: {snippet(why)}")
     table = Table("", "Value", "95 % interval", "From", box=box.SIMPLE)
     for name, share in (("Precision", figures.precision), ("Recall", figures.recall)):
         table.add_row(name, _value(share.value), _ends(share.interval), f"{share.hits} of {share.of}")
@@ -479,8 +476,8 @@ def show_bench(found: Bench, out: Any, *, errors: bool) -> None:
             trait = one.trait
             label = f"{one.case.behavior}{'' if one.case.strength is None else f' {one.case.strength:g}'}"
             cases.add_row(
-                str(one.case.line), shown(one.case.text), shown(label),
-                shown(f"{trait.name} {trait.strength:g}") if trait is not None else "", one.verdict,
+                str(one.case.line), snippet(one.case.text), snippet(label),
+                snippet(f"{trait.name} {trait.strength:g}") if trait is not None else "", one.verdict,
             )  # fmt: skip
         console.print(cases)
     if errors:
@@ -488,13 +485,16 @@ def show_bench(found: Bench, out: Any, *, errors: bool) -> None:
         for one in scored:
             if one.found is not one.case.request:
                 wrong.add_row(
-                    str(one.case.line), "missed" if one.case.request else "false", one.confidence, shown(one.case.text)
+                    str(one.case.line),
+                    "missed" if one.case.request else "false",
+                    one.confidence,
+                    snippet(one.case.text),
                 )
         console.print(wrong)
     if not is_heuristic(found.judge):
         out.write(cost_line(found.spent))
     if found.stopped:
-        out.write(f"Stopped: {shown(found.stopped)}")
+        out.write(f"Stopped: {snippet(found.stopped)}")
 
 
 def show_estimate(needed: Estimate, out: Any) -> None:
@@ -506,7 +506,9 @@ def show_estimate(needed: Estimate, out: Any) -> None:
 def _groups(title: str, parts: dict[str, Figures]) -> Table:
     table = Table(title, "n", "Recall", "False-positive rate", box=box.SIMPLE)
     for name, figures in parts.items():
-        table.add_row(shown(name, 40), str(figures.n), _percent(figures.recall), _percent(figures.false_positive_rate))
+        table.add_row(
+            snippet(name, 40), str(figures.n), _percent(figures.recall), _percent(figures.false_positive_rate)
+        )
     return table
 
 

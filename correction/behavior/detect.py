@@ -12,11 +12,11 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
+from agents.commands import console_on, printable
 from agents.llm import Reply
 from agents.llm.endpoints import model_of
 from agents.models import Agent, LLMCall
 from agents.persona import TraitValue, render_persona
-from agents.terminal import console_on, printable
 from correction.behavior.policy import Decision, Requester, decide, made_by_requests
 from correction.behavior.rules import Change, as_value, name_key, read_map, trait_json
 from correction.behavior.tiers import (
@@ -31,7 +31,7 @@ from correction.behavior.tiers import (
 )
 from correction.behavior.words import Words, own_words
 from correction.config.resolve import ResolvedConfig
-from evaluation.presentation import judge_label
+from evaluation.runs.terminal import judge_label
 
 CONTEXT_LINES = 2
 

@@ -21,10 +21,10 @@ from django.utils import timezone
 from rich import box
 from rich.table import Table
 
+from agents.commands import console_on, printable, snippet
 from agents.llm import ledger
 from agents.llm.endpoints import model_of
 from agents.models import PersonaVersion, owner_name
-from agents.terminal import console_on, printable
 from agents.work.outages import is_outage
 from agents.work.queues import wake_workers
 from correction.behavior.applying import BehaviorError
@@ -35,8 +35,7 @@ from correction.models import BehaviorEffect, BehaviorRequest
 from evaluation.before_after import MESSAGES, BeforeAfter, Plan, judge_before_after, plan_before_after
 from evaluation.before_after_json import before_after_json, plan_json
 from evaluation.before_sides import Moments
-from evaluation.drafting.presentation import shown
-from evaluation.presentation import judge_label, money
+from evaluation.runs.terminal import judge_label, money
 from evaluation.wording import counted
 
 MOST_VERSIONS = 500  # looked through on each side; messages said so many changes away are no neighbours
@@ -404,7 +403,7 @@ def cost_words(result: dict[str, Any]) -> str:
 def show_plan(change: RequestedChange, out: Any) -> None:
     """Say before anything is asked what there is to judge, and what it will take."""
     plan = change.plan
-    out.write(f"{plan.agent.slug}: {shown(plan.trait.name)} ({_ASKED[change.expected]})")
+    out.write(f"{plan.agent.slug}: {snippet(plan.trait.name)} ({_ASKED[change.expected]})")
     messages = f"{counted(len(plan.before), 'message')} before, {len(plan.after)} after"
     out.write(f"{messages}{f' ({change.waits})' if change.waits else ''}; judge: {judge_label(plan.judge)}")
     cost = None if plan.cost_usd is None else str(plan.cost_usd)
@@ -423,7 +422,7 @@ def show_effect(effect: BehaviorEffect, out: Any) -> None:
     console_on(out).print(table)
     out.write(f"Difference: {printable(difference_words(result))}")
     if (unscored := result["before_unscored"] + result["after_unscored"]) and (why := first_reason(result)):
-        out.write(f"{counted(unscored, 'message')} could not be scored; the first: {shown(why)}")
+        out.write(f"{counted(unscored, 'message')} could not be scored; the first: {snippet(why)}")
     out.write(verdict_words(result))
     out.write(f"Cost: {cost_words(result)}")
 

@@ -13,7 +13,7 @@ import sentry_sdk
 from django.db.models import Max
 
 from agents.llm import Label
-from agents.llm.extraction import storable
+from agents.llm.answers import storable
 from agents.models import Channel
 from agents.text.fences import new_nonce
 from agents.text.patterns import one_message
@@ -31,8 +31,8 @@ from correction.interventions.intervention import (
     not_judged,
 )
 from correction.models import InterventionLog
-from evaluation.check import Check, ask_together
-from evaluation.judge import Question
+from evaluation.judge.check import Check, ask_together
+from evaluation.judge.questions import Question
 
 logger = logging.getLogger(__name__)
 

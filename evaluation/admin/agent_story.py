@@ -9,9 +9,9 @@ from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils.safestring import SafeString
 
-from agents.admin import display
-from agents.admin.display import Tone
-from agents.adminsite import Button
+from agents.console import display
+from agents.console.display import Tone
+from agents.console.site import Button
 from agents.models import Agent
 from evaluation.admin.asking import PERMISSION
 from evaluation.admin.cast_cards import shown_cards
@@ -23,8 +23,8 @@ from evaluation.cast.choosing import judged_ways
 from evaluation.cast.moves import is_sure
 from evaluation.cast.sentences import short_name
 from evaluation.cast.values import Card, Judged, Move
-from evaluation.coverage import percent
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore
+from evaluation.runs.coverage import percent
 from evaluation.turn_values import TurnBin, TurnDimension
 from evaluation.wording import counted, decimal, signed
 

@@ -10,17 +10,16 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from agents.admin import display
 from agents.admin.access import user_of
-from agents.admin.confirming import tell_done
-from agents.admin.filters import RecentValuesFilter
-from agents.admin.log_filters import AgentFilter, RelatedFilter
-from agents.adminsite import ReadOnlyAdmin
+from agents.console import display
+from agents.console.filters import AgentFilter, RecentValuesFilter, RelatedFilter
+from agents.console.forms import tell_done
+from agents.console.site import ReadOnlyAdmin
 from evaluation.admin.display import dimension_badge, judge_badge, meter, procedure_badge
 from evaluation.admin.drift_chart import chart
-from evaluation.coverage import shares_of
 from evaluation.drift.series import series_of
 from evaluation.models import DriftAlert
+from evaluation.runs.coverage import shares_of
 
 
 class ScheduleFilter(RelatedFilter):

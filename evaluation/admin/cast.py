@@ -8,7 +8,7 @@ from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.urls import URLPattern, path
 
-from agents.admin import display
+from agents.console import display
 from evaluation.admin.asking import AskingAdmin
 from evaluation.admin.cast_cards import shown_cards
 from evaluation.admin.cast_form import MOST_AGENTS, CastForm

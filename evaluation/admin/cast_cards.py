@@ -8,9 +8,9 @@ from typing import Any
 from django.http import HttpRequest
 from django.utils.safestring import SafeString
 
-from agents.admin import display
-from agents.admin.charts import sparkline
 from agents.admin.transcript import transcript_url
+from agents.console import display
+from agents.console.charts import sparkline
 from evaluation.admin.cast_steps import Step, scores_behind, steps_of
 from evaluation.admin.cast_words import state_badge
 from evaluation.admin.display import dimension_badge, meter

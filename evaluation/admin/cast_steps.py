@@ -9,7 +9,7 @@ from typing import NamedTuple
 from django.http import HttpRequest
 from django.urls import reverse
 
-from agents.admin import display
+from agents.console import display
 from evaluation.cast.values import Card
 from evaluation.models import EvaluationScore
 

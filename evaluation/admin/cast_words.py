@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from django.utils.safestring import SafeString
 
-from agents.admin import display
-from agents.admin.display import Tone
+from agents.console import display
+from agents.console.display import Tone
 from evaluation.cast.values import State
 
 

@@ -13,15 +13,14 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from agents.admin import display
-from agents.admin.charts import COLOURS, Line, Marker, Point, line_chart
-from agents.admin.home_parts import since
-from agents.admin.markers import MarkerSource, add_markers, markers_of
+from agents.console import display
+from agents.console.charts import COLOURS, Line, Marker, MarkerSource, Point, add_markers, line_chart, markers_of
+from agents.console.home import since
 from agents.models import Agent
 from evaluation.admin.display import coverage_mark, judge_badge, procedure_badge
 from evaluation.cast.values import Judged
-from evaluation.coverage import Share, shares_of
 from evaluation.models import COUNTED, Dimension, DriftAlert, EvaluationRun, EvaluationSchedule, Method, is_heuristic
+from evaluation.runs.coverage import Share, shares_of
 from evaluation.score_history import History, Reading, histories, measured_lately
 from evaluation.wording import counted
 

@@ -14,11 +14,10 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from agents.api import parameters
-from agents.api.idempotency import IdempotentPosts
-from agents.api.permissions import ModelPermissions
+from agents.api.headers import IdempotentPosts
 from agents.api.problems import Conflict
+from agents.api.requests import ModelPermissions, PaidRequests
 from agents.api.schema import AGENT, documented, query
-from agents.api.throttles import PaidRequests
 from agents.finding import no_agent
 from agents.models import Agent
 from evaluation.api.answers import AcceptedRun, BaselinesAnswer, ComparisonAnswer
@@ -32,9 +31,9 @@ from evaluation.cast.values import Judged
 from evaluation.comparison.choosing import nothing_newer
 from evaluation.comparison.compare import compare_runs, comparison_json
 from evaluation.comparison.values import NotComparable
-from evaluation.control import queue_run
 from evaluation.models import Baseline, Dimension, EvaluationRun
-from evaluation.newest import newest_of, newest_since_baselines, runs_of
+from evaluation.runs.control import queue_run
+from evaluation.runs.newest import newest_of, newest_since_baselines, runs_of
 from evaluation.statistics.difference import MARGIN
 
 MOST_MARGIN = 9.0

@@ -11,12 +11,12 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
+from agents.commands import console_on
 from agents.models import Agent
-from agents.terminal import console_on
 from evaluation.drift.restarts import restarts_of
 from evaluation.drift.series import Drop, Series
 from evaluation.models import EvaluationRun
-from evaluation.presentation import judge_label, number
+from evaluation.runs.terminal import judge_label, number
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 SPARKS = 30

@@ -44,7 +44,7 @@ FILTERED = {
 OTHERS = {  # pages that list or sum up without being the list of a table
     "home": "index",
     "cast": "evaluation_cast",
-    "propositions": "evaluation_propositiondraft_changelist",
+    "propositions": "evaluation_proposition_changelist",
 }
 
 

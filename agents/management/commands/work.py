@@ -17,8 +17,8 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import connections
 from django.utils import timezone
 
-from agents.log_formats import json_time
 from agents.models import WorkerHeartbeat
+from agents.ops.telemetry import json_time
 from agents.work.queues import Group, work_queues
 from agents.work.stopping import LOOK
 from agents.work.worker import Piece, Worker, alive_here

@@ -10,8 +10,7 @@ from typing import Any
 from django.core.management.base import CommandError
 from rich.progress import Progress
 
-from agents.terminal import console_for_bars, printable
-from agents.usage import NOT_ENOUGH, STOPPED, WRONG_USAGE, CodedCommand
+from agents.commands import NOT_ENOUGH, STOPPED, WRONG_USAGE, CodedCommand, console_for_bars, printable
 from agents.work.stopping import stopping_on_sigterm
 from correction.behavior.applying import BehaviorError
 from correction.behavior.effects import (

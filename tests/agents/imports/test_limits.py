@@ -9,7 +9,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 from pytest_django import Settings
 
-from agents.admin.persona_forms import AgentForm
+from agents.admin.personas import AgentForm
 from agents.imports import uploads
 from agents.imports.jobs import MOST_UNFINISHED, NotNow, discard
 from agents.models import Agent, Import, PersonaVersion

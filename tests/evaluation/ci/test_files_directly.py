@@ -143,5 +143,5 @@ def test_stopped_in_the_middle_it_leaves_nothing_behind(files: Path, number: sig
         _, complaint = process.communicate(timeout=60)
 
     assert process.returncode == 130
-    assert "Files are measured in memory, so nothing was kept." in complaint
+    assert "Files are measured in memory, so nothing was stored." in complaint
     assert list((files / "tmp").iterdir()) == []

@@ -8,18 +8,15 @@ from typing import Any
 import pytest
 
 from agents.models import Agent
-from evaluation.capture import Captured
-from evaluation.ci.coverage import Coverage
-from evaluation.ci.findings import Fading, Open, Unjudged
-from evaluation.ci.gather import AgentResult
-from evaluation.ci.headline import headline, outcome, sign
-from evaluation.ci.limits import Limits
-from evaluation.ci.notes import notes_of
-from evaluation.ci.verdict import decide
+from evaluation.ci.measure import AgentResult, Coverage
+from evaluation.ci.options import Limits
+from evaluation.ci.report import Report
+from evaluation.ci.verdict import Findings, Undecided, decide
 from evaluation.comparison.values import Change, Comparison, Side
 from evaluation.models import EvaluationRun
+from evaluation.runs.capture import Captured
+from evaluation.runs.summary import DimensionSummary, RunSummary
 from evaluation.statistics.estimates import Interval
-from evaluation.summary_values import DimensionSummary, RunSummary
 
 STEADY = Change(
     dimension="convergence",
@@ -83,16 +80,8 @@ def test_a_fall_that_chance_gives_among_so_many_is_suspected_and_fails_nothing()
 
     findings = decide([result(taken_back)], Limits())
 
-    assert (findings.exit_code, [found.suspected for found in findings.undecided]) == (0, [True])
+    assert (findings.exit_code, [found.suspected for found in findings.cannot_tell_yet]) == (0, [True])
     assert decide([result(taken_back)], Limits(strict=True)).exit_code == 2
-
-
-def test_fading_is_a_regression_and_what_was_not_simulated_is_not_judged() -> None:
-    fading = Fading(agent="ada", dimension="adherence", first="1-5", last="31+", delta=-2.0, interval=(-3.0, -1.0))
-    missing = Unjudged(agent="bob", dimension="", why="simulation: nothing was simulated")
-
-    assert decide([result(STEADY)], Limits(), fading=[fading]).verdict == "regression"
-    assert decide([result(STEADY)], Limits(), fading=[fading], missing=[missing]).exit_code == 2
 
 
 # -- which claims are named
@@ -111,7 +100,7 @@ def test_a_claim_that_surely_fell_is_named_and_not_one_that_only_fell_further() 
 
     (found,) = decide([with_claims(FELL, UNSURE, sure)], Limits()).regressions
 
-    assert (found.scope, found.change.proposition, found.fell_most) == ("dimension", "brief", ())
+    assert (found.scope, found.proposition, found.fell_most) == ("dimension", "brief", [])
 
 
 def test_where_no_claim_surely_fell_the_dimension_is_the_regression_and_no_claim_is_called_worse() -> None:
@@ -122,7 +111,7 @@ def test_where_no_claim_surely_fell_the_dimension_is_the_regression_and_no_claim
     (found,) = findings.regressions
     assert (found.change.proposition, found.change.delta) == ("", -2.0)
     assert [c.proposition for c in found.fell_most] == ["loud", "kind"]
-    assert headline(findings) == "1 dimension surely worse."
+    assert findings.headline == "1 dimension surely worse."
 
 
 def test_the_sentence_counts_what_the_list_of_regressions_holds() -> None:
@@ -131,7 +120,7 @@ def test_the_sentence_counts_what_the_list_of_regressions_holds() -> None:
     findings = decide([with_claims(FELL, *claims)], Limits())
 
     assert len(findings.regressions) == 4
-    assert headline(findings) == "1 dimension surely worse, 4 claims surely worse."
+    assert findings.headline == "1 dimension surely worse, 4 propositions surely worse."
 
 
 def test_a_fall_without_an_interval_says_what_would_fail_a_build() -> None:
@@ -140,7 +129,7 @@ def test_a_fall_without_an_interval_says_what_would_fail_a_build() -> None:
     (found,) = (_undecided_of(fell, Limits()),)
     told = _undecided_of(fell, Limits(thresholds={"fluency": 5.0}))
 
-    assert found.why.endswith("a fall without an interval fails no build: --threshold fluency=N would")
+    assert next(found.rows()).why.endswith("a fall without an interval fails no build: --threshold fluency=N would")
     assert told.hint == "", "there is one already"
 
 
@@ -155,15 +144,15 @@ def test_a_pass_is_no_plain_tick_where_a_score_fell_by_a_point_without_an_interv
 
     findings = decide([_fluent(moved)], Limits())
 
-    assert (findings.verdict, findings.exit_code, sign(findings)) == ("pass", 0, seen)
+    assert (findings.verdict, findings.exit_code, findings.sign) == ("pass", 0, seen)
     said = "pass, but 1 score fell by a point or more without an interval to say how sure that is"
-    assert outcome(findings) == (said if seen == "⚠️" else "pass")
+    assert findings.outcome == (said if seen == "⚠️" else "pass")
 
 
 def test_what_fails_a_build_is_said_without_a_but() -> None:
     findings = decide([_fluent(replace(UNSURE, proposition="")), result(FELL, slug="bob")], Limits())
 
-    assert (sign(findings), outcome(findings)) == ("❌", "regression")
+    assert (findings.sign, findings.outcome) == ("❌", "regression")
 
 
 def _fluent(change: Change) -> AgentResult:
@@ -172,8 +161,8 @@ def _fluent(change: Change) -> AgentResult:
     return replace(given, comparison=replace(given.comparison, dimensions=(replace(change, dimension="fluency"),)))
 
 
-def _undecided_of(change: Change, limits: Limits) -> Open:
-    (found,) = decide([_fluent(change)], limits).undecided
+def _undecided_of(change: Change, limits: Limits) -> Undecided:
+    (found,) = decide([_fluent(change)], limits).cannot_tell_yet
     return found
 
 
@@ -193,7 +182,10 @@ def test_a_score_over_other_claims_than_its_change_says_so() -> None:
     scored = replace(given.summary, dimensions={"adherence": whole})
     given = replace(given, captured=Captured(scored, False, False), comparison=compared)
 
-    assert list(notes_of([given])) == ["adherence: the change is over 1 of 2 claims, 9.0 → 3.0; only now: new"]
+    findings = Findings(verdict="pass", exit_code=0)
+    report = Report(judge="m", results=(given,), findings=findings, limits=Limits(), profiles={})
+
+    assert list(report.notes()) == ["adherence: the change is over 1 of 2 propositions, 9.0 → 3.0; only now: new"]
 
 
 def test_no_agents_are_no_pass() -> None:
