@@ -17,8 +17,7 @@ from django.template.loader import render_to_string
 
 from agents.llm import Block, Label, LLMRequest, Reply, Turn, complete
 from agents.persona import TraitLike
-from agents.text.fences import fence, neutral, new_nonce
-from agents.text.names import one_line
+from agents.text.fences import fence, neutral, new_nonce, one_line
 from correction.behavior.answers import EXAMPLES, READERS, SCHEMAS
 from correction.behavior.own_words import Words
 
