@@ -144,8 +144,8 @@ INSTALLED_APPS = [
 ]
 MIDDLEWARE = [
     "agents.ops.request_ids.RequestIds",
-    "agents.health.Probes",  # /healthz, /readyz and /metrics, whatever host they are asked under
-    "agents.metrics.requests.CountRequests",
+    "agents.ops.health.Probes",  # /healthz, /readyz and /metrics, whatever host they are asked under
+    "agents.ops.metrics.CountRequests",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "csp.middleware.CSPMiddleware",
