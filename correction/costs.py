@@ -21,7 +21,7 @@ from agents.llm.endpoints import model_of, provider_of
 from agents.llm.ledger import Totals
 from agents.models import Agent, LLMBatch, LLMCall
 from agents.ops.sums import LEDGER, TOKENS, read
-from correction.config.resolve import ResolvedConfig, resolve_config, resolve_defaults
+from correction.config.settings import ResolvedConfig, resolve_config, resolve_defaults
 from correction.models import AgentEvaluationConfig
 from evaluation.scorers.windows import MessageWindow, parse_window
 
@@ -86,7 +86,7 @@ class CostSummary:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What an agent's checks cost today (UTC). `unpriced` calls cost nobody knows how much, and are not in `cost_usd`."""
+    """What an agent's checks cost today (UTC). What `unpriced` calls cost is not known, and not in `cost_usd`."""
 
     cost_usd: Decimal
     unpriced: int
@@ -322,7 +322,7 @@ class BudgetDay:
         total: All calls; `checking` those that budgets are about: gate, interventions and measuring.
         capped: Of `checking`, what was spent by agents that have a budget, and on channels where the defaults have one.
         unpriced: Calls without a price; in none of the amounts.
-        budget: All budgets added up; None where nobody has one. `budgets` is how many there are.
+        budget: All budgets added up; None where there is none. `budgets` is how many there are.
         used_up, nearly: How many of them are used up, and how many more are by 80 %.
     """
 

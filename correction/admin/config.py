@@ -32,8 +32,7 @@ from correction.admin.matrix import (
 )
 from correction.admin.thresholds import thresholds_context, thresholds_url
 from correction.config.configure import configure, gate_from_now_on, in_effect, last_change, revert, undo
-from correction.config.fields import ConfigError
-from correction.config.resolve import GATE_DIMENSIONS
+from correction.config.settings import GATE_DIMENSIONS, ConfigError
 from correction.models import AgentEvaluationConfig, GateMode
 
 PAGES = "admin/correction/config/"

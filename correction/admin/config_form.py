@@ -31,8 +31,17 @@ from correction.config.configure import (
     inheritors,
     notes_on,
 )
-from correction.config.fields import CONFIG_FIELDS, ConfigError, ConfigField, read_changes
-from correction.config.resolve import FIELDS, ResolvedConfig, merge, resolve_config, resolve_defaults
+from correction.config.settings import (
+    CONFIG_FIELDS,
+    FIELDS,
+    ConfigError,
+    ConfigField,
+    ResolvedConfig,
+    merge,
+    read_changes,
+    resolve_config,
+    resolve_defaults,
+)
 from correction.gate.thresholds import Precision, precision, would_fail
 from correction.models import AgentEvaluationConfig
 from correction.models.config import LONGEST_NAME, MOST_NAMES
@@ -147,7 +156,7 @@ class ConfigForm(forms.Form):
 
     @property
     def changes(self) -> dict[str, Any]:
-        """What this person changed, compared with what the page showed; what somebody else changed meanwhile stays."""
+        """What this person changed, compared with what the page showed; what another person changed meanwhile stays."""
         return {name: self.cleaned_data[name] for name in self.names if self.cleaned_data[name] != self._seen(name)}
 
     def seen(self, name: str) -> str:

@@ -17,7 +17,7 @@ from agents.console.site import BoundedPaginator
 from agents.models import Agent
 from correction.admin.display import MODE_TONES, label_of, origin, setting
 from correction.config.configure import notes_on
-from correction.config.resolve import FIELDS, GATE_DIMENSIONS, ResolvedConfig, merge
+from correction.config.settings import FIELDS, GATE_DIMENSIONS, ResolvedConfig, merge
 from correction.models import AgentEvaluationConfig
 
 
@@ -114,7 +114,7 @@ MECHANISMS: tuple[Mechanism, ...] = (
     Mechanism(
         "behavior",
         "behaviour requests",
-        "changes the persona when somebody asks for it",
+        "changes the persona when a person asks for it",
         tuple(field for field in FIELDS if field.startswith("behavior_")),
         "behavior_requests_enabled",
         "behavior_daily_limit",
@@ -218,7 +218,7 @@ def _row(
     *,
     said: tuple[str, ...] = (),
 ) -> Row:
-    """`said`: notes that stand beside the defaults already, and need not stand beside every agent."""
+    """`said`: notes that the defaults show already, and that the agents need not repeat."""
     config = merge(own=own, defaults=defaults)
     layer = "agent" if agent is not None else "defaults"
     if agent is None:

@@ -20,8 +20,14 @@ from agents.console.charts import Bar, bars
 from agents.models import Agent
 from correction.admin.display import number, origin, share
 from correction.admin.matrix import BY_ID, config_url, target_of
-from correction.config.fields import CONFIG_FIELDS, ConfigError
-from correction.config.resolve import GATE_DIMENSIONS, ResolvedConfig, resolve_config, resolve_defaults
+from correction.config.settings import (
+    CONFIG_FIELDS,
+    GATE_DIMENSIONS,
+    ConfigError,
+    ResolvedConfig,
+    resolve_config,
+    resolve_defaults,
+)
 from correction.gate.thresholds import LOGGED, Scores, failing, scores_of, wilson_interval
 from correction.models import CorrectionLog
 from evaluation.admin.display import HEURISTIC
@@ -176,7 +182,7 @@ def _label(place: int) -> str:
 
 
 def _precision(right: int, false: int) -> str:
-    """How many marked alarms were right, with the interval; what to do where nobody marked any."""
+    """How many marked alarms were right, with the interval; what to do where none is marked."""
     if not right + false:
         return NOT_MARKED
     low, high = wilson_interval(right, right + false)

@@ -14,7 +14,7 @@ import yaml
 
 from agents.models import Channel, ChannelMember, Message, Trait
 from correction.behavior.rules import UNSPECIFIED, Change
-from correction.config.resolve import ResolvedConfig
+from correction.config.settings import ResolvedConfig
 from correction.models import LeastConfidence, Requesters
 
 # Letters of other scripts, and what Latin letter each looks like.

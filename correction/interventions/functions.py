@@ -75,7 +75,7 @@ class Surroundings:
 
 
 def spoken_in(channel: Channel) -> QuerySet[Message]:
-    """What was said in a channel. Played speech counts in played channels, and nowhere else."""
+    """What was said in a channel. Messages of a simulation count in its channel, and nowhere else."""
     said = Message.objects.filter(channel=channel, text__regex=r"\S")
     return said if channel.synthetic else said.filter(synthetic=False)
 

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from agents.models import Agent
 from correction.config.configure import config_history, configure, copy_config, revert
-from correction.config.fields import CONFIG_FIELDS, ConfigError, read_names, show_names
-from correction.config.resolve import resolve_config
+from correction.config.settings import CONFIG_FIELDS, ConfigError, read_names, resolve_config, show_names
 from correction.models import AgentEvaluationConfig
 from correction.models.config import validate_names
 from tests.api_client import program

@@ -13,7 +13,7 @@ from sentry_sdk.transport import Transport
 
 from agents.turn.pipeline import Turn
 from correction.config.configure import configure
-from correction.config.resolve import config_of, resolve_config
+from correction.config.settings import config_of, resolve_config
 from tests.factories import make_agent, make_channel
 
 pytestmark = pytest.mark.django_db

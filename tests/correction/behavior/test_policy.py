@@ -11,7 +11,7 @@ from agents.models import ChannelMember, Message
 from agents.persona import TraitValue
 from correction.behavior.policy import Decision, Requester, decide, hostile_signs, may_ask, requester_of
 from correction.behavior.rules import Change, read_map
-from correction.config.resolve import ResolvedConfig, merge
+from correction.config.settings import ResolvedConfig, merge
 from correction.models import AgentEvaluationConfig
 from tests.factories import make_channel
 
