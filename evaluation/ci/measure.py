@@ -10,7 +10,7 @@ from pathlib import Path
 from django.db.models import Count
 
 from agents.llm import Status
-from agents.persona_changes import changes_between
+from agents.persona import changes_between
 from evaluation.comparison.chance import adjusted
 from evaluation.comparison.compare import compare, compare_to_baseline, side_of_run, sides_of_file
 from evaluation.comparison.values import Change, Comparison, NotComparable, Side

@@ -11,7 +11,7 @@ from django.db.models import Max
 from django.utils import timezone
 
 from agents.models import Agent
-from agents.persona_changes import changes_between
+from agents.persona import changes_between
 from evaluation.cast.values import Judged
 from evaluation.comparison.compare import (
     UnreadableSides,

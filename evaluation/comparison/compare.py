@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from agents.persona_changes import changes_between
+from agents.persona import changes_between
 from evaluation.baselines import get_baseline
 from evaluation.comparison.as_json import comparison_json
 from evaluation.comparison.chance import adjusted
@@ -64,7 +64,7 @@ def compare(
         current: Now.
         margin: Half-width of "no change", in points, more than 0.
         propositions: Whether to look at each proposition, too.
-        changes: Told of the target and two digests of its persona, says what changed between them (`agents.persona_changes`).
+        changes: Told of the target and two digests of its persona, says what changed between them (`agents.persona`).
 
     Raises:
         NotComparable: Another target, judge or procedure; names both.
