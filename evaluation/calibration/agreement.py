@@ -17,12 +17,12 @@ from django.utils import timezone
 
 from agents.work.queues import wake_workers
 from evaluation.calibration.population import judged, population_of, procedure_fields
+from evaluation.judge.verdicts import MAX_SCORE
 from evaluation.models import EvaluationScore, JudgeCalibration, LabelSet, Method, ScoreLabel, procedure_name
 from evaluation.statistics.agreement import RESAMPLES, krippendorff_alpha, quadratic_weighted_kappa, spearman
 from evaluation.statistics.bootstrap import Observation, bootstrap_mean
 from evaluation.statistics.estimates import Estimate
 from evaluation.statistics.prediction_powered import LEAST_LABELS, PredictionPowered, prediction_powered_mean
-from evaluation.judge.verdicts import MAX_SCORE
 from evaluation.wording import counted, decimal
 
 LEAST_ITEMS = (
