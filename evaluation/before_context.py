@@ -8,8 +8,8 @@ from collections.abc import Collection, Sequence
 from django.db.models import Q
 
 from agents.models import Agent, Message
-from evaluation.scorers.base import Said, said
-from evaluation.trajectory import Event
+from evaluation.judge.prompts import Event
+from evaluation.scorers.subjects import Said, said
 
 SAID_BEFORE = 2  # messages shown before the one judged
 NEAR = 10  # positions looked at in one query; what was simulated there makes it look further

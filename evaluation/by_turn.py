@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from django.db.models import Avg, Count, Max, Q
 
-from evaluation.coverage import COVERABLE, Share, total
 from evaluation.models import EvaluationRun, EvaluationScore
+from evaluation.runs.coverage import COVERABLE, Share, total
 from evaluation.statistics.agreement import spearman
 from evaluation.statistics.bootstrap import Observation, bootstrap_difference, bootstrap_mean
 from evaluation.statistics.difference import MARGIN, verdict

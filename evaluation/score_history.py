@@ -14,9 +14,9 @@ from django.db.models.functions import Cast
 from agents.models import Agent
 from evaluation.cast.choosing import runs_judged
 from evaluation.cast.values import Judged
-from evaluation.coverage import COVERABLE, MESSAGES, Share, why_too_little
+from evaluation.judge.verdicts import RULE_JUDGE
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore, procedure_name
-from evaluation.verdicts import RULE_JUDGE
+from evaluation.runs.coverage import COVERABLE, MESSAGES, Share, why_too_little
 
 NEWEST_RUNS = 500  # looked through for who was measured lately, and by whom
 MOST_AGENTS = 40  # whose scores are read
@@ -140,7 +140,7 @@ def _reading(row: dict[str, Any], dimension: str, summed: dict[int, float], aske
 
 
 def _summed(runs: Collection[int], dimension: str) -> dict[int, float]:
-    """The weighted mean of what was scored, by run; as in `evaluation.summary`, a rule weighs once however often a judge is asked.
+    """The weighted mean of what was scored, by run; as in `evaluation.runs.summary`, a rule weighs once however often a judge is asked.
 
     A run of which too little was scored has none.
     """

@@ -9,8 +9,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from agents.commands import console_on
-from evaluation.coverage import with_share
-from evaluation.presentation import judge_label, number
+from evaluation.runs.coverage import with_share
+from evaluation.runs.terminal import judge_label, number
 from evaluation.statistics.estimates import Estimate
 from evaluation.turn_values import TurnBin, TurnChange, TurnDimension, TurnProfile
 from evaluation.wording import counted, decimal, signed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from evaluation.coverage import NOTHING, Share
+from evaluation.runs.coverage import NOTHING, Share
 from evaluation.statistics.difference import Decision
 from evaluation.statistics.estimates import Estimate
 

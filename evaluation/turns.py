@@ -12,7 +12,7 @@ from django.db.models import F, QuerySet, Window
 from django.db.models.functions import RowNumber
 
 from agents.models import Agent, Message
-from evaluation.windows import MessageWindow, spoken_by
+from evaluation.scorers.windows import MessageWindow, spoken_by
 
 Bin = tuple[int, int | None]  # first and last turn, from 1; None = no end
 

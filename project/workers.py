@@ -12,8 +12,8 @@ WORK_QUEUES = {
     "observed messages": "correction.gate.observe.work_one",
     "behavior effects": "correction.behavior.effects.work_one",
     "schedules": "evaluation.schedules.work_one",
-    "batches": "agents.llm.batch_work.work_one",
-    "evaluations": "evaluation.runs.work_one",
+    "batches": "agents.llm.batches.work_one",
+    "evaluations": "evaluation.runs.execute.work_one",
     "calibration": "evaluation.calibration.stored.work_one",
     "line-ups": "evaluation.lineup_runs.work_one",
     "imports": "agents.imports.work_one",
@@ -33,11 +33,13 @@ CHORES: dict[str, float] = {
 # Raw rows that are summed by hour, and minutes after an hour's end when that is done: transactions may end late.
 ROLLUPS = ["agents.ops.sums.LEDGER", "correction.rollup.GATE"]
 ROLLUP_LAG_MINUTES = 10
-# What `manage.py prune_logs` deletes when it is old, in this order: dotted paths of sequences of `agents.retention.Log`.
-RETENTION = ["correction.retention.LOGS", "agents.retention.LOGS"]
-# Where `manage.py forget` looks for somebody's words, in this order: dotted paths of sequences of `agents.erasure.Place`.
-ERASURE = ["correction.erasure.PLACES", "evaluation.erasure.PLACES", "agents.erasure.places.PLACES"]
-WORKER_THREADS = int(number("WORKER_THREADS", 4))  # of `manage.py work`; one of several only does turns
+# What `manage.py prune_logs` deletes when it is old, in this order: dotted paths of sequences of `agents.ops.retention.Log`.
+RETENTION = ["correction.retention.LOGS", "agents.ops.retention.LOGS"]
+# Where `manage.py forget` looks for somebody's words, in this order: dotted paths of sequences of `agents.ops.erasure.Place`.
+ERASURE = ["correction.erasure.PLACES", "evaluation.erasure.PLACES", "agents.ops.erasure.PLACES"]
+WORKER_THREADS = int(
+    number("WORKER_THREADS", 4)
+)  # of `manage.py work`, one of which only does turns, and of commands that measure
 WORKER_GRACE = number("WORKER_GRACE", 8)  # seconds to finish the work in hand after SIGTERM; then it is handed back
 WORKER_PATIENCE = number("WORKER_PATIENCE", 60)  # seconds a piece of work waits for a database that went away
 WORKER_MOST_DEATHS = int(
@@ -61,4 +63,8 @@ METRICS_DIR = (
 )
 if METRICS_TOKEN:
     os.environ.setdefault("PROMETHEUS_MULTIPROC_DIR", METRICS_DIR)  # read by Prometheus' client when it is imported
-METRICS_COLLECTORS = ["agents.metrics.work.collect", "agents.metrics.calls.collect", "correction.metrics.collect"]
+METRICS_COLLECTORS = [
+    "agents.ops.metrics.collect_work",
+    "agents.ops.metrics.collect_calls",
+    "correction.metrics.collect",
+]

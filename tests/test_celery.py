@@ -17,7 +17,7 @@ QUEUE = """
 from django.core.management import call_command
 call_command("seed")
 from agents.models import Agent
-from evaluation.control import queue_baseline
+from evaluation.runs.control import queue_baseline
 queue_baseline(agents=Agent.objects.filter(slug="kevin"))
 """
 

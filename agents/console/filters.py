@@ -181,7 +181,7 @@ class TagFilter(TypedFilter):
             return queryset.none()
         found = Q()
         for number, path in enumerate(self.paths):
-            # As in `evaluation.windows.with_tags`: the key as it is, and a comparison of texts.
+            # As in `evaluation.scorers.windows.with_tags`: the key as it is, and a comparison of texts.
             name = f"tag_{number}"
             queryset = queryset.alias(**{name: Cast(KeyTextTransform(key, path), TextField())})
             found |= Q(**{name: value}) if separator else Q(**{f"{name}__isnull": False})

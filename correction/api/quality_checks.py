@@ -24,7 +24,7 @@ from agents.api.requests import Sends
 from agents.api.schema import documented
 from agents.persona import render_persona
 from agents.turn.send_message import MAX_CHARACTERS
-from correction.api.answers import Sums
+from correction.api.figures import Sums
 from correction.config.fields import CONFIG_FIELDS, ConfigError
 from correction.config.resolve import GATE_DIMENSIONS
 from correction.gate.quality_check import (
@@ -38,10 +38,10 @@ from correction.gate.quality_check import (
 )
 from correction.gate.scores import DimensionCheck
 from correction.models import CorrectionLog, GateDimensionResult, Outcome
+from evaluation.judge.prompts import Event
 from evaluation.models import is_heuristic
 from evaluation.propositions.files import LoadedFile
 from evaluation.propositions.schema import PropositionFile
-from evaluation.trajectory import Event
 
 MOST_PERSONA = 60_000  # characters, as many as a judge is shown
 MOST_EVENTS = 500

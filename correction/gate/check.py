@@ -24,14 +24,13 @@ from agents.turn.pipeline import Draft, Turn
 from correction.config.resolve import ResolvedConfig
 from correction.costs import over_budget
 from correction.gate.scores import DimensionStatus, GateResult, Part, combine, judge_parts, part_of
-from evaluation.judge import MAX_PER_CALL, Question, build_request
+from evaluation.judge.prompts import Context, Event, Window, cut_window
+from evaluation.judge.questions import MAX_PER_CALL, Question, build_request
+from evaluation.judge.verdicts import RULE_JUDGE
 from evaluation.models import is_heuristic
-from evaluation.prompts import Context
 from evaluation.propositions.files import DEFAULT, LoadedFile, PropositionError, applying, load_all, propositions_for
 from evaluation.propositions.offline import check_draft
 from evaluation.propositions.schema import Proposition, fill
-from evaluation.trajectory import Event, Window, cut_window
-from evaluation.verdicts import RULE_JUDGE
 
 
 @dataclass(frozen=True, slots=True)

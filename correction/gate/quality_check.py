@@ -25,10 +25,10 @@ from correction.gate.scores import GateResult
 from correction.gate.sessions import Attempt, GateSession, as_uuid, best_attempt, is_open, load_attempts
 from correction.gate.stage import feedback
 from correction.models import CorrectionLog
+from evaluation.judge.prompts import Event
 from evaluation.propositions.files import LoadedFile
 from evaluation.propositions.schema import PropositionFile, PropositionSpec, resolve
 from evaluation.propositions.yaml_files import dotted, in_words, location_of
-from evaluation.trajectory import Event
 
 OWNER = ""  # no agent's slug and no file's: what is read here holds for no other agent
 MOST_PROPOSITIONS = 20  # of all dimensions; each may need a call of its own

@@ -10,10 +10,10 @@ from typing import Any, Literal
 from agents.llm import Reply, Status
 from agents.text.patterns import TIMED_OUT
 from correction.models import Outcome
-from evaluation.judge import Question, read_reply
+from evaluation.judge.questions import Question, read_reply
+from evaluation.judge.verdicts import MAX_SCORE, Verdict
 from evaluation.models import is_heuristic
 from evaluation.propositions.schema import Proposition
-from evaluation.verdicts import MAX_SCORE, Verdict
 
 DimensionStatus = Literal["scored", "trivial", "unscored", "timeout", "overload", "error", "budget"]
 # Where nothing failed and not everything could be judged, the first of these that occurs names the outcome.

@@ -13,12 +13,11 @@ from typing import Any, ClassVar, Literal, Self
 from agents.llm import Label
 from agents.models import Agent
 from correction.interventions.functions import LONGEST_WINDOW, Finding, InterventionContext, function_named
-from evaluation.check import Check, CheckResult
-from evaluation.judge import Question
-from evaluation.prompts import Context
+from evaluation.judge.check import Check, CheckResult
+from evaluation.judge.prompts import Context, Event, Window
+from evaluation.judge.questions import Question
+from evaluation.judge.verdicts import Verdict
 from evaluation.propositions.schema import Cues, Proposition, fill
-from evaluation.trajectory import Event, Window
-from evaluation.verdicts import Verdict
 
 Kind = Literal["textual", "functional", "propositional"]
 About = Literal["conversation", "agent"]

@@ -23,8 +23,8 @@ from evaluation.cast.choosing import judged_ways
 from evaluation.cast.moves import is_sure
 from evaluation.cast.sentences import short_name
 from evaluation.cast.values import Card, Judged, Move
-from evaluation.coverage import percent
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore
+from evaluation.runs.coverage import percent
 from evaluation.turn_values import TurnBin, TurnDimension
 from evaluation.wording import counted, decimal, signed
 

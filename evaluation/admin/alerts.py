@@ -17,9 +17,9 @@ from agents.console.forms import tell_done
 from agents.console.site import ReadOnlyAdmin
 from evaluation.admin.display import dimension_badge, judge_badge, meter, procedure_badge
 from evaluation.admin.drift_chart import chart
-from evaluation.coverage import shares_of
 from evaluation.drift.series import series_of
 from evaluation.models import DriftAlert
+from evaluation.runs.coverage import shares_of
 
 
 class ScheduleFilter(RelatedFilter):

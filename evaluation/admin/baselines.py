@@ -22,10 +22,10 @@ from evaluation.admin.cast import CastAdmin
 from evaluation.admin.comparisons import newest_comparison
 from evaluation.admin.display import dimension_badge, judge_badge, number, procedure_badge, simulated_by
 from evaluation.baselines import is_stale, stale_reasons
-from evaluation.control import queue_baseline
-from evaluation.coverage import Share, shares_of
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore
 from evaluation.propositions.files import PropositionError
+from evaluation.runs.control import queue_baseline
+from evaluation.runs.coverage import Share, shares_of
 from evaluation.simulation import ENOUGH
 from evaluation.simulation.queued import awaits_simulation
 from evaluation.wording import counted

@@ -17,9 +17,9 @@ from evaluation.cast.values import Judged
 from evaluation.comparison.compare import compare_runs, compare_to_baseline
 from evaluation.comparison.values import Change, Comparison, NotComparable
 from evaluation.comparison.words import interval_text
-from evaluation.coverage import Share
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore
-from evaluation.newest import newest_since_baselines, runs_of
+from evaluation.runs.coverage import Share
+from evaluation.runs.newest import newest_since_baselines, runs_of
 from evaluation.wording import signed
 
 MOST_JUDGEMENTS = 20_000  # more take seconds; the command has no limit

@@ -8,9 +8,9 @@ from agents.admin.transcript import transcript_url
 from agents.console import display
 from agents.models import Message
 from evaluation.admin.display import number
-from evaluation.ideas import DistinctIdea, distinct_ideas
 from evaluation.models import EvaluationRun
-from evaluation.summary import DimensionSummary
+from evaluation.runs.ideas import DistinctIdea, distinct_ideas
+from evaluation.runs.summary import DimensionSummary
 
 IDEAS_SHOWN, PAIRS_SHOWN, PLACES_SHOWN = 100, 15, 5
 

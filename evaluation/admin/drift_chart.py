@@ -16,10 +16,10 @@ from django.utils.safestring import SafeString
 from agents.console import display
 from agents.models import Agent
 from evaluation.admin.display import dimension_badge, judge_badge, meter, procedure_badge
-from evaluation.coverage import Share, shares_of
 from evaluation.drift.presentation import newest_restart
 from evaluation.drift.series import Evaluation, Series, series_of
 from evaluation.models import DriftAlert, EvaluationRun, EvaluationSchedule
+from evaluation.runs.coverage import Share, shares_of
 from evaluation.wording import counted
 
 WIDTH, HEIGHT = 720, 150

@@ -36,7 +36,6 @@ from evaluation.admin.home_chart import drift_chart
 from evaluation.calibration import calibration_of
 from evaluation.cast.sentences import now_words, numbers_of, short_name
 from evaluation.cast.values import Card, State
-from evaluation.coverage import Share, shares_of, total
 from evaluation.models import (
     Baseline,
     Dimension,
@@ -49,6 +48,7 @@ from evaluation.models import (
 )
 from evaluation.propositions.files import PropositionError, load_all
 from evaluation.propositions.library import all_entries
+from evaluation.runs.coverage import Share, shares_of, total
 from evaluation.wording import counted
 
 NAMED = 4

@@ -19,8 +19,8 @@ from agents.console.home import since
 from agents.models import Agent
 from evaluation.admin.display import coverage_mark, judge_badge, procedure_badge
 from evaluation.cast.values import Judged
-from evaluation.coverage import Share, shares_of
 from evaluation.models import COUNTED, Dimension, DriftAlert, EvaluationRun, EvaluationSchedule, Method, is_heuristic
+from evaluation.runs.coverage import Share, shares_of
 from evaluation.score_history import History, Reading, histories, measured_lately
 from evaluation.wording import counted
 

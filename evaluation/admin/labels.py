@@ -23,8 +23,8 @@ from evaluation.admin.labelling import CANNOT_TELL, desk_of, page_context
 from evaluation.calibration.labels import Progress, begun, open_figures, progress, save_label, withdraw_label
 from evaluation.calibration.population import draw_label_set
 from evaluation.calibration.stored import Key, refresh
-from evaluation.capture import UnknownAgents, choose_agents
 from evaluation.models import EvaluationScore, LabelSet
+from evaluation.runs.capture import UnknownAgents, choose_agents
 
 PAGES = "admin/evaluation/labels/"
 LABELLING = "evaluation.add_scorelabel"

@@ -27,7 +27,7 @@ from evaluation.models import PatternTimeout
 from evaluation.propositions.files import DEFAULT
 from evaluation.propositions.library import Entry
 from evaluation.propositions.schema import AGENT_NAME, Proposition
-from evaluation.windows import MessageWindow
+from evaluation.scorers.windows import MessageWindow
 from evaluation.wording import counted
 
 AROUND = 240  # characters of the persona shown before and after a quote

@@ -57,7 +57,7 @@ from evaluation.propositions.library import Entry, all_entries, entry_at, entry_
 from evaluation.propositions.schema import Proposition
 from evaluation.propositions.traits import SOURCE as OF_TRAIT
 from evaluation.propositions.traits import with_traits
-from evaluation.windows import parse_window
+from evaluation.scorers.windows import parse_window
 
 PAGES = "admin/evaluation/propositions/"
 MOST_AGENTS = 200  # to choose from where a proposition is about every agent

@@ -11,8 +11,8 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllow
 from django.urls import URLPattern, path, reverse
 
 from agents.console.logs import LogAdmin
-from evaluation.control import CANCELLABLE, NotPossible, can_resume, cancel_run, resume_run
 from evaluation.models import EvaluationRun
+from evaluation.runs.control import CANCELLABLE, NotPossible, can_resume, cancel_run, resume_run
 
 PERMISSION = "evaluation.change_evaluationrun"
 

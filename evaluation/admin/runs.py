@@ -35,10 +35,10 @@ from evaluation.admin.lineups import line_up_link
 from evaluation.admin.log_filters import DimensionFilter
 from evaluation.admin.run_control import ControlledRunAdmin, buttons_of
 from evaluation.admin.run_totals import add_totals
-from evaluation.batches import waiting_words
 from evaluation.calibration import calibration_of
 from evaluation.models import COUNTED, Dimension, EvaluationRun, EvaluationScore
-from evaluation.summary import DimensionSummary, PropositionSummary, summarize, worst_judgement
+from evaluation.runs.batches import waiting_words
+from evaluation.runs.summary import DimensionSummary, PropositionSummary, summarize, worst_judgement
 
 
 def scores_url(run: EvaluationRun, **filters: str) -> str:

@@ -31,9 +31,9 @@ from evaluation.cast.values import Judged
 from evaluation.comparison.choosing import nothing_newer
 from evaluation.comparison.compare import compare_runs, comparison_json
 from evaluation.comparison.values import NotComparable
-from evaluation.control import queue_run
 from evaluation.models import Baseline, Dimension, EvaluationRun
-from evaluation.newest import newest_of, newest_since_baselines, runs_of
+from evaluation.runs.control import queue_run
+from evaluation.runs.newest import newest_of, newest_since_baselines, runs_of
 from evaluation.statistics.difference import MARGIN
 
 MOST_MARGIN = 9.0

@@ -28,11 +28,10 @@ from evaluation.api.filters import DIMENSION, RUN_FILTERS, YES_NO, filtered_runs
 from evaluation.api.refusals import reading_propositions
 from evaluation.api.run_request import RunRequest, spec_of
 from evaluation.api.serializers import BlindScoreRow, RunRow, ScoreRow, links_of, shown_run
-from evaluation.control import NotPossible, cancel_run, queue_run, resume_run
 from evaluation.models import Dimension, EvaluationRun, EvaluationScore
-from evaluation.progress import Progress, progress_of
-from evaluation.result_json import numbers_json
-from evaluation.summary import summarize
+from evaluation.runs.as_json import numbers_json
+from evaluation.runs.control import NotPossible, Progress, cancel_run, progress_of, queue_run, resume_run
+from evaluation.runs.summary import summarize
 
 MOST_EMBEDDED = 1_000
 _HOW_MANY = {"type": "integer", "minimum": 0, "maximum": MOST_EMBEDDED}

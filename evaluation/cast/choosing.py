@@ -13,7 +13,7 @@ from django.utils.dateformat import format as date_format
 from agents.models import Agent
 from evaluation.cast.values import Judged, Sides, Tag
 from evaluation.models import Baseline, EvaluationRun, Evidence, is_heuristic
-from evaluation.newest import Newest, newest_evidence, newest_since_baselines, runs_of
+from evaluation.runs.newest import Newest, newest_evidence, newest_since_baselines, runs_of
 
 MOST_JUDGES = 50
 NEWEST = 20_000  # baselines that are asked by whom they were judged

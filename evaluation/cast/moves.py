@@ -14,8 +14,8 @@ from evaluation.cast.values import DimensionMove, Judged, Move, Part, Sides
 from evaluation.comparison.chance import ALPHA, holm
 from evaluation.comparison.lost import lost_propositions
 from evaluation.comparison.values import Lost
-from evaluation.coverage import COVERABLE, MESSAGES, NOTHING, Share, why_too_little
 from evaluation.models import EvaluationRun, EvaluationScore
+from evaluation.runs.coverage import COVERABLE, MESSAGES, NOTHING, Share, why_too_little
 from evaluation.statistics.bootstrap import RESOLUTION
 from evaluation.statistics.difference import MARGIN
 

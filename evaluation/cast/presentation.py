@@ -12,8 +12,8 @@ from agents.commands import console_on
 from evaluation.cast.cards import Cast
 from evaluation.cast.sentences import sentence_of, tag_words
 from evaluation.cast.values import Card, DimensionMove
-from evaluation.coverage import percent
-from evaluation.presentation import judge_label
+from evaluation.runs.coverage import percent
+from evaluation.runs.terminal import judge_label
 from evaluation.wording import decimal
 
 COLOURS = {"fell": "red", "not enough data": "yellow", "maybe": "yellow", "rose": "green"}

@@ -14,8 +14,8 @@ from django.utils.dateformat import format as date_format
 from evaluation.cast.choosing import tag_name
 from evaluation.cast.moves import is_sure
 from evaluation.cast.values import Card, DimensionMove, Move
-from evaluation.coverage import TOO_LITTLE
 from evaluation.models import EvaluationRun
+from evaluation.runs.coverage import TOO_LITTLE
 from evaluation.wording import counted, decimal
 
 SHOWN, GONE = 6.0, 4.0  # at least, at most: a claim that held and does so no more

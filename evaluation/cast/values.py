@@ -9,8 +9,8 @@ from typing import Literal
 
 from agents.models import Agent, Message
 from evaluation.comparison.values import Lost
-from evaluation.coverage import NOTHING, Share
 from evaluation.models import EvaluationRun
+from evaluation.runs.coverage import NOTHING, Share
 
 State = Literal[
     "fell",

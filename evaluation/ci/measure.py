@@ -10,15 +10,16 @@ from pathlib import Path
 from django.db.models import Count
 
 from agents.llm import Status
-from agents.persona_changes import changes_between
-from evaluation.capture import Captured, capture
+from agents.persona import changes_between
 from evaluation.comparison.chance import adjusted
 from evaluation.comparison.compare import compare, compare_to_baseline, side_of_run, sides_of_file
 from evaluation.comparison.values import Change, Comparison, NotComparable, Side
-from evaluation.coverage import Share
-from evaluation.estimate import Estimate
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore, is_heuristic
-from evaluation.run_spec import RunSpec
+from evaluation.runs.capture import Captured, capture
+from evaluation.runs.coverage import Share
+from evaluation.runs.estimate import Estimate
+from evaluation.runs.spec import RunSpec
+from evaluation.runs.summary import RunSummary
 from evaluation.simulation import (
     Simulation,
     SimulationEstimate,
@@ -27,7 +28,6 @@ from evaluation.simulation import (
     simulate,
     simulation_spec,
 )
-from evaluation.summary import RunSummary
 
 
 # -- how much was judged

@@ -12,14 +12,14 @@ from typing import Any
 
 from agents.transcripts.readers import READERS
 from evaluation.by_turn import BY_TURN
-from evaluation.capture import choose_agents
 from evaluation.models import COUNTED, Method
 from evaluation.propositions.files import default_dimensions
-from evaluation.run_spec import RunSpec
+from evaluation.runs.capture import choose_agents
+from evaluation.runs.spec import RunSpec
 from evaluation.scorers import SCORERS
+from evaluation.scorers.windows import ALLOWED, BEFORE, parse_history, parse_window
 from evaluation.statistics.difference import MARGIN
 from evaluation.turns import DEFAULT_BINS, Bin, parse_bins
-from evaluation.windows import ALLOWED, BEFORE, parse_history, parse_window
 
 EVERY = ""  # the threshold of every dimension that is scored 0 to 9
 OVERALL = "overall"

@@ -22,9 +22,9 @@ from evaluation.ci.measure import AgentResult
 from evaluation.ci.options import OVERALL
 from evaluation.ci.report import Report
 from evaluation.ci.verdict import Row, why_no_score
-from evaluation.coverage import with_share
 from evaluation.models import COUNTED, is_heuristic
-from evaluation.presentation import heading_of, judge_label, number
+from evaluation.runs.coverage import with_share
+from evaluation.runs.terminal import heading_of, judge_label, number
 from evaluation.simulation.output import simulations_table
 from evaluation.wording import counted, signed
 

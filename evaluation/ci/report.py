@@ -17,10 +17,10 @@ from evaluation.ci.verdict import Findings, decide, why_no_score
 from evaluation.comparison.as_json import change_json
 from evaluation.comparison.values import Comparison
 from evaluation.models import Dimension, EvaluationRun, is_heuristic
-from evaluation.presentation import money
-from evaluation.result_json import as_json
+from evaluation.runs.as_json import as_json
+from evaluation.runs.capture import Spending, spending_json, spent_on
+from evaluation.runs.terminal import money
 from evaluation.simulation import Simulation, SimulationEstimate, simulations_json
-from evaluation.spending import Spending, spending_json, spent_on
 from evaluation.turns import Bin
 from evaluation.wording import counted
 

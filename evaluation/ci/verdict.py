@@ -16,11 +16,11 @@ from evaluation.comparison.chance import ALPHA
 from evaluation.comparison.compare import NONE_IN_COMMON
 from evaluation.comparison.values import Change
 from evaluation.comparison.words import interval_text
-from evaluation.coverage import TOO_LITTLE, Share, with_share
 from evaluation.models import COUNTED, EvaluationRun
-from evaluation.presentation import number
+from evaluation.runs.coverage import TOO_LITTLE, Share, with_share
+from evaluation.runs.summary import RunSummary, worst_judgement
+from evaluation.runs.terminal import number
 from evaluation.simulation import Simulation
-from evaluation.summary import RunSummary, worst_judgement
 from evaluation.wording import counted, signed
 
 EXCERPT = 240

@@ -9,10 +9,10 @@ from evaluation.comparison.chance import difference_interval, difference_p, from
 from evaluation.comparison.sides import DELETED, mean_of
 from evaluation.comparison.spread import detectable, spread
 from evaluation.comparison.values import Change
+from evaluation.runs.summary import rounded
 from evaluation.statistics.bootstrap import Observation, bootstrap_difference, bootstrap_mean
 from evaluation.statistics.difference import Decision, verdict
 from evaluation.statistics.estimates import Interval
-from evaluation.summary_values import rounded
 
 Scores = Sequence[Observation]
 MOST_RESAMPLED = 200  # messages a side; four thousand resamples of more take seconds and change nothing

@@ -11,7 +11,7 @@ from django.db.models import Max
 from django.utils import timezone
 
 from agents.models import Agent
-from agents.persona_changes import changes_between
+from agents.persona import changes_between
 from evaluation.cast.values import Judged
 from evaluation.comparison.compare import (
     UnreadableSides,
@@ -25,11 +25,11 @@ from evaluation.comparison.compare import (
 from evaluation.comparison.detection import Detection
 from evaluation.comparison.measuring import Watch, enough_samples, measure, with_samples
 from evaluation.comparison.values import Comparison, NotComparable, Side
-from evaluation.failures import refusal
 from evaluation.models import Baseline, EvaluationRun, Evidence
-from evaluation.newest import Newest, newest_evidence, newest_of, newest_since_baselines, runs_of
-from evaluation.run_spec import RunSpec
-from evaluation.summary import RunSummary
+from evaluation.runs.newest import Newest, newest_evidence, newest_of, newest_since_baselines, runs_of
+from evaluation.runs.spec import RunSpec
+from evaluation.runs.store import refusal
+from evaluation.runs.summary import RunSummary
 
 
 @dataclass(slots=True)

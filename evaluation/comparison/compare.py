@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from agents.persona_changes import changes_between
+from agents.persona import changes_between
 from evaluation.baselines import get_baseline
 from evaluation.comparison.as_json import comparison_json
 from evaluation.comparison.chance import adjusted
@@ -23,8 +23,8 @@ from evaluation.comparison.selection import (
 )
 from evaluation.comparison.sides import side_of_run
 from evaluation.comparison.values import Change, Comparison, NotComparable, Side
-from evaluation.coverage import Share
 from evaluation.models import Baseline, EvaluationRun, is_heuristic
+from evaluation.runs.coverage import Share
 from evaluation.scorers import SCORERS
 from evaluation.statistics.difference import MARGIN
 
@@ -64,7 +64,7 @@ def compare(
         current: Now.
         margin: Half-width of "no change", in points, more than 0.
         propositions: Whether to look at each proposition, too.
-        changes: Told of the target and two digests of its persona, says what changed between them (`agents.persona_changes`).
+        changes: Told of the target and two digests of its persona, says what changed between them (`agents.persona`).
 
     Raises:
         NotComparable: Another target, judge or procedure; names both.

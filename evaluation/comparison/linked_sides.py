@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 from django.db.models import Case, When
 
-from evaluation.coverage import COVERABLE, NOTHING, Share
 from evaluation.models import EvaluationRun, EvaluationScore
+from evaluation.runs.coverage import COVERABLE, NOTHING, Share
+from evaluation.runs.summary import WITHOUT_SCORE
 from evaluation.statistics.bootstrap import Observation
-from evaluation.summary import WITHOUT_SCORE
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from evaluation.comparison.chance import ALPHA, holm
 from evaluation.comparison.values import Lost
-from evaluation.coverage import Share
+from evaluation.runs.coverage import Share
 
 FELL_BELOW = 0.5  # of the share before
 

@@ -6,15 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from agents.models import Message
-from evaluation.capture import capture
 from evaluation.comparison.detection import detections
 from evaluation.comparison.values import Comparison
-from evaluation.failures import failed_call
 from evaluation.models import EvaluationRun
-from evaluation.planning import make_plan
-from evaluation.run_spec import MOST_SAMPLES, RunSpec
-from evaluation.summary import RunSummary, summarize
-from evaluation.windows import spoken_by
+from evaluation.runs.capture import capture
+from evaluation.runs.planning import make_plan
+from evaluation.runs.spec import MOST_SAMPLES, RunSpec
+from evaluation.runs.store import failed_call
+from evaluation.runs.summary import RunSummary, summarize
+from evaluation.scorers.windows import spoken_by
 
 PER_MESSAGE = "adherence"  # the dimension whose precision more samples raise
 

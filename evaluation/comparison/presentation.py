@@ -13,9 +13,9 @@ from agents.commands import console_on
 from evaluation.comparison.detection import Detection
 from evaluation.comparison.values import Change, Comparison
 from evaluation.comparison.words import interval_text
-from evaluation.coverage import percent, with_share
 from evaluation.models import is_heuristic
-from evaluation.presentation import heading_of, judge_label, number
+from evaluation.runs.coverage import percent, with_share
+from evaluation.runs.terminal import heading_of, judge_label, number
 from evaluation.wording import signed
 
 MOST_NAMED = 10

@@ -13,11 +13,11 @@ from django.utils import timezone
 from agents.models import Message
 from evaluation.comparison.linked_sides import LinkedPart, linked_observations, linked_parts, repeats_of_one
 from evaluation.comparison.values import NotComparable, Side
-from evaluation.coverage import COVERABLE, NOTHING, Share, total, why_too_little
 from evaluation.models import BY_MESSAGE, COUNTED, EvaluationRun, EvaluationScore
+from evaluation.runs.coverage import COVERABLE, NOTHING, Share, total, why_too_little
+from evaluation.runs.summary import rounded
 from evaluation.scorers import SCORERS
 from evaluation.statistics.bootstrap import Observation
-from evaluation.summary_values import rounded
 
 DELETED = "message:deleted"
 ByProposition = dict[str, dict[str, list[Observation]]]

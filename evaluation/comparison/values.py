@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from evaluation.coverage import Share, total
+from evaluation.runs.coverage import Share, total
 from evaluation.statistics.bootstrap import Observation
 from evaluation.statistics.difference import Outcome
 from evaluation.statistics.estimates import Interval

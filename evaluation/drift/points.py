@@ -10,7 +10,7 @@ from typing import Any
 from django.db.models import Avg, Max
 
 from evaluation.models import COUNTED, EvaluationRun, EvaluationScore
-from evaluation.summary import summarize
+from evaluation.runs.summary import summarize
 
 
 def points_of(run: EvaluationRun) -> dict[str, dict[str, Any]]:

@@ -16,7 +16,7 @@ from agents.models import Agent
 from evaluation.drift.restarts import restarts_of
 from evaluation.drift.series import Drop, Series
 from evaluation.models import EvaluationRun
-from evaluation.presentation import judge_label, number
+from evaluation.runs.terminal import judge_label, number
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 SPARKS = 30

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
 
-from agents.persona_changes import changes_between
+from agents.persona import changes_between
 from evaluation.drift.series import Series
 
 MOST_RESTARTS = 3  # told of one series: the newest; each takes a few queries

@@ -13,7 +13,7 @@ from agents.models import LLMCall, Message
 from correction.gate.check import Action, check_action_quality, load_propositions
 from correction.gate.scores import GateResult
 from correction.models import AgentEvaluationConfig, CorrectionLog, Outcome
-from evaluation.trajectory import Event
+from evaluation.judge.prompts import Event
 from tests.correction.gating import (
     DIMENSIONS,
     configure,

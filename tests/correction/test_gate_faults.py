@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from pytest_django import Settings
 
 from agents.llm import Label, LLMRequest, Reply, Status, complete_many
-from agents.llm.client import Clients
+from agents.llm.loop import Clients
 from agents.llm.requests import Block, Turn
 from agents.models import LLMCall, Message
 from correction.gate.scores import Part, combine, judge_parts
-from evaluation.judge import Question
+from evaluation.judge.questions import Question
 from tests.correction.gating import DIMENSIONS, gated, judge, logs, outcomes, scores, send, team_file
 from tests.evaluation.judging import CONTEXT, LABEL, claim
 from tests.llm_server import LLMServer

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -12,7 +11,7 @@ from django.utils import timezone
 from agents.ops.sums import sum_up
 from correction.gate.statistics import get_gate_statistics, get_recent_statistics
 from correction.models import CorrectionLog
-from evaluation.windows import MessageWindow
+from evaluation.scorers.windows import MessageWindow
 from tests.correction.judged_drafts import make_log
 from tests.factories import make_agent, make_channel
 
@@ -45,5 +44,6 @@ def test_each_window_has_the_counts_it_has_by_itself(django_assert_num_queries: 
             found = get_recent_statistics(since=since, recent=recent)
         alone = [get_gate_statistics(None, MessageWindow(start=start)) for start in (recent, since)]
         for one, other in zip(found, alone, strict=True):
-            assert one == replace(other, dimensions={}, observed=replace(other.observed, dimensions={}))
+            observed = other.observed.model_copy(update={"dimensions": {}})
+            assert one == other.model_copy(update={"dimensions": {}, "observed": observed})
         assert (found[0].total_actions, found[1].total_actions) == (3, 4)

@@ -18,15 +18,15 @@ from pytest_django import Settings
 
 from agents.models import Agent, Message
 from agents.persona import TraitValue, save_persona
-from evaluation.capture import capture
 from evaluation.cast.cards import cast
 from evaluation.cast.choosing import judged_ways
 from evaluation.cast.sentences import sentence_of
 from evaluation.cast.values import Card, Judged
 from evaluation.models import EvaluationRun, EvaluationSchedule, Evidence
-from evaluation.newest import newest_since_baselines
-from evaluation.planning import RunSpec
-from evaluation.runs import work_one
+from evaluation.runs.capture import capture
+from evaluation.runs.execute import work_one
+from evaluation.runs.newest import newest_since_baselines
+from evaluation.runs.planning import RunSpec
 from evaluation.schedules import fire_now
 from tests.agents.test_admin_home import HOME, card
 from tests.console import plain, read, signed_in, superuser

@@ -12,8 +12,8 @@ from agents.models import Agent
 from evaluation import score_history
 from evaluation.cast.values import Judged
 from evaluation.models import EvaluationRun, EvaluationSchedule
+from evaluation.runs.summary import summarize
 from evaluation.score_history import MOST_SUMMED, History, histories, measured_lately
-from evaluation.summary import summarize
 from tests.evaluation.judged import LLM, OFFLINE, make_baseline, make_run, make_score
 from tests.factories import make_agent, talk
 

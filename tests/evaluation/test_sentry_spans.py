@@ -12,11 +12,11 @@ import sentry_sdk
 from pytest_django import Settings
 
 from agents.models import Agent
-from evaluation.capture import capture
-from evaluation.control import queue_baseline
 from evaluation.models import EvaluationRun
-from evaluation.planning import RunSpec
-from evaluation.runs import work_one
+from evaluation.runs.capture import capture
+from evaluation.runs.control import queue_baseline
+from evaluation.runs.execute import work_one
+from evaluation.runs.planning import RunSpec
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.conversing import DRY, LOUD, diverse
 from tests.evaluation.judging import prompt_of

@@ -19,8 +19,8 @@ from evaluation.calibration.population import check_dimension, procedure_fields
 from evaluation.calibration.presentation import calibration_tables
 from evaluation.calibration.stored import labelled_keys, labels_of, refresh
 from evaluation.calibration.values import Calibration, labels_text
-from evaluation.capture import UnknownAgents, choose_agents
 from evaluation.models import EvaluationRun, LabelSet, Method
+from evaluation.runs.capture import UnknownAgents, choose_agents
 
 
 class Command(CodedCommand):

@@ -16,7 +16,6 @@ from django.core.management.base import CommandError
 from agents.commands import NOT_ENOUGH, REGRESSION, STOPPED, WRONG_USAGE, CodedCommand
 from agents.models import Agent, Channel
 from agents.work.stopping import stopping_on_sigterm
-from evaluation.capture import UnknownAgents, choose_agents
 from evaluation.comparison import choosing
 from evaluation.comparison.as_json import comparison_json
 from evaluation.comparison.choosing import Compared
@@ -26,11 +25,12 @@ from evaluation.comparison.measuring import Watch
 from evaluation.comparison.presentation import comparisons_table, detection_table
 from evaluation.comparison.values import NotComparable
 from evaluation.models import CHANNEL_DIMENSIONS, EvaluationRun
-from evaluation.presentation import ProgressBar
 from evaluation.propositions.files import PropositionError
-from evaluation.run_spec import RunSpec
+from evaluation.runs.capture import UnknownAgents, choose_agents
+from evaluation.runs.spec import RunSpec
+from evaluation.runs.terminal import ProgressBar
 from evaluation.scorers import SCORERS
-from evaluation.windows import ALLOWED, parse_window
+from evaluation.scorers.windows import ALLOWED, parse_window
 
 WAYS = "--a with --b, --runs, --against baseline, or --baseline FILE"
 

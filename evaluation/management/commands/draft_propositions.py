@@ -15,11 +15,11 @@ from rich.progress import Progress
 
 from agents.commands import NOT_ENOUGH, WRONG_USAGE, CodedCommand, console_for_bars, console_on, snippet
 from agents.models import Agent
-from evaluation.capture import UnknownAgents, choose_agents
 from evaluation.drafting.suggesting import MOST, Suggestions, Written, path_for, suggest_for, write_suggestions
-from evaluation.presentation import cost_line, judge_label, spent_json
 from evaluation.propositions.editing import CannotSave, team_folder
 from evaluation.propositions.files import LoadedFile, PropositionError, load_file, proposition_dirs
+from evaluation.runs.capture import UnknownAgents, choose_agents
+from evaluation.runs.terminal import cost_line, judge_label, spent_json
 from evaluation.wording import counted
 
 _Outcome = tuple[Suggestions, Written | None, str]  # what was suggested, where it was written, why it was not

@@ -9,9 +9,9 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from agents.commands import WRONG_USAGE, CodedCommand
-from evaluation.capture import choose_agents
 from evaluation.drift.presentation import drift_json, drift_table, silent_note
 from evaluation.drift.series import series_of
+from evaluation.runs.capture import choose_agents
 from evaluation.schedule_changes import find_schedule
 from evaluation.scorers import SCORERS
 

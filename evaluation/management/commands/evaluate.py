@@ -32,17 +32,16 @@ from evaluation.ci.render import complaint, junit, markdown, print_line, print_r
 from evaluation.ci.report import Report, estimate_line, make_report, simulations_line
 from evaluation.comparison.compare import UnreadableSides
 from evaluation.comparison.values import NotComparable
-from evaluation.estimate import estimate, estimate_before, estimate_channels
-from evaluation.estimate_tables import estimate_json, estimate_table
-from evaluation.failures import refusal
 from evaluation.management.commands.capture_baseline import tag_pairs
-from evaluation.presentation import ProgressBar
 from evaluation.propositions.files import PropositionError
 from evaluation.propositions.yaml_files import YamlProblems
-from evaluation.run_spec import RunSpec
+from evaluation.runs.capture import estimated
+from evaluation.runs.estimate import estimate, estimate_before, estimate_channels
+from evaluation.runs.spec import RunSpec
+from evaluation.runs.store import refusal
+from evaluation.runs.terminal import ProgressBar, estimate_json, estimate_table
 from evaluation.simulation import Simulation
 from evaluation.simulation.output import SimulationBar
-from evaluation.spending import estimated
 
 logger = logging.getLogger(__name__)
 

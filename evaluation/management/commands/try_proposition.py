@@ -17,11 +17,11 @@ from rich.table import Table
 
 from agents.commands import NOT_ENOUGH, WRONG_USAGE, CodedCommand, console_for_bars, console_on, snippet
 from agents.models import Agent
-from evaluation.capture import UnknownAgents, choose_agents
 from evaluation.drafting.trying import Trial, trial_json, try_proposition
-from evaluation.presentation import cost_line, judge_label, number
 from evaluation.propositions.files import DEFAULT, LoadedFile, PropositionError, load_file
 from evaluation.propositions.schema import Proposition
+from evaluation.runs.capture import UnknownAgents, choose_agents
+from evaluation.runs.terminal import cost_line, judge_label, number
 from evaluation.wording import counted
 
 

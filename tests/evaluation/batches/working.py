@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from agents.llm import batch_work
+from agents.llm import batches
 from agents.models import Agent, LLMBatch
-from evaluation import runs
-from evaluation.control import queue_run
 from evaluation.models import EvaluationRun, EvaluationScore
-from evaluation.planning import RunSpec
+from evaluation.runs.control import queue_run
+from evaluation.runs.execute import work_one
+from evaluation.runs.planning import RunSpec
 
 OWNER = "test"
 
@@ -23,19 +23,19 @@ def queued(agent: Agent, **fields: Any) -> EvaluationRun:
 def handed_in(agent: Agent, **fields: Any) -> EvaluationRun:
     """The same, once a worker has handed it in."""
     run = queued(agent, **fields)
-    assert runs.work_one(owner=OWNER)
+    assert work_one(owner=OWNER)
     run.refresh_from_db()
     return run
 
 
 def look() -> None:
     """Have a worker look at the batches whose turn it is."""
-    assert batch_work.work_one(owner=OWNER)
+    assert batches.work_one(owner=OWNER)
 
 
 def work(run: EvaluationRun) -> EvaluationRun:
     """Have a worker go on with whatever can be gone on with, once."""
-    runs.work_one(owner=OWNER)
+    work_one(owner=OWNER)
     run.refresh_from_db()
     return run
 

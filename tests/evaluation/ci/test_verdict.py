@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from agents.models import Agent
-from evaluation.capture import Captured
 from evaluation.ci.measure import AgentResult, Coverage
 from evaluation.ci.options import Limits
 from evaluation.ci.report import Report
 from evaluation.ci.verdict import Findings, Undecided, decide
 from evaluation.comparison.values import Change, Comparison, Side
 from evaluation.models import EvaluationRun
+from evaluation.runs.capture import Captured
+from evaluation.runs.summary import DimensionSummary, RunSummary
 from evaluation.statistics.estimates import Interval
-from evaluation.summary_values import DimensionSummary, RunSummary
 
 STEADY = Change(
     dimension="convergence",

@@ -11,11 +11,11 @@ from pytest_django import Settings
 from agents.models import Agent
 from agents.persona import TraitValue, save_persona
 from evaluation.baselines import is_stale
-from evaluation.capture import capture
 from evaluation.comparison.compare import compare_to_baseline
 from evaluation.comparison.values import Comparison, NotComparable
 from evaluation.models import Baseline, EvaluationRun
-from evaluation.planning import RunSpec
+from evaluation.runs.capture import capture
+from evaluation.runs.planning import RunSpec
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judged import make_run
 from tests.evaluation.judging import answers

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.models import Agent
-from evaluation.capture import capture
 from evaluation.comparison.compare import UnreadableSides, compare, side_json, side_of_run, sides_of_file
 from evaluation.comparison.file_sides import observations_json
-from evaluation.planning import RunSpec
-from evaluation.result_json import as_json
+from evaluation.runs.as_json import as_json
+from evaluation.runs.capture import capture
+from evaluation.runs.planning import RunSpec
 from evaluation.statistics.bootstrap import Observation
 from tests.evaluation.comparison.sides import LLM, adherence, of, only, side
 from tests.evaluation.judging import answers

@@ -9,11 +9,11 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from agents.models import Agent, Message
-from evaluation.capture import evaluate_agent, evaluate_channel
 from evaluation.comparison.compare import side_of_run
 from evaluation.comparison.values import NotComparable, Side
 from evaluation.models import EvaluationRun
-from evaluation.summary import RunSummary, summarize
+from evaluation.runs.capture import evaluate_agent, evaluate_channel
+from evaluation.runs.summary import RunSummary, summarize
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.conversing import converged, diverse
 from tests.evaluation.judged import make_run, make_score

@@ -11,8 +11,8 @@ from agents.models import Agent
 from evaluation import schedules
 from evaluation.drift.alerts import look_for_drift, next_to_look_at
 from evaluation.drift.series import series_of
-from evaluation.failures import reopen_failed
 from evaluation.models import DriftAlert, EvaluationRun, EvaluationSchedule
+from evaluation.runs.store import reopen_failed
 from tests.evaluation.drift.scheduling import DAY, make_schedule, measured_day
 from tests.evaluation.judged import OFFLINE, make_run, make_score
 from tests.factories import MONDAY, make_agent, talk

@@ -12,7 +12,7 @@ from pytest_django import Settings
 from agents.models import Agent, Message
 from evaluation.by_turn import TurnProfile, parse_bins, turn_json, turn_profile, turn_table
 from evaluation.models import EvaluationRun, EvaluationScore
-from evaluation.planning import RunSpec, prepare_run
+from evaluation.runs.planning import RunSpec, prepare_run
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.drift.talking import BINS, chat
 from tests.evaluation.judging import answers, tail_of

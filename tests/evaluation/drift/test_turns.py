@@ -11,9 +11,9 @@ import pytest
 
 from agents.models import Agent, Message
 from evaluation.by_turn import parse_bins
-from evaluation.planning import RunSpec
+from evaluation.runs.planning import RunSpec
+from evaluation.scorers.windows import MessageWindow, parse_window, spoken_by
 from evaluation.turns import Bin, sample_by_turn, turns_of
-from evaluation.windows import MessageWindow, parse_window, spoken_by
 from tests.evaluation.drift.talking import BINS, chat
 from tests.factories import make_agent, make_channel, say, talk
 

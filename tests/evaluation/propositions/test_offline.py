@@ -13,12 +13,11 @@ from pytest_django import Settings
 
 from agents.models import LLMCall
 from agents.text.ngrams import RepetitionStatistics
-from evaluation.judge import score_proposition, score_propositions
-from evaluation.prompts import Context
+from evaluation.judge.prompts import Context, Event, Window
+from evaluation.judge.questions import score_proposition, score_propositions
+from evaluation.judge.verdicts import Verdict
 from evaluation.propositions.offline import repetition_value
 from evaluation.propositions.schema import Cues
-from evaluation.trajectory import Event, Window
-from evaluation.verdicts import Verdict
 from tests.evaluation.judging import LABEL, claim
 
 pytestmark = pytest.mark.django_db

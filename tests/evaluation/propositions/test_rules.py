@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evaluation.judge.verdicts import RULE_JUDGE, rule_verdict, verdict_by_rule
 from evaluation.propositions.rules import CHECKS, Rule, check_rule
-from evaluation.verdicts import RULE_JUDGE, rule_verdict, verdict_by_rule
 
 
 def broken(text: str, **checks: Any) -> list[str]:
