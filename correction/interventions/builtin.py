@@ -1,4 +1,4 @@
-"""The two interventions that come with the house: against convergence, and for variety (AC-7.1.6, AC-7.1.7)."""
+"""The interventions of an agent: the two built-in ones (AC-7.1.6, AC-7.1.7), and those that operators wrote down as rows."""
 
 from __future__ import annotations
 

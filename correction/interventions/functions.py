@@ -1,4 +1,7 @@
-"""Named functions for functional preconditions: what rows and files may refer to, each with parameters that are validated."""
+"""What preconditions and effects may read (the agent, the channel, its last messages), and the named functions for functional preconditions.
+
+Rows and files may refer to these functions, each with parameters that are validated.
+"""
 
 from __future__ import annotations
 

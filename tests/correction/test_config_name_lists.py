@@ -113,7 +113,7 @@ def test_a_terminal_sets_and_shows_it(ada: Agent) -> None:
     assert f"{PROTECTED}: none (built-in) → oath, dry wit (agent)" in run("ada", f"{PROTECTED}=oath, dry wit")
     assert json.loads(run("ada", "--json"))["config"][PROTECTED] == ["oath", "dry wit"]
     assert "oath, dry wit" in run("ada", "--history")
-    assert "behavior_requesters is named, but behavior_named_requesters names nobody" in " ".join(
+    assert "behavior_requesters is named, but behavior_named_requesters is empty" in " ".join(
         run("ada", "behavior_requesters=named").split()
     )
     with pytest.raises(CommandError, match="allowed: up to 100 names"):

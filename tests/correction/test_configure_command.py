@@ -127,7 +127,7 @@ def test_the_history_is_shown_and_gone_back_in() -> None:
 
 
 def test_a_history_nobody_made_says_so() -> None:
-    assert "was never changed of michael yet." in run("michael", "--history")
+    assert "The configuration of michael was never changed." in run("michael", "--history")
 
 
 def test_every_field_is_listed_with_what_is_allowed() -> None:
