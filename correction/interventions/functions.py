@@ -1,4 +1,4 @@
-"""What preconditions and effects may read (the agent, the channel, its last messages), and the named functions for functional preconditions.
+"""What preconditions may read (the agent, the channel, its last messages), and the named functions of functional preconditions.
 
 Rows and files may refer to these functions, each with parameters that are validated.
 """
