@@ -20,6 +20,9 @@ from agents.work.outages import is_outage
 
 WorkQueue = Callable[..., bool]
 Group = Literal["interactive", "bulk"]
+WORK_TASK = "agents.work.tasks.work"
+BROKER_SECONDS = 2.0  # that a request which queues work waits for a connection to the broker
+MOST_MESSAGES = 64  # that wait in a Celery queue: enough for as many idle threads, however many rows wait
 GROUPS: tuple[Group, ...] = ("interactive", "bulk")  # also the names of the Celery queues
 
 log = logging.getLogger(__name__)
@@ -46,16 +49,42 @@ def work_queues(names: Iterable[str] = ()) -> Mapping[str, WorkQueue]:
 
 
 def wake_workers(group: Group = "bulk") -> None:
-    """Tell Celery workers, if there are any, that work waits."""
-    if settings.CELERY_BROKER_URL:
-        from agents.work.tasks import nudge  # Celery takes half a second to import
-
-        nudge(group)
+    """Tell a Celery worker, where there is a broker, that work waits."""
+    nudge(group)
 
 
 def wake_for_turns() -> None:
-    """Tell them that work waits for which a person waits."""
-    wake_workers("interactive")
+    """Tell it that work waits for which a person waits."""
+    nudge("interactive")
+
+
+def nudge(group: Group, times: int = 1) -> bool:
+    """Send a message to the Celery workers of a group, where there is a broker; return whether the broker was reached.
+
+    A broker that does not answer costs only time: the work is a row already, and the sweep finds it.
+    """
+    if not settings.CELERY_BROKER_URL:
+        return False
+    from celery import current_app  # takes half a second to import, which processes without a broker save
+    from kombu.exceptions import LimitExceeded, OperationalError
+    from redis.exceptions import RedisError
+
+    pool: Any = current_app.pool
+    try:
+        with pool.acquire(block=True, timeout=BROKER_SECONDS) as connection:
+            for _ in range(min(times, MOST_MESSAGES - messages_waiting(connection, group))):
+                current_app.send_task(WORK_TASK, args=(group,), queue=group, retry=False, connection=connection)
+    except (OperationalError, RedisError, LimitExceeded, OSError) as error:
+        log.warning("broker not reached, the work waits for the next sweep: %s", error)
+        return False
+    return True
+
+
+def messages_waiting(connection: Any, group: Group) -> int:
+    """Messages of a queue that no worker has taken; 0 for brokers that cannot say."""
+    if connection.transport.driver_type != "redis":
+        return 0
+    return int(connection.default_channel.client.llen(group))
 
 
 def do_leased(
