@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import sentry_sdk
 from django.apps import apps
@@ -15,10 +15,11 @@ from django.utils import timezone
 from django.utils.module_loading import import_string
 
 from agents.models import Chore
-from agents.work.lease import Leasable, owner_is_dead
+from agents.work.lease import Leasable, LeaseLost, owner_is_dead
 from agents.work.outages import is_outage
 
 WorkQueue = Callable[..., bool]
+Row = TypeVar("Row", bound=Leasable)
 Group = Literal["interactive", "bulk"]
 WORK_TASK = "agents.work.tasks.work"
 BROKER_SECONDS = 2.0  # that a request which queues work waits for a connection to the broker
@@ -87,42 +88,52 @@ def messages_waiting(connection: Any, group: Group) -> int:
     return int(connection.default_channel.client.llen(group))
 
 
-def do_leased(
-    row: Leasable,
-    do: Callable[[], Mapping[str, Any] | None],
+def do_next(
+    model: type[Row],
+    do: Callable[[Row], Mapping[str, Any] | None],
     *,
     owner: str,
+    lease: timedelta,
     attempts: int = 1,
     handed_back: Mapping[str, Any] | None = None,
-) -> None:
-    """Do leased work and end it: as `do` says, as crashed, or handed back because the work is to stop or the database is away.
+) -> bool:
+    """Lease the row of a table whose turn it is, do it and store its end; return whether there was one.
 
     Args:
-        row: The work, leased by `owner`.
-        do: Returns the columns of its end, `status` among them; None when it ended the row itself.
+        model: The table.
+        do: Does the work; returns the columns of its end, `status` among them, or None when it ended the row itself.
+        owner: Of the lease.
+        lease: How long it holds unless it is extended.
         attempts: Leases after which a crash is final (errored); before that the row waits for another try.
-        handed_back: Further columns of work that is handed back.
+        handed_back: Further columns of a row that is handed back because the work is to stop or the database is away.
 
     Raises:
         DatabaseError: The database is away.
         BaseException: The work is to stop.
     """
-    try:
-        ended = do()
-    except Exception as crash:
-        if is_outage(crash):
+    row = model.acquire_next(owner=owner, lease=lease)
+    if row is None:
+        return False
+    with sentry_sdk.start_transaction(op=f"{model._meta.app_label}.work", name=str(model._meta.verbose_name)):
+        try:
+            if (ended := do(row)) is not None:
+                row.finish(owner=owner, **ended)
+        except LeaseLost as lost:
+            log.warning("%s: %s", row, lost)
+        except Exception as crash:
+            if is_outage(crash):
+                row.finish(owner=owner, status=row.Status.PENDING, **handed_back or {})
+                raise
+            log.exception("%s crashed", row)
+            sentry_sdk.capture_exception(crash)
+            status = row.Status.PENDING if row.attempt < attempts else row.Status.ERRORED
+            # An OSError's text names paths of this machine.
+            reason = (crash.strerror or "") if isinstance(crash, OSError) else str(crash)
+            row.finish(owner=owner, status=status, error=f"{type(crash).__name__}: {reason}"[:1000])
+        except BaseException:
             row.finish(owner=owner, status=row.Status.PENDING, **handed_back or {})
             raise
-        log.exception("%s crashed", row)
-        sentry_sdk.capture_exception(crash)
-        status = row.Status.PENDING if row.attempt < attempts else row.Status.ERRORED
-        row.finish(owner=owner, status=status, error=f"{type(crash).__name__}: {crash}"[:1000])
-    except BaseException:
-        row.finish(owner=owner, status=row.Status.PENDING, **handed_back or {})
-        raise
-    else:
-        if ended is not None:
-            row.finish(owner=owner, **ended)
+    return True
 
 
 def work_models() -> list[type[Leasable]]:
