@@ -18,6 +18,7 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from agents.models import Channel, LLMCall, ModelPrice, owner_name
+from agents.work.lease import LeaseLost
 from agents.work.queues import work_models, work_queues
 from correction.behavior import effects
 from correction.behavior.applying import BehaviorError, revert_request
@@ -242,7 +243,7 @@ def test_whoever_lost_the_claim_asks_no_more_and_stores_nothing(
     effect = queue_effect(request=changed(llm_server, settings, tmp_path / "p", before=40, since=40), messages=40)
     effect.acquire(owner="w", lease=timedelta(minutes=5))
     BehaviorEffect.objects.update(lease_owner="another worker")
-    with pytest.raises(effects._LeaseLost):
+    with pytest.raises(LeaseLost):
         effects._measured(effect, "w")
 
     assert llm_server.calls < 80

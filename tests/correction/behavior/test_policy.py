@@ -10,9 +10,9 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 from pytest_django import DjangoCaptureOnCommitCallbacks
 
-from agents.ingest import Spoken, ingest_messages
 from agents.models import Agent, Channel, ChannelMember, Message, Run
 from agents.persona import TraitValue
+from agents.transcripts.ingest import Spoken, ingest_messages
 from agents.work.queues import wake_workers, work_queues
 from correction.behavior import work
 from correction.behavior.policy import Decision, Requester, decide, hostile_signs, may_ask, requester_of
