@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from django.db.models import Q
 
 from evaluation import baselines
+from evaluation.change.evidence import note_evidence
 from evaluation.models import CHANNEL_DIMENSIONS, ChannelShare, EvaluationRun
-from evaluation.newest import note_evidence
 from evaluation.scorers.base import Subject
 from evaluation.summary import WITHOUT_SCORE, summarize
 from evaluation.targets import subject_of

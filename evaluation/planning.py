@@ -58,7 +58,7 @@ class Plan:
                 s.method,
             ),
             s.additional_context,
-            *(s.played, s.actor_model, s.turn_bins),
+            *(s.played, s.actor_model, s.position_bins),
             *((s.schedule.pk, s.schedule.last_fired_at) if s.schedule else (None,)),  # each firing is measured anew
         ]
         return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
@@ -183,7 +183,7 @@ def new_run(plan: Plan) -> EvaluationRun:
         additional_context=dict(spec.additional_context),
         played=spec.played,
         actor_model=spec.actor_model,
-        turn_bins=[list(pair) for pair in spec.turn_bins],
+        position_bins=[list(pair) for pair in spec.position_bins],
         schedule=spec.schedule,
         batch=spec.batch,
         persona_digest=plan.persona_digest,

@@ -17,10 +17,10 @@ from evaluation import baselines, links
 from evaluation.asking import JudgeDown
 from evaluation.batches import forget_answers, is_waiting
 from evaluation.budget import why_over_budget
+from evaluation.change.evidence import note_evidence
 from evaluation.execution import Progress, Session, Superseded, lease, open_session
 from evaluation.failures import failed_call, judge_answered, reopen_failed
 from evaluation.models import EvaluationRun, EvaluationScore
-from evaluation.newest import note_evidence
 from evaluation.planning import UNFINISHED
 from evaluation.propositions.files import LoadedFile, PropositionError, load_all
 from evaluation.rehearsal.queued import awaits_play, play_for

@@ -91,7 +91,7 @@ def subject_of(run: EvaluationRun) -> Subject | ChannelSubject:
         history=history,
         history_where=run.history_where,
         played=run.played,
-        turn_bins=tuple((first, last) for first, last in run.turn_bins),
+        position_bins=tuple((first, last) for first, last in run.position_bins),
     )
 
 

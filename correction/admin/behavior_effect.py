@@ -27,7 +27,7 @@ from correction.behavior.effects import queue_effect
 from correction.models import BehaviorEffect, BehaviorRequest
 from correction.models.behavior_effect import UNFINISHED
 from evaluation.admin.display import judge_badge, meter
-from evaluation.before_after import MESSAGES, MOST_MESSAGES
+from evaluation.change.before_after import MESSAGES, MOST_MESSAGES
 from evaluation.models import is_heuristic
 
 MEASURING = ("correction.view_behaviorrequest", "evaluation.add_evaluationrun")

@@ -12,7 +12,7 @@ from correction.admin.mechanisms import BY_ID
 from correction.config import GATE_DIMENSIONS, ResolvedConfig, resolve_all
 from correction.models import GateMode
 from evaluation.admin.cast_steps import Step
-from evaluation.cast.values import Card
+from evaluation.change.overview import Card
 
 PERMISSION = "correction.change_agentevaluationconfig"
 

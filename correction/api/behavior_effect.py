@@ -23,7 +23,7 @@ from correction.behavior.before_after import RequestedChange, plan_as_json, plan
 from correction.behavior.effects import check_measurable, queue_effect
 from correction.behavior.errors import BehaviorError
 from correction.models import BehaviorEffect, BehaviorRequest
-from evaluation.before_after import MESSAGES, MOST_MESSAGES
+from evaluation.change.before_after import MESSAGES, MOST_MESSAGES
 
 MEASURING = "evaluation.add_evaluationrun"  # it costs what an evaluation costs, and changes nothing
 MOST_SHOWN = 20

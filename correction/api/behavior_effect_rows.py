@@ -10,7 +10,7 @@ from rest_framework.reverse import reverse
 
 from agents.api.bodies import StrictBody, Whole
 from correction.models import BehaviorEffect, BehaviorRequest
-from evaluation.before_after import MESSAGES, MOST_MESSAGES
+from evaluation.change.before_after import MESSAGES, MOST_MESSAGES
 from evaluation.models import is_heuristic
 
 EXPECTED = ("more", "less", "otherwise")

@@ -11,8 +11,15 @@ from correction.behavior.errors import BehaviorError
 from correction.behavior.lasting import lasting
 from correction.behavior.rules import trait_from_json
 from correction.models import BehaviorRequest
-from evaluation.before_after import MESSAGES, BeforeAfter, Plan, judge_before_after, plan_before_after
-from evaluation.before_after_json import before_after_json, plan_json
+from evaluation.change.before_after import (
+    MESSAGES,
+    BeforeAfter,
+    Plan,
+    before_after_json,
+    judge_before_after,
+    plan_before_after,
+    plan_json,
+)
 
 Status = BehaviorRequest.Status
 

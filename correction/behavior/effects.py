@@ -27,7 +27,7 @@ from correction.behavior.errors import BehaviorError
 from correction.behavior.postponing import midnight, resume
 from correction.costs import evaluation_over_budget
 from correction.models import BehaviorEffect, BehaviorRequest
-from evaluation.before_after import MESSAGES
+from evaluation.change.before_after import MESSAGES
 
 logger = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from typing import Any
 from agents.models import PersonaVersion
 from correction.behavior.map_answer import name_key
 from correction.models import BehaviorRequest
-from evaluation.before_sides import Moments
+from evaluation.change.before_after import Moments
 
 MOST_VERSIONS = 500  # looked through on each side; messages said so many changes away are no neighbours
 REVERTED, CHANGED = "it was reverted", "its trait was changed again"

@@ -11,7 +11,7 @@ from django.db.models import F, Q
 
 from agents.models import Claimable
 from correction.models.behavior import BehaviorRequest
-from evaluation.before_after import MESSAGES, MOST_MESSAGES
+from evaluation.change.before_after import MESSAGES, MOST_MESSAGES
 
 UNFINISHED = (Claimable.Status.PENDING, Claimable.Status.RUNNING, Claimable.Status.PAUSED_BUDGET)
 

@@ -17,15 +17,12 @@ from evaluation.admin.asking import PERMISSION
 from evaluation.admin.cast_cards import shown_cards
 from evaluation.admin.cast_steps import ask_url
 from evaluation.admin.display import dimension_badge, judge_badge, meter, procedure_badge
-from evaluation.by_turn import turn_profile
-from evaluation.cast.cards import cast
-from evaluation.cast.choosing import judged_ways
-from evaluation.cast.moves import is_sure
-from evaluation.cast.sentences import short_name
-from evaluation.cast.values import Card, Judged, Move
+from evaluation.change.evidence import Judged, judged_ways
+from evaluation.change.overview import Card, Move, cast, is_sure
+from evaluation.change.overview_text import short_name
+from evaluation.change.position import PositionBin, PositionDimension, position_profile
 from evaluation.coverage import percent
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore
-from evaluation.turn_values import TurnBin, TurnDimension
 from evaluation.wording import counted, decimal, signed
 
 MOST_MOVES = 60  # claims in the table; the largest falls
@@ -100,7 +97,7 @@ def _verdict(move: Move) -> SafeString:
 
 def turn_panel(request: HttpRequest, agent: Agent) -> SafeString:
     """The newest evaluation that was sampled by turn, told apart by stretch of the conversation."""
-    runs = EvaluationRun.objects.filter(agent=agent, status=EvaluationRun.Status.COMPLETED).exclude(turn_bins=[])
+    runs = EvaluationRun.objects.filter(agent=agent, status=EvaluationRun.Status.COMPLETED).exclude(position_bins=[])
     run = runs.order_by("-created_at", "-pk").first()
     context: dict[str, Any] = {"slug": agent.slug}
     if run is not None:
@@ -109,12 +106,12 @@ def turn_panel(request: HttpRequest, agent: Agent) -> SafeString:
         if run.sample_size > MOST_JUDGED:
             context["too_large"] = run.sample_size
         else:
-            profile = turn_profile(run)
+            profile = position_profile(run)
             context["dimensions"] = [_by_turn(found) for found in profile.dimensions]
     return SafeString(render_to_string("admin/evaluation/cast/by_turn.html", context))
 
 
-def _by_turn(found: TurnDimension) -> dict[str, Any]:
+def _by_turn(found: PositionDimension) -> dict[str, Any]:
     change, interval = found.within, found.within.delta.interval
     return {
         "dimension": dimension_badge(found.dimension),
@@ -135,7 +132,7 @@ def _fades(verdict: str, delta: float | None) -> str:
     return verdict
 
 
-def _bin(one: TurnBin) -> dict[str, Any]:
+def _bin(one: PositionBin) -> dict[str, Any]:
     interval = one.score.interval
     return {
         "name": one.name,

@@ -18,8 +18,8 @@ from agents.admin.log_filters import AgentFilter, RelatedFilter
 from agents.adminsite import ReadOnlyAdmin
 from evaluation.admin.display import dimension_badge, judge_badge, meter, procedure_badge
 from evaluation.admin.drift_chart import chart
+from evaluation.change.over_time import series_of
 from evaluation.coverage import shares_of
-from evaluation.drift.series import series_of
 from evaluation.models import DriftAlert
 
 

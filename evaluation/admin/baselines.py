@@ -23,7 +23,7 @@ from evaluation.admin.cast import CastAdmin
 from evaluation.admin.comparisons import newest_comparison
 from evaluation.admin.display import dimension_badge, judge_badge, number, procedure_badge
 from evaluation.admin.played import played_by
-from evaluation.baselines import is_stale, stale_reasons
+from evaluation.change.baselines import is_stale, stale_reasons
 from evaluation.control import queue_baseline
 from evaluation.coverage import Share, shares_of
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore

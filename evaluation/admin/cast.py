@@ -14,7 +14,7 @@ from evaluation.admin.cast_cards import shown_cards
 from evaluation.admin.cast_form import MOST_AGENTS, CastForm
 from evaluation.admin.cast_words import STATES
 from evaluation.admin.display import judge_badge, procedure_badge
-from evaluation.cast.cards import Cast, cast
+from evaluation.change.overview import Cast, cast
 from evaluation.models import Baseline, is_heuristic
 
 PAGE = 12  # cards

@@ -14,8 +14,8 @@ from agents.admin.transcript import transcript_url
 from evaluation.admin.cast_steps import Step, scores_behind, steps_of
 from evaluation.admin.cast_words import state_badge
 from evaluation.admin.display import dimension_badge, meter
-from evaluation.cast.sentences import how_sure, now_words, sentence_of
-from evaluation.cast.values import Card, DimensionMove, Quote
+from evaluation.change.overview import Card, DimensionMove, Quote
+from evaluation.change.overview_text import how_sure, now_words, sentence_of
 from evaluation.models import EvaluationRun
 from evaluation.wording import signed
 

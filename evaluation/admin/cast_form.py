@@ -12,9 +12,8 @@ from agents.adminsite import Select, TextInput
 from agents.models import Agent, Channel, ChannelMember
 from agents.models.conversations import TAG_KEY
 from evaluation.admin.cast_words import STATES
-from evaluation.cast.cards import Cast, cast
-from evaluation.cast.choosing import judged_ways
-from evaluation.cast.values import Judged, State, Tag
+from evaluation.change.evidence import Judged, Tag, judged_ways
+from evaluation.change.overview import Cast, State, cast
 
 MOST_CHANNELS = 200  # to choose from; any other can stand in the URL
 MOST_AGENTS = 200  # ranked at once

@@ -10,7 +10,7 @@ from django.http import HttpRequest
 from django.urls import reverse
 
 from agents.admin import display
-from evaluation.cast.values import Card
+from evaluation.change.overview import Card
 from evaluation.models import EvaluationScore
 
 

@@ -8,7 +8,7 @@ from django.utils.safestring import SafeString
 
 from agents.admin import display
 from agents.admin.display import Tone
-from evaluation.cast.values import State
+from evaluation.change.overview import State
 
 
 class Words(NamedTuple):

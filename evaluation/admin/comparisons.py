@@ -13,13 +13,12 @@ from agents.admin import display
 from agents.admin.display import Tone
 from agents.models import Agent
 from evaluation.admin.display import dimension_badge, number
-from evaluation.cast.values import Judged
-from evaluation.comparison.compare import compare_runs, compare_to_baseline
-from evaluation.comparison.values import Change, Comparison, NotComparable
-from evaluation.comparison.words import interval_text
+from evaluation.change.comparison import Change, Comparison, compare_runs, compare_to_baseline
+from evaluation.change.evidence import Judged, newest_since_baselines, runs_of
+from evaluation.change.measurements import NotComparable
+from evaluation.change.tables import interval_text
 from evaluation.coverage import Share
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore
-from evaluation.newest import newest_since_baselines, runs_of
 from evaluation.wording import signed
 
 MOST_JUDGEMENTS = 20_000  # more take seconds; the command has no limit

@@ -16,9 +16,9 @@ from django.utils.safestring import SafeString
 from agents.admin import display
 from agents.models import Agent
 from evaluation.admin.display import dimension_badge, judge_badge, meter, procedure_badge
+from evaluation.change.over_time import Evaluation, Series, series_of
+from evaluation.change.tables import newest_restart
 from evaluation.coverage import Share, shares_of
-from evaluation.drift.presentation import newest_restart
-from evaluation.drift.series import Evaluation, Series, series_of
 from evaluation.models import DriftAlert, EvaluationRun, EvaluationSchedule
 from evaluation.wording import counted
 

@@ -23,8 +23,8 @@ from evaluation.admin.cast_words import STATES
 from evaluation.admin.display import judge_badge, meter
 from evaluation.admin.home_chart import drift_chart
 from evaluation.calibration import calibration_of
-from evaluation.cast.sentences import now_words, numbers_of, short_name
-from evaluation.cast.values import Card, State
+from evaluation.change.overview import Card, State
+from evaluation.change.overview_text import now_words, numbers_of, short_name
 from evaluation.coverage import Share, shares_of, total
 from evaluation.drafting.decisions import all_entries
 from evaluation.models import (

@@ -19,10 +19,10 @@ from agents.admin.home_parts import since
 from agents.admin.markers import MarkerSource, add_markers, markers_of
 from agents.models import Agent
 from evaluation.admin.display import coverage_mark, judge_badge, procedure_badge
-from evaluation.cast.values import Judged
+from evaluation.change.evidence import Judged
+from evaluation.change.history import History, Reading, histories, measured_lately
 from evaluation.coverage import Share, shares_of
 from evaluation.models import COUNTED, Dimension, DriftAlert, EvaluationRun, EvaluationSchedule, Method, is_heuristic
-from evaluation.score_history import History, Reading, histories, measured_lately
 from evaluation.wording import counted
 
 DAYS = (7, 30, 90, 180, 365)

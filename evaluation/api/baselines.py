@@ -28,13 +28,12 @@ from evaluation.api.run_request import CaptureRequest, spec_of
 from evaluation.api.runs import accepted
 from evaluation.api.serializers import BaselineRow, shown_run
 from evaluation.calibration.stored import all_agreements
-from evaluation.cast.values import Judged
-from evaluation.comparison.choosing import nothing_newer
-from evaluation.comparison.compare import compare_runs, comparison_json
-from evaluation.comparison.values import NotComparable
+from evaluation.change.choosing import nothing_newer
+from evaluation.change.comparison import compare_runs, comparison_json
+from evaluation.change.evidence import Judged, newest_of, newest_since_baselines, runs_of
+from evaluation.change.measurements import NotComparable
 from evaluation.control import queue_run
 from evaluation.models import Baseline, Dimension, EvaluationRun
-from evaluation.newest import newest_of, newest_since_baselines, runs_of
 from evaluation.statistics.difference import MARGIN
 
 MOST_MARGIN = 9.0

@@ -10,9 +10,9 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.reverse import reverse
 
-from evaluation.baselines import is_stale, stale_reasons
 from evaluation.calibration.as_json import calibration_json
 from evaluation.calibration.stored import Key
+from evaluation.change.baselines import is_stale, stale_reasons
 from evaluation.coverage import NOTHING, Share, shares_of
 from evaluation.models import Baseline, Dimension, EvaluationRun, EvaluationScore, is_heuristic
 from evaluation.progress import Progress, progress_of

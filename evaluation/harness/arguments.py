@@ -6,11 +6,11 @@ from argparse import ArgumentParser
 from pathlib import Path
 
 from agents.transcripts.readers import READERS
+from evaluation.change.position import DEFAULT_BINS
 from evaluation.harness.limits import MAX_UNSCORED, REGRESSION_DELTA
 from evaluation.models import Method
 from evaluation.scorers import SCORERS
 from evaluation.statistics.difference import MARGIN
-from evaluation.turns import DEFAULT_BINS
 from evaluation.windows import ALLOWED, BEFORE
 
 

@@ -8,8 +8,9 @@ from pathlib import Path
 from django.db.models import QuerySet
 
 from agents.persona_changes import changes_between
-from evaluation.comparison.compare import compare, compare_to_baseline, side_of_run, sides_of_file
-from evaluation.comparison.values import Comparison, NotComparable, Side
+from evaluation.change.comparison import Comparison, compare, compare_to_baseline
+from evaluation.change.measurement_files import measurements_of_file
+from evaluation.change.measurements import NotComparable, Side, measurement_of
 from evaluation.models import Baseline, EvaluationRun
 from evaluation.run_spec import RunSpec
 
@@ -48,9 +49,9 @@ class FileBaseline:
 
         Raises:
             NotComparable: It holds none of the agents, or another judge or procedure.
-            UnreadableSides: It is not such a file.
+            UnreadableFile: It is not such a file.
         """
-        self.name, self._sides = str(path), sides_of_file(path)
+        self.name, self._sides = str(path), measurements_of_file(path)
         wanted = [spec.target.slug for spec in specs]
         known = [slug for slug in wanted if slug in self._sides]
         if not known:
@@ -75,7 +76,7 @@ class FileBaseline:
         side = self._sides.get(run.agent.slug if run.agent else "")
         if side is None:
             return None, f"{self.name} does not hold it"
-        return compare(side, side_of_run(run), margin=margin, changes=changes_between), ""
+        return compare(side, measurement_of(run), margin=margin, changes=changes_between), ""
 
     def was_measured(self, run: EvaluationRun) -> bool:
         side = self._sides.get(run.agent.slug if run.agent else "")

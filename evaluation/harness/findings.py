@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from evaluation.comparison.values import Change
+from evaluation.change.comparison import Change
 from evaluation.coverage import Share
 from evaluation.models import COUNTED, EvaluationScore
 from evaluation.summary import worst_judgement

@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from evaluation.capture import Captured, capture
-from evaluation.comparison.chance import adjusted
-from evaluation.comparison.values import Change, Comparison, NotComparable
+from evaluation.change.comparison import Change, Comparison, adjusted
+from evaluation.change.measurements import NotComparable
 from evaluation.coverage import Share
 from evaluation.harness.baseline import BaselineSource
 from evaluation.harness.coverage import Coverage, coverage_of

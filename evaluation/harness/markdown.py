@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from evaluation.by_turn import TurnProfile
-from evaluation.comparison.values import Change
-from evaluation.comparison.words import interval_text
+from evaluation.change.comparison import Change
+from evaluation.change.position import PositionProfile
+from evaluation.change.tables import interval_text
 from evaluation.coverage import percent, with_share
 from evaluation.harness.findings import Findings, WorstMessage
 from evaluation.harness.gather import AgentResult
@@ -185,7 +185,7 @@ def _cell(result: AgentResult, dimension: str) -> str:
     return text if change is None or change.delta is None else f"{text} ({signed(change.delta)})"
 
 
-def _by_turn(profiles: Sequence[TurnProfile]) -> Iterator[str]:
+def _by_turn(profiles: Sequence[PositionProfile]) -> Iterator[str]:
     names = list(dict.fromkeys(row.name for p in profiles for found in p.dimensions for row in found.bins))
     rows = [
         [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from evaluation.comparison.values import Comparison
+from evaluation.change.comparison import Comparison
 from evaluation.harness.findings import Findings
 from evaluation.harness.gather import AgentResult
 from evaluation.harness.verdict import why_no_score

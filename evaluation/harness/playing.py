@@ -7,7 +7,8 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from evaluation.comparison.values import Comparison, Side
+from evaluation.change.comparison import Comparison
+from evaluation.change.measurements import Side
 from evaluation.estimate import Estimate
 from evaluation.harness.findings import Unjudged
 from evaluation.harness.limits import Limits

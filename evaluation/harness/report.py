@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from evaluation.by_turn import TurnProfile
+from evaluation.change.position import Bin, PositionProfile
 from evaluation.harness.findings import Findings
 from evaluation.harness.gather import AgentResult
 from evaluation.harness.limits import Limits
@@ -15,7 +15,6 @@ from evaluation.harness.turns import fading_in, profiles_of
 from evaluation.harness.verdict import decide
 from evaluation.rehearsal import Play
 from evaluation.spending import Spending, spent_on
-from evaluation.turns import Bin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +31,7 @@ class Report:
     results: tuple[AgentResult, ...]
     findings: Findings
     limits: Limits
-    by_turn: Mapping[str, TurnProfile]
+    by_turn: Mapping[str, PositionProfile]
     plays: tuple[Play, ...] = ()
     estimate: Spending | None = None
 

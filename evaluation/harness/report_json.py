@@ -7,9 +7,8 @@ from dataclasses import asdict
 from decimal import Decimal
 from typing import Any
 
-from evaluation.by_turn import turn_json
-from evaluation.comparison.as_json import change_json
-from evaluation.comparison.values import Change
+from evaluation.change.comparison import Change, change_json
+from evaluation.change.position import position_json
 from evaluation.harness.coverage import Coverage, total
 from evaluation.harness.findings import BelowThreshold, Findings, Lack, Open, Regression
 from evaluation.harness.gather import AgentResult
@@ -30,7 +29,7 @@ def report_json(report: Report) -> dict[str, Any]:
             dimension |= _compared(result, name)
         entry |= _of_run(result)
         if result.agent in report.by_turn:
-            entry["by_turn"] = turn_json(report.by_turn[result.agent])
+            entry["by_turn"] = position_json(report.by_turn[result.agent])
     return {
         **document,
         **plays_json(report.plays),

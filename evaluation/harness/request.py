@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from agents.models import Agent
-from evaluation.by_turn import BY_TURN
 from evaluation.capture import choose_agents
+from evaluation.change.position import BY_POSITION, Bin, parse_bins
 from evaluation.harness.limits import Limits, parse_share, parse_thresholds
 from evaluation.propositions.files import default_dimensions
 from evaluation.run_spec import RunSpec
 from evaluation.scorers import SCORERS
-from evaluation.turns import Bin, parse_bins
 from evaluation.windows import parse_history, parse_window
 
 
@@ -102,9 +101,9 @@ def specs_of(request: Request, *, where: Mapping[str, str], history_where: Mappi
     options = request.options
     try:
         dimensions = _dimensions(options["dimensions"])
-        if request.bins and not set(BY_TURN) & set(dimensions):
+        if request.bins and not set(BY_POSITION) & set(dimensions):
             raise WrongUsage(
-                f"--by turn needs one of {', '.join(BY_TURN)} among --dimensions: only they are judged by message"
+                f"--by turn needs one of {', '.join(BY_POSITION)} among --dimensions: only they are judged by message"
             )
         request.limits.check_dimensions(dimensions)
         return [
@@ -139,7 +138,7 @@ def _spec(agent: Agent, dimensions: tuple[str, ...], request: Request) -> RunSpe
         hard=options["hard"],
         double_check=options["double_check"],
         method=options["method"],
-        turn_bins=request.bins,
+        position_bins=request.bins,
         played=options["rehearse"] is not None,
     )
 

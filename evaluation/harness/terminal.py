@@ -13,9 +13,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from agents.terminal import console_on
-from evaluation.by_turn import turn_table
-from evaluation.comparison.values import Change
-from evaluation.comparison.words import interval_text
+from evaluation.change.comparison import Change
+from evaluation.change.tables import interval_text, position_table
 from evaluation.coverage import TOO_LITTLE, percent, with_share
 from evaluation.harness.findings import Findings, Lack, Open, WorstMessage
 from evaluation.harness.gather import AgentResult
@@ -56,7 +55,7 @@ def verdict_table(report: Report, out: Any) -> None:
     _lacking(console, findings.lacking)
     _undecided(console, findings.undecided, limits)
     for profile in report.by_turn.values():
-        turn_table(profile, out)
+        position_table(profile, out)
     for note, agents in notes_of(results).items():
         console.print(f"note: {escape(', '.join(agents))}: {escape(note)}")
     for why, group in groupby(sorted(findings.without_baseline, key=itemgetter(1)), key=itemgetter(1)):

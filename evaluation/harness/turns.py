@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from evaluation.by_turn import TurnProfile, turn_profile
+from evaluation.change.position import Bin, PositionProfile, position_profile
 from evaluation.harness.findings import Fading
 from evaluation.harness.gather import AgentResult
 from evaluation.harness.limits import Limits
-from evaluation.turns import Bin
 
 
-def profiles_of(results: Sequence[AgentResult], bins: Sequence[Bin], limits: Limits) -> dict[str, TurnProfile]:
+def profiles_of(results: Sequence[AgentResult], bins: Sequence[Bin], limits: Limits) -> dict[str, PositionProfile]:
     """By agent its scores by turn, of those whose run is complete."""
     return {
-        result.agent: turn_profile(result.run, bins, margin=limits.margin)
+        result.agent: position_profile(result.run, bins, margin=limits.margin)
         for result in results
         if result.run.status == result.run.Status.COMPLETED
     }
 
 
-def fading_in(profiles: Sequence[TurnProfile], limits: Limits) -> Iterator[Fading]:
+def fading_in(profiles: Sequence[PositionProfile], limits: Limits) -> Iterator[Fading]:
     """Falls between the first and the last stretch, inside the same conversations, that are sure and large enough to matter."""
     for profile in profiles:
         for found in profile.dimensions:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from evaluation.comparison.chance import ALPHA
-from evaluation.comparison.compare import NONE_IN_COMMON
-from evaluation.comparison.values import Change
+from evaluation.change.comparison import NONE_IN_COMMON, Change
 from evaluation.harness.coverage import Coverage
 from evaluation.harness.findings import (
     BelowThreshold,
@@ -21,6 +19,7 @@ from evaluation.harness.findings import (
 )
 from evaluation.harness.gather import AgentResult
 from evaluation.harness.limits import EVERY, OVERALL, Limits
+from evaluation.statistics.difference import ALPHA
 from evaluation.wording import counted
 
 MOST_PROPOSITIONS = 3  # named where of none of them it is sure that it fell

@@ -53,7 +53,7 @@ class EvaluationRun(Claimable):
     actor_model = models.CharField(
         max_length=200, blank=True, default="", help_text="model that spoke, where speech was played"
     )
-    turn_bins = models.JSONField(
+    position_bins = models.JSONField(
         default=list,
         blank=True,
         help_text="sampled evenly by turn: [first, last] each, last empty = no end; empty = sampled over all",

@@ -11,10 +11,10 @@ from django.db.models import QuerySet
 
 from agents.models import Agent, Message
 from agents.text.style import StyleProfile, style_profile
+from evaluation.change.position import sample_by_position
 from evaluation.propositions.schema import Proposition
 from evaluation.scorers.pairs import Halves, halves
 from evaluation.trajectory import Event, Window
-from evaluation.turns import sample_by_turn
 from evaluation.windows import BEFORE, MessageWindow, spoken_by
 
 STRETCH = 20  # most consecutive events of a channel whose messages are shown the same window
@@ -45,7 +45,7 @@ class Subject:
         history: What self-consistency compares the window with.
         history_where: Tags the messages of the history must have.
         played: Whether what was played for a measurement is looked at, instead of real speech.
-        turn_bins: Stretches of a conversation the sample is drawn evenly from.
+        position_bins: Stretches of a conversation the sample is drawn evenly from.
         before: What was said just before a message, by its id, where that was read ahead.
         read: What was read of channels; agents that are measured together share it.
     """
@@ -59,7 +59,7 @@ class Subject:
     history: MessageWindow = field(default_factory=lambda: MessageWindow(BEFORE))
     history_where: dict[str, str] = field(default_factory=dict)
     played: bool = False
-    turn_bins: tuple[tuple[int, int | None], ...] = ()
+    position_bins: tuple[tuple[int, int | None], ...] = ()
     before: dict[int, tuple[Event, ...]] = field(default_factory=dict)
     read: dict[tuple[object, ...], Ends] = field(default_factory=dict)
     _windows: dict[tuple[object, ...], Window] = field(default_factory=dict)
@@ -71,11 +71,11 @@ class Subject:
 
     def sample(self) -> list[int]:
         """Ids of up to `samples` messages, drawn at random with the seed (AC-6.1.2), by turn evenly over its stretches."""
-        if self.turn_bins:
-            return sample_by_turn(
+        if self.position_bins:
+            return sample_by_position(
                 agent=self.agent,
                 eligible=self.spoken(),
-                bins=self.turn_bins,
+                bins=self.position_bins,
                 samples=self.samples,
                 seed=self.seed,
                 played=self.played,

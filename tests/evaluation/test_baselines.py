@@ -11,8 +11,8 @@ from pytest_django import Settings
 
 from agents.models import Agent
 from agents.persona import TraitValue, save_persona
-from evaluation.baselines import get_baseline, is_stale, promote
 from evaluation.capture import Captured, UnknownAgents, capture, choose_agents, existing
+from evaluation.change.baselines import get_baseline, is_stale, promote
 from evaluation.control import cancel_run, queue_run, resume_run
 from evaluation.models import Baseline, EvaluationRun
 from evaluation.planning import RunSpec

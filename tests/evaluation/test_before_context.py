@@ -6,7 +6,7 @@ import pytest
 from pytest_django import DjangoAssertNumQueries
 
 from agents.models import Message
-from evaluation.before_context import AT_ONCE, just_before
+from evaluation.change.before_after import AT_ONCE, just_before
 from evaluation.trajectory import Event
 from tests.factories import make_agent, make_channel, say
 

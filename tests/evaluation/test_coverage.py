@@ -9,7 +9,7 @@ from pytest_django import Settings
 from scipy.stats import fisher_exact
 
 from evaluation.capture import evaluate_agent
-from evaluation.comparison.lost import lost_propositions
+from evaluation.change.comparison import lost_propositions
 from evaluation.coverage import Share, percent, why_too_little
 from evaluation.models import Baseline
 from tests.evaluation.conftest import PropositionFolder

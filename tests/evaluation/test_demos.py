@@ -20,7 +20,7 @@ from agents.models import Agent, Channel
 from agents.seed import loader
 from agents.text.ngrams import repetition_statistics
 from evaluation.capture import capture, evaluate_agent, evaluate_channel
-from evaluation.comparison.compare import compare_to_baseline
+from evaluation.change.comparison import compare_to_baseline
 from evaluation.ideas import distinct_ideas
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.planning import RunSpec

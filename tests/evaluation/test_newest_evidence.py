@@ -19,12 +19,10 @@ from pytest_django import Settings
 from agents.models import Agent, Message
 from agents.persona import TraitValue, save_persona
 from evaluation.capture import capture
-from evaluation.cast.cards import cast
-from evaluation.cast.choosing import judged_ways
-from evaluation.cast.sentences import sentence_of
-from evaluation.cast.values import Card, Judged
+from evaluation.change.evidence import Judged, judged_ways, newest_since_baselines
+from evaluation.change.overview import Card, cast
+from evaluation.change.overview_text import sentence_of
 from evaluation.models import EvaluationRun, EvaluationSchedule, Evidence
-from evaluation.newest import newest_since_baselines
 from evaluation.planning import RunSpec
 from evaluation.runs import work_one
 from evaluation.schedules import fire_now
@@ -132,7 +130,7 @@ def unfinished(agent: Agent) -> None:
 
 def other_procedures(agent: Agent) -> None:
     run_of(agent, "2", hard=True)
-    run_of(agent, "2", turn_bins=((1, 4), (5, None)))
+    run_of(agent, "2", position_bins=((1, 4), (5, None)))
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from django.test import Client
 from pytest_django import Settings
 
 from agents.models import Agent
-from evaluation.baselines import get_baseline
 from evaluation.capture import capture, evaluate_agent
+from evaluation.change.baselines import get_baseline
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore
 from evaluation.planning import RunSpec
 from evaluation.propositions.rules import PRECONDITIONS, Target, precondition

@@ -10,9 +10,9 @@ from django.utils import timezone
 
 from agents.models import Agent
 from evaluation import score_history
-from evaluation.cast.values import Judged
+from evaluation.change.evidence import Judged
+from evaluation.change.history import MOST_SUMMED, History, histories, measured_lately
 from evaluation.models import EvaluationRun, EvaluationSchedule
-from evaluation.score_history import MOST_SUMMED, History, histories, measured_lately
 from evaluation.summary import summarize
 from tests.evaluation.judged import LLM, OFFLINE, make_baseline, make_run, make_score
 from tests.factories import make_agent, talk

@@ -14,9 +14,9 @@ from django.core.management.base import BaseCommand, CommandError
 from agents.models import Agent
 from correction.demonstration_view import show_correction
 from evaluation.capture import Captured, capture, existing
-from evaluation.cast.cards import cast
-from evaluation.cast.choosing import judged_ways
-from evaluation.cast.presentation import cast_table
+from evaluation.change.evidence import judged_ways
+from evaluation.change.overview import cast
+from evaluation.change.tables import overview_table
 from evaluation.estimate import estimate
 from evaluation.models import is_heuristic
 from evaluation.planning import RunSpec
@@ -53,7 +53,7 @@ class Command(BaseCommand):
         self._heading(f"4. {TAG.capitalize()} {LATER}, held against it")
         later = [RunSpec(agent=agent, where={TAG: LATER}) for agent in agents]
         results += self._measure(later, again=options["again"])
-        cast_table(cast(agents, next(iter(judged_ways()), None), quotes=False), self.stdout)
+        overview_table(cast(agents, next(iter(judged_ways()), None), quotes=False), self.stdout)
         self.stdout.write(
             f"{DRIFT}\nWhere it was planted: docs/seed-data.md. With messages and reasons: The cast, in the console."
         )

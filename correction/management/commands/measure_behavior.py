@@ -18,7 +18,7 @@ from correction.behavior.effect_output import effect_json, show_effect, show_pla
 from correction.behavior.effects import check_measurable, measure_now
 from correction.behavior.errors import BehaviorError
 from correction.models import BehaviorEffect, BehaviorRequest
-from evaluation.before_after import MESSAGES, MOST_MESSAGES
+from evaluation.change.before_after import MESSAGES, MOST_MESSAGES
 
 NOT_AS_REQUESTED = 1
 LARGEST = 2**63 - 1

@@ -17,14 +17,12 @@ from agents.models import Agent, Channel
 from agents.stopping import stopping_on_sigterm
 from agents.usage import NOT_ENOUGH, REGRESSION, STOPPED, WRONG_USAGE, CodedCommand
 from evaluation.capture import UnknownAgents, choose_agents
+from evaluation.change.choosing import Compared, Watch, detections
+from evaluation.change.comparison import comparison_json
+from evaluation.change.measurement_files import UnreadableFile
+from evaluation.change.measurements import NotComparable
+from evaluation.change.tables import comparisons_table, detection_table
 from evaluation.comparison import choosing
-from evaluation.comparison.as_json import comparison_json
-from evaluation.comparison.choosing import Compared
-from evaluation.comparison.detection import detections
-from evaluation.comparison.file_sides import UnreadableSides
-from evaluation.comparison.measuring import Watch
-from evaluation.comparison.presentation import comparisons_table, detection_table
-from evaluation.comparison.values import NotComparable
 from evaluation.models import CHANNEL_DIMENSIONS, EvaluationRun
 from evaluation.presentation import ProgressBar
 from evaluation.propositions.files import PropositionError
@@ -76,7 +74,7 @@ class Command(CodedCommand):
         try:
             with stopping_on_sigterm():
                 found = self._compare(options)
-        except (UnreadableSides, UnknownAgents, PropositionError) as error:
+        except (UnreadableFile, UnknownAgents, PropositionError) as error:
             raise CommandError(str(error), returncode=WRONG_USAGE) from None
         except NotComparable as error:
             raise CommandError(str(error), returncode=NOT_ENOUGH) from None

@@ -10,8 +10,8 @@ from django.core.management.base import CommandError
 
 from agents.usage import WRONG_USAGE, CodedCommand
 from evaluation.capture import choose_agents
-from evaluation.drift.presentation import drift_json, drift_table, silent_note
-from evaluation.drift.series import series_of
+from evaluation.change.over_time import series_of
+from evaluation.change.tables import drift_json, drift_table, silent_note
 from evaluation.schedule_changes import find_schedule
 from evaluation.scorers import SCORERS
 

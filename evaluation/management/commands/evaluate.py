@@ -17,8 +17,8 @@ from django.db import DatabaseError
 
 from agents.stopping import stopping_on_sigterm
 from agents.usage import NOT_ENOUGH, STOPPED, WRONG_USAGE, CodedCommand
-from evaluation.comparison.compare import UnreadableSides
-from evaluation.comparison.values import NotComparable
+from evaluation.change.measurement_files import UnreadableFile
+from evaluation.change.measurements import NotComparable
 from evaluation.estimate import estimate, estimate_before, estimate_channels
 from evaluation.estimate_tables import estimate_json, estimate_table
 from evaluation.failures import refusal
@@ -42,7 +42,7 @@ from evaluation.spending import Spending, estimated
 
 logger = logging.getLogger(__name__)
 
-USAGE = (WrongUsage, UnusableFiles, NotComparable, UnreadableSides)
+USAGE = (WrongUsage, UnusableFiles, NotComparable, UnreadableFile)
 
 
 class Verdict(CommandError):

@@ -16,8 +16,7 @@ from agents.turn.receive import receive_message
 from correction.behavior import work_one
 from correction.models import BehaviorRequest
 from evaluation.capture import capture
-from evaluation.comparison.compare import compare_to_baseline
-from evaluation.comparison.values import Comparison
+from evaluation.change.comparison import Comparison, compare_to_baseline
 from evaluation.models import EvaluationRun
 from evaluation.planning import RunSpec
 from tests.correction.behavior.asking import dm_with, judge

@@ -7,9 +7,8 @@ from typing import Any
 
 from agents.models import Agent, Message
 from agents.persona import current_digest
-from evaluation.cast.cards import cast
-from evaluation.cast.choosing import judged_ways
-from evaluation.cast.values import Card
+from evaluation.change.evidence import judged_ways
+from evaluation.change.overview import Card, cast
 from evaluation.models import EvaluationRun, EvaluationScore
 from tests.evaluation.judged import LLM, make_baseline, make_run
 from tests.factories import make_channel, talk

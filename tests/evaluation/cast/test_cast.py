@@ -9,9 +9,9 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from agents.models import Agent
-from evaluation.cast.cards import cast
-from evaluation.cast.choosing import judged_ways
-from evaluation.cast.sentences import sentence_of
+from evaluation.change.evidence import judged_ways
+from evaluation.change.overview import cast
+from evaluation.change.overview_text import sentence_of
 from evaluation.models import EvaluationRun
 from tests.evaluation.cast.measured import capture, card_of, flattened, measure
 from tests.evaluation.judged import LLM, OFFLINE, make_run
@@ -52,7 +52,7 @@ def test_other_procedures_failed_runs_and_samples_by_turn_are_no_measurement_sin
     capture(ada, {"dry": STEADY})
     measure(ada, {"dry": [1] * 8}, hard=True)
     measure(ada, {"dry": [1] * 8}, status="failed", overall_score=None)
-    measure(ada, {"dry": [1] * 8}, turn_bins=[[1, 5], [6, None]])
+    measure(ada, {"dry": [1] * 8}, position_bins=[[1, 5], [6, None]])
 
     assert card_of(ada).state == "not measured since"
 

@@ -8,7 +8,7 @@ import pytest
 
 from agents.models import Agent
 from agents.persona import TraitValue, save_persona
-from evaluation.cast.sentences import how_sure, sentence_of, short_name
+from evaluation.change.overview_text import how_sure, sentence_of, short_name
 from evaluation.models import Baseline
 from tests.evaluation.cast.measured import capture, card_of, flattened, measure
 from tests.factories import make_agent

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evaluation.comparison.sides import mean_of
-from evaluation.comparison.values import Change, Comparison, Side
+from evaluation.change.comparison import Change, Comparison
+from evaluation.change.measurements import Side, mean_of
 from evaluation.statistics.bootstrap import Observation
 
 LLM, OFFLINE = "claude-haiku-5-5", "offline:lexical-1"

@@ -10,10 +10,10 @@ from pytest_django import Settings
 
 from agents.models import Agent
 from agents.persona import TraitValue, save_persona
-from evaluation.baselines import is_stale
 from evaluation.capture import capture
-from evaluation.comparison.compare import compare_to_baseline
-from evaluation.comparison.values import Comparison, NotComparable
+from evaluation.change.baselines import is_stale
+from evaluation.change.comparison import Comparison, compare_to_baseline
+from evaluation.change.measurements import NotComparable
 from evaluation.models import Baseline, EvaluationRun
 from evaluation.planning import RunSpec
 from tests.evaluation.conftest import PropositionFolder

@@ -11,13 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from evaluation.comparison.chance import adjusted, difference_p, from_fixed_p, holm
-from evaluation.comparison.compare import compare
-from evaluation.comparison.detection import detections
-from evaluation.comparison.sides import mean_of
-from evaluation.comparison.values import Side
+from evaluation.change.choosing import detections
+from evaluation.change.comparison import adjusted, compare
+from evaluation.change.measurements import Side, mean_of
 from evaluation.statistics.bootstrap import Observation
-from evaluation.statistics.difference import n_to_detect
+from evaluation.statistics.difference import difference_p, from_fixed_p, holm, n_to_detect
 from tests.evaluation.comparison.sides import adherence, of, only, side
 
 BEFORE, NOW = [8.0, 9, 6, 7, 9, 8, 5, 9, 7, 8], [6.0, 7, 5, 9, 4, 8]

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from evaluation.comparison.compare import compare
-from evaluation.comparison.values import NotComparable
+from evaluation.change.comparison import compare
+from evaluation.change.measurements import NotComparable
 from evaluation.statistics.bootstrap import bootstrap_difference
 from tests.evaluation.comparison.sides import OFFLINE, adherence, of, only, side
 

@@ -150,7 +150,7 @@ def test_newer_evaluations_that_were_judged_otherwise_are_passed_over(llm_server
     run_of(ada, "1", is_baseline=True)
     like_it = run_of(ada, "2")
     run_of(ada, "2", hard=True)
-    run_of(ada, "2", turn_bins=((1, 4), (5, None)))
+    run_of(ada, "2", position_bins=((1, 4), (5, None)))
 
     _, found = document()
 
@@ -178,7 +178,7 @@ def test_a_file_serves_as_a_baseline(llm_server: LLMServer, ada: Agent, tmp_path
     judge(llm_server, voice=2)
     run_of(ada, "2")
     judge(llm_server, voice=9)
-    run_of(ada, "2", turn_bins=((1, 4), (5, None)))  # drawn otherwise: passed over
+    run_of(ada, "2", position_bins=((1, 4), (5, None)))  # drawn otherwise: passed over
 
     code, found = document("--baseline", str(path))
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 from scipy import stats
 
-from evaluation.comparison.compare import compare
-from evaluation.comparison.values import Side
+from evaluation.change.comparison import compare
+from evaluation.change.measurements import Side
 from evaluation.statistics.bootstrap import Observation, bootstrap_difference
 from tests.evaluation.comparison.sides import adherence, of, only, side
 

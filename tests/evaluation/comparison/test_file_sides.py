@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from agents.models import Agent
 from evaluation.capture import capture
-from evaluation.comparison.compare import UnreadableSides, compare, side_json, side_of_run, sides_of_file
-from evaluation.comparison.file_sides import observations_json
+from evaluation.change.comparison import compare, side_json
+from evaluation.change.measurement_files import UnreadableFile, measurements_of_file, observations_json
+from evaluation.change.measurements import measurement_of
 from evaluation.planning import RunSpec
 from evaluation.result_json import as_json
 from evaluation.statistics.bootstrap import Observation
@@ -41,7 +42,7 @@ def test_what_a_capture_prints_is_read_back_as_the_same_side(llm_server: LLMServ
     results = capture([RunSpec(agent=ada, dimensions=("adherence",), repeats=3)])
     path = written(tmp_path / "baseline.json", as_json("test-model", results))
 
-    read, made = sides_of_file(path)["ada"], side_of_run(results[0].summary.run)
+    read, made = measurements_of_file(path)["ada"], measurement_of(results[0].summary.run)
 
     assert (read.scores, read.proposition_scores) == (made.scores, made.proposition_scores)
     assert (read.judge, read.procedure, read.persona_digest) == (made.judge, made.procedure, made.persona_digest)
@@ -55,7 +56,7 @@ def test_a_side_written_and_read_gives_the_same_comparison(tmp_path: Path) -> No
     before, now = adherence(HIGH, persona_digest="p"), adherence(LOW, first=100)
     path = written(tmp_path / "b.json", {"judge": LLM, "runs": [side_json(before)]})
 
-    assert only(compare(sides_of_file(path)["ada"], now)) == only(compare(before, now))
+    assert only(compare(measurements_of_file(path)["ada"], now)) == only(compare(before, now))
 
 
 @given(st.lists(st.tuples(st.integers(0, 90), st.integers(1, 4)), min_size=1, max_size=20))
@@ -63,7 +64,7 @@ def test_every_judgement_comes_back(tmp_path_factory: pytest.TempPathFactory, ro
     found = side({"adherence": {"voice": [Observation(v / 10, 1.5, f"situation:{n}") for v, n in rows]}})
     path = written(tmp_path_factory.mktemp("sides") / "b.json", {"judge": LLM, "runs": [side_json(found)]})
 
-    read = sides_of_file(path)["ada"].observations["adherence"]["voice"]
+    read = measurements_of_file(path)["ada"].observations["adherence"]["voice"]
     assert sorted(map(tuple, read)) == sorted((v / 10, 1.5, f"situation:{n}", None) for v, n in rows)
 
 
@@ -72,13 +73,13 @@ def test_channels_keep_the_weight_of_each(tmp_path: Path) -> None:
     found = side({"convergence": {"apart": rows}})
     path = written(tmp_path / "b.json", {"judge": LLM, "runs": [side_json(found)]})
 
-    assert sides_of_file(path)["ada"].observations["convergence"]["apart"] == tuple(rows)
+    assert measurements_of_file(path)["ada"].observations["convergence"]["apart"] == tuple(rows)
 
 
 def test_a_file_without_judgements_is_taken_as_exact(tmp_path: Path) -> None:
     path = written(tmp_path / "b.json", document())
 
-    change = only(compare(sides_of_file(path)["ada"], adherence(LOW)))
+    change = only(compare(measurements_of_file(path)["ada"], adherence(LOW)))
 
     assert (change.delta, change.verdict) == (-4.6667, "drifted")
     assert "taken as exact" in change.interval_note
@@ -88,14 +89,14 @@ def test_channels_and_agents_of_one_slug_are_kept_apart(tmp_path: Path) -> None:
     dimensions = {"convergence": {"score": 5.0}, "ideas_quantity": {"count": 40}}
     path = written(tmp_path / "b.json", {**document(), "channels": [{"channel": "ada", "dimensions": dimensions}]})
 
-    found = sides_of_file(path)
+    found = measurements_of_file(path)
 
     assert sorted(found) == ["#ada", "ada"]
     assert found["#ada"].scores == {"convergence": 5.0, "ideas_quantity": 40}
 
 
 def test_runs_that_are_not_completed_are_left_out(tmp_path: Path) -> None:
-    assert sides_of_file(written(tmp_path / "b.json", document(status="failed"))) == {}
+    assert measurements_of_file(written(tmp_path / "b.json", document(status="failed"))) == {}
 
 
 # -- files that are none
@@ -139,8 +140,8 @@ def test_runs_that_are_not_completed_are_left_out(tmp_path: Path) -> None:
 def test_a_wrong_file_names_the_file_the_field_and_what_is_allowed(tmp_path: Path, content: Any, message: str) -> None:
     path = written(tmp_path / "b.json", content)
 
-    with pytest.raises(UnreadableSides, match=message) as caught:
-        sides_of_file(path)
+    with pytest.raises(UnreadableFile, match=message) as caught:
+        measurements_of_file(path)
 
     assert str(path) in str(caught.value)
 
@@ -149,10 +150,10 @@ def test_a_file_that_is_not_there_or_no_text_is_named(tmp_path: Path) -> None:
     (tmp_path / "b.json").write_bytes(b"\xff\xfe\x00\x01")
 
     for name, message in (("none.json", "No such file"), ("b.json", "not valid JSON")):
-        with pytest.raises(UnreadableSides, match=f"{name}: {message}"):
-            sides_of_file(tmp_path / name)
-    with pytest.raises(UnreadableSides, match="Is a directory"):
-        sides_of_file(tmp_path)
+        with pytest.raises(UnreadableFile, match=f"{name}: {message}"):
+            measurements_of_file(tmp_path / name)
+    with pytest.raises(UnreadableFile, match="Is a directory"):
+        measurements_of_file(tmp_path)
 
 
 def test_observations_are_documented_as_they_are_printed() -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from io import StringIO
 
-from evaluation.comparison.compare import compare
-from evaluation.comparison.presentation import comparisons_table
-from evaluation.comparison.values import Comparison, Side
+from evaluation.change.comparison import Comparison, compare
+from evaluation.change.measurements import Side
+from evaluation.change.tables import comparisons_table
 from tests.evaluation.comparison.sides import LLM, OFFLINE, adherence, of, side
 
 LARGE = "large, but with no interval neither sure nor in the exit code, so read what was said:"

@@ -10,8 +10,7 @@ from django.test.utils import CaptureQueriesContext
 
 from agents.models import Agent, Message
 from evaluation.capture import evaluate_agent, evaluate_channel
-from evaluation.comparison.compare import side_of_run
-from evaluation.comparison.values import NotComparable, Side
+from evaluation.change.measurements import NotComparable, Side, measurement_of
 from evaluation.models import EvaluationRun
 from evaluation.summary import RunSummary, summarize
 from tests.evaluation.conftest import PropositionFolder
@@ -46,7 +45,7 @@ def test_a_side_has_the_numbers_of_its_run(llm_server: LLMServer, ada: Agent, pr
     llm_server.respond = answers(lambda claim: next(values) % 10)
 
     summary = evaluate_agent(agent=ada, repeats=2)
-    side = side_of_run(summary.run)
+    side = measurement_of(summary.run)
 
     same_numbers(side, summary)
     assert (side.target, side.judge, side.procedure) == ("ada", "test-model", "plumbline")
@@ -58,7 +57,7 @@ def test_a_side_has_the_numbers_of_its_run(llm_server: LLMServer, ada: Agent, pr
 def test_what_could_not_be_scored_is_no_observation(llm_server: LLMServer, ada: Agent) -> None:
     llm_server.respond = answers(lambda claim: 7 if "voice" in claim else {"value": "x"})
 
-    side = side_of_run(evaluate_agent(agent=ada, dimensions=("adherence",)).run)
+    side = measurement_of(evaluate_agent(agent=ada, dimensions=("adherence",)).run)
 
     assert side.proposition_scores["adherence"] == {"mood": None, "voice": 7.0}
     assert set(side.observations["adherence"]) == {"voice"}
@@ -82,7 +81,7 @@ def test_an_agents_channels_have_the_numbers_of_its_run(llm_server: LLMServer, p
     llm_server.respond = answers(lambda claim: next(values) % 10)
 
     summary = evaluate_agent(agent=Agent.objects.get(slug="ada"), dimensions=("convergence",), repeats=2)
-    side = side_of_run(summary.run)
+    side = measurement_of(summary.run)
 
     assert side.scores["convergence"] == pytest.approx(summary.dimensions["convergence"].score, abs=2e-4)
     assert clusters(side, "convergence") == {"channel:diverse", "channel:converged", "channel:third"}
@@ -99,7 +98,7 @@ def test_a_channel_is_named_with_its_mark_and_has_its_repeats(
     llm_server.respond = answers(lambda claim: 6)
 
     summary = evaluate_channel(channel=diverse(), dimensions=("convergence",), repeats=3)
-    side = side_of_run(summary.run)
+    side = measurement_of(summary.run)
 
     assert (side.target, clusters(side, "convergence")) == ("#diverse", {"repeat:1", "repeat:2", "repeat:3"})
     same_numbers(side, summary)
@@ -111,7 +110,7 @@ def test_counts_are_the_runs_counts_and_a_repeat_each() -> None:
         fields: dict[str, Any] = {"dimension": "ideas_quantity", "proposition_id": "ideas", "repeat": repeat}
         make_score(run, None, status="scored", count=count, **fields)
 
-    side = side_of_run(run)
+    side = measurement_of(run)
 
     assert (side.scores, side.counted) == ({"ideas_quantity": 6}, frozenset(["ideas_quantity"]))
     assert [o.value for o in side.observations["ideas_quantity"]["ideas"]] == [4, 9, 6]
@@ -123,11 +122,11 @@ def test_the_same_message_has_the_same_key_in_every_run_and_another_text_another
     for _ in range(2):
         run = make_run(ada)
         make_score(run, 5, message=message)
-        keys.append(clusters(side_of_run(run)))
+        keys.append(clusters(measurement_of(run)))
     Message.objects.filter(agent=ada).update(text="Something else.")
 
     assert keys[0] == keys[1]
-    assert clusters(side_of_run(run)) != keys[0]
+    assert clusters(measurement_of(run)) != keys[0]
 
 
 def test_messages_deleted_since_are_one_cluster(ada: Agent) -> None:
@@ -136,7 +135,7 @@ def test_messages_deleted_since_are_one_cluster(ada: Agent) -> None:
         make_score(run, score, message=message)
     Message.objects.filter(agent=ada, text__in=["No.", "Why?"]).delete()
 
-    side = side_of_run(run)
+    side = measurement_of(run)
 
     assert (side.scores["adherence"], len(clusters(side))) == (6.0, 2)
 
@@ -152,7 +151,7 @@ def test_played_speech_is_clustered_by_situation() -> None:
                 for message in talk(agent, ["Well.", "No."], channel=channel, tags=tags, synthetic=True):
                     make_score(run, 5, message=message)
         expected = {"situation:a", "situation:b"} if len(situations) > 1 else {"situation:only/1", "situation:only/2"}
-        assert clusters(side_of_run(run)) == expected
+        assert clusters(measurement_of(run)) == expected
 
 
 def test_a_run_that_is_not_completed_does_not_compare(ada: Agent) -> None:
@@ -161,7 +160,7 @@ def test_a_run_that_is_not_completed_does_not_compare(ada: Agent) -> None:
     with pytest.raises(
         NotComparable, match=f"evaluation {run.pk} of ada is failed: the judge scored nothing; only completed"
     ):
-        side_of_run(run)
+        measurement_of(run)
 
 
 def test_many_messages_take_no_more_queries_than_few() -> None:
@@ -173,7 +172,7 @@ def test_many_messages_take_no_more_queries_than_few() -> None:
             make_score(run, 5, message=message)
         run = EvaluationRun.objects.select_related("agent").get(pk=run.pk)
         with CaptureQueriesContext(connection) as captured:
-            side_of_run(run)
+            measurement_of(run)
         counts.append(len(captured))
         assert summarize(run).dimensions["adherence"].score == 5.0
 
@@ -181,7 +180,7 @@ def test_many_messages_take_no_more_queries_than_few() -> None:
 
 
 def test_which_messages_a_run_measured_is_said_for_people(ada: Agent) -> None:
-    run = make_run(ada, window="7d", where={"build": "41"}, turn_bins=[[1, 5]])
+    run = make_run(ada, window="7d", where={"build": "41"}, position_bins=[[1, 5]])
 
-    assert side_of_run(run).scope == "7d, build=41, evenly by turn"
-    assert side_of_run(make_run(ada)).scope == ""
+    assert measurement_of(run).scope == "7d, build=41, evenly by turn"
+    assert measurement_of(make_run(ada)).scope == ""

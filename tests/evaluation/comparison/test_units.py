@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from evaluation.comparison.compare import compare
-from evaluation.comparison.values import Change, Side
+from evaluation.change.comparison import Change, compare
+from evaluation.change.measurements import Side
 from evaluation.statistics.bootstrap import bootstrap_difference
 from tests.evaluation.comparison.sides import LLM, OFFLINE, adherence, of, only, side
 

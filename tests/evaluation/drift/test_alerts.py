@@ -9,8 +9,7 @@ import pytest
 
 from agents.models import Agent
 from evaluation import schedules
-from evaluation.drift.alerts import look_for_drift, next_to_look_at
-from evaluation.drift.series import series_of
+from evaluation.change.over_time import look_for_drift, next_to_look_at, series_of
 from evaluation.failures import reopen_failed
 from evaluation.models import DriftAlert, EvaluationRun, EvaluationSchedule
 from tests.evaluation.drift.scheduling import DAY, make_schedule, measured_day

@@ -10,7 +10,8 @@ import pytest
 from pytest_django import Settings
 
 from agents.models import Agent, Message
-from evaluation.by_turn import TurnProfile, parse_bins, turn_json, turn_profile, turn_table
+from evaluation.change.position import PositionProfile, parse_bins, position_json, position_profile
+from evaluation.change.tables import position_table
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.planning import RunSpec, prepare_run
 from tests.evaluation.conftest import PropositionFolder
@@ -26,8 +27,8 @@ LINE = re.compile(r"line (\d+)")
 
 
 # -- what a run says
-def by_turn(agent: Agent, *, samples: int = 40, **fields: object) -> TurnProfile:
-    return turn_profile(measured(agent, samples=samples, turn_bins=BINS, **fields).summary.run)
+def by_turn(agent: Agent, *, samples: int = 40, **fields: object) -> PositionProfile:
+    return position_profile(measured(agent, samples=samples, position_bins=BINS, **fields).summary.run)
 
 
 def fading(body: dict[str, object]) -> dict[str, object]:
@@ -170,10 +171,10 @@ def test_judgements_that_could_not_be_made_are_counted_not_guessed(
     propositions.claims("adherence/_default.yaml", "voice")
     ada = make_agent("ada")
     chat(ada, "long", 8)
-    run = measured(ada, turn_bins=BINS).summary.run
+    run = measured(ada, position_bins=BINS).summary.run
     EvaluationScore.objects.filter(evaluation_run=run).update(status="unscored", score=None)
 
-    (found,) = turn_profile(run).dimensions
+    (found,) = position_profile(run).dimensions
 
     assert [(row.scored, row.unscored, row.score.value) for row in found.bins[:2]] == [(0, 5, None), (0, 3, None)]
 
@@ -182,10 +183,10 @@ def test_deleted_messages_and_turns_outside_are_said(llm_server: LLMServer, prop
     propositions.claims("adherence/_default.yaml", "voice", "mood")
     ada = make_agent("ada")
     channel = chat(ada, "long", 9)
-    run = measured(ada, turn_bins=((1, 3), (6, None))).summary.run
+    run = measured(ada, position_bins=((1, 3), (6, None))).summary.run
     channel.messages.filter(text="line 9").delete()
 
-    profile = turn_profile(run, parse_bins("1-2,6+"))
+    profile = position_profile(run, parse_bins("1-2,6+"))
 
     assert profile.left_out == 2
     assert [row.messages for row in profile.dimensions[0].bins] == [2, 3]
@@ -195,23 +196,23 @@ def test_a_run_that_was_not_sampled_by_turn_asks_for_bins(llm_server: LLMServer,
     run = measured(ada).summary.run
 
     with pytest.raises(ValueError, match="was not sampled by turn; name the bins"):
-        turn_profile(run)
-    assert [row.messages for row in turn_profile(run, parse_bins("1,2+")).dimensions[0].bins] == [1, 2]
+        position_profile(run)
+    assert [row.messages for row in position_profile(run, parse_bins("1,2+")).dimensions[0].bins] == [1, 2]
 
 
 def test_runs_by_turn_are_runs_of_their_own(ada: Agent, llm_server: LLMServer) -> None:
     plain, _ = prepare_run(RunSpec(agent=ada, dimensions=("adherence",)))
-    by, _ = prepare_run(RunSpec(agent=ada, dimensions=("adherence",), turn_bins=BINS))
-    again, resumed = prepare_run(RunSpec(agent=ada, dimensions=("adherence",), turn_bins=BINS))
+    by, _ = prepare_run(RunSpec(agent=ada, dimensions=("adherence",), position_bins=BINS))
+    again, resumed = prepare_run(RunSpec(agent=ada, dimensions=("adherence",), position_bins=BINS))
 
     assert plain.pk != by.pk
     assert (again.pk, resumed) == (by.pk, True)
-    assert EvaluationRun.objects.get(pk=by.pk).turn_bins == [[1, 5], [6, 15], [16, 30], [31, None]]
+    assert EvaluationRun.objects.get(pk=by.pk).position_bins == [[1, 5], [6, 15], [16, 30], [31, None]]
 
 
 # -- how it is shown
 @pytest.fixture
-def shown(llm_server: LLMServer, propositions: PropositionFolder) -> TurnProfile:
+def shown(llm_server: LLMServer, propositions: PropositionFolder) -> PositionProfile:
     propositions.claims("adherence/_default.yaml", "voice")
     propositions.claims("fluency/_default.yaml", "varied")
     ada = make_agent("ada")
@@ -220,10 +221,10 @@ def shown(llm_server: LLMServer, propositions: PropositionFolder) -> TurnProfile
     return by_turn(ada, dimensions=("adherence", "fluency"))
 
 
-def test_the_table_fits_eighty_columns_and_names_judge_and_verdict(shown: TurnProfile) -> None:
+def test_the_table_fits_eighty_columns_and_names_judge_and_verdict(shown: PositionProfile) -> None:
     out = io.StringIO()
 
-    turn_table(shown, out)
+    position_table(shown, out)
 
     table = out.getvalue()
     assert "Adherence of ada by turn, by test-model" in table
@@ -233,12 +234,12 @@ def test_the_table_fits_eighty_columns_and_names_judge_and_verdict(shown: TurnPr
     assert max(len(line) for line in table.splitlines() if "conversation" not in line) <= 80
 
 
-def test_the_json_object_has_what_the_table_has(shown: TurnProfile) -> None:
-    document = json.loads(json.dumps(turn_json(shown)))
+def test_the_json_object_has_what_the_table_has(shown: PositionProfile) -> None:
+    document = json.loads(json.dumps(position_json(shown)))
 
     found = document["dimensions"]["adherence"]
     assert [row["turns"] for row in found["bins"]] == ["1-5", "6-15", "16-30", "31+"]
     assert found["bins"][0].keys() >= {"score", "interval", "messages", "scored", "unscored", "same_conversations"}
     assert found["within"]["verdict"] == "drifted"
     assert found["within"]["delta"] == pytest.approx(-5, abs=0.7)
-    assert (document["judge"], document["not_by_turn"]) == ("test-model", ["fluency"])
+    assert (document["judge"], document["not_by_position"]) == ("test-model", ["fluency"])

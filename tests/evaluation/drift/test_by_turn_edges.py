@@ -8,7 +8,8 @@ import re
 import pytest
 
 from agents.models import Agent
-from evaluation.by_turn import turn_profile, turn_table
+from evaluation.change.position import position_profile
+from evaluation.change.tables import position_table
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.drift.talking import BINS, chat
 from tests.evaluation.judging import answers, tail_of
@@ -22,7 +23,9 @@ pytestmark = pytest.mark.django_db
 def test_an_agent_nobody_heard_gets_a_sentence_and_no_empty_table(ada: Agent) -> None:
     out = io.StringIO()
 
-    turn_table(turn_profile(measured(make_agent("kevin"), dimensions=("adherence",), turn_bins=BINS).summary.run), out)
+    position_table(
+        position_profile(measured(make_agent("kevin"), dimensions=("adherence",), position_bins=BINS).summary.run), out
+    )
 
     assert out.getvalue().strip() == "Adherence of kevin by turn: no message was judged."
 
@@ -35,7 +38,7 @@ def test_no_interval_leaves_the_scale(llm_server: LLMServer, propositions: Propo
         lambda claim: 9 if int(re.findall(r"line (\d+)", tail_of(body))[-1]) % 2 else 0
     )(body)
 
-    (found,) = turn_profile(measured(ada, samples=40, turn_bins=BINS).summary.run).dimensions
+    (found,) = position_profile(measured(ada, samples=40, position_bins=BINS).summary.run).dimensions
 
     for row in found.bins[:2]:
         assert row.score.interval is not None

@@ -8,9 +8,8 @@ import pytest
 
 from agents.models import Agent
 from agents.persona import TraitValue, current_digest, save_persona
-from evaluation.drift.presentation import newest_restart
-from evaluation.drift.restarts import restarts_of
-from evaluation.drift.series import Evaluation, Series
+from evaluation.change.over_time import Evaluation, Series, restarts_of
+from evaluation.change.tables import newest_restart
 from evaluation.models import EvaluationSchedule
 from tests.factories import MONDAY, make_agent
 

@@ -10,9 +10,8 @@ from collections.abc import Iterable
 import pytest
 
 from agents.models import Agent, Message
-from evaluation.by_turn import parse_bins
+from evaluation.change.position import Bin, parse_bins, positions_of, sample_by_position
 from evaluation.planning import RunSpec
-from evaluation.turns import Bin, sample_by_turn, turns_of
 from evaluation.windows import MessageWindow, parse_window, spoken_by
 from tests.evaluation.drift.talking import BINS, chat
 from tests.factories import make_agent, make_channel, say, talk
@@ -50,17 +49,17 @@ def test_bins_that_cannot_be_meant_are_refused_with_what_is_allowed(text: str, n
 
 def test_a_spec_has_at_least_one_message_for_each_bin() -> None:
     with pytest.raises(ValueError, match="samples 3: at least one for each of the 4 bins"):
-        RunSpec(agent=make_agent(), samples=3, turn_bins=BINS)
+        RunSpec(agent=make_agent(), samples=3, position_bins=BINS)
 
 
 # -- what is drawn
 def draw(agent: Agent, *, samples: int = 20, seed: int = 0, bins: Iterable[Bin] = BINS, **window: str) -> list[int]:
     eligible = spoken_by(agent=agent, window=parse_window(window.get("window", "all")))
-    return sample_by_turn(agent=agent, eligible=eligible, bins=tuple(bins), samples=samples, seed=seed)
+    return sample_by_position(agent=agent, eligible=eligible, bins=tuple(bins), samples=samples, seed=seed)
 
 
 def turns(agent: Agent, drawn: list[int]) -> list[int]:
-    return sorted(turn for _, turn in turns_of(drawn, agent=agent).values())
+    return sorted(turn for _, turn in positions_of(drawn, agent=agent).values())
 
 
 def per_bin(agent: Agent, drawn: list[int]) -> list[int]:
@@ -81,7 +80,7 @@ def test_a_turn_is_the_rank_among_the_agents_own_messages_in_that_channel() -> N
     say(office, ada, "   ")
     said.append(say(office, ada, "three"))
 
-    found = turns_of([m.pk for m in said], agent=ada)
+    found = positions_of([m.pk for m in said], agent=ada)
 
     assert [found[m.pk] for m in said] == [(m.channel_id, turn) for m, turn in zip(said, (1, 1, 2, 2, 3), strict=True)]
 
@@ -112,7 +111,7 @@ def test_early_and_late_turns_come_from_the_same_conversations_where_they_can() 
     for n in range(12):
         chat(ada, f"short-{n}", 4)
 
-    found = turns_of(draw(ada, samples=16), agent=ada).values()
+    found = positions_of(draw(ada, samples=16), agent=ada).values()
 
     assert Counter(channel for channel, _ in found) == dict.fromkeys(long, 4)
     assert all(Counter(c for c, t in found if a <= t <= (b or t)) == dict.fromkeys(long, 1) for a, b in BINS)
@@ -140,7 +139,7 @@ def test_a_sample_keeps_tags() -> None:
         talk(ada, [f"line {n}"], tags={"build": str(n % 2)})
 
     eligible = spoken_by(agent=ada, window=MessageWindow(), where={"build": "0"})
-    drawn = sample_by_turn(agent=ada, eligible=eligible, bins=parse_bins("1-4,5+"), samples=20, seed=0)
+    drawn = sample_by_position(agent=ada, eligible=eligible, bins=parse_bins("1-4,5+"), samples=20, seed=0)
 
     assert turns(ada, drawn) == [2, 4, 6, 8]
 

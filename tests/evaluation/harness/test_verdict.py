@@ -9,7 +9,8 @@ import pytest
 
 from agents.models import Agent
 from evaluation.capture import Captured
-from evaluation.comparison.values import Change, Comparison, Side
+from evaluation.change.comparison import Change, Comparison
+from evaluation.change.measurements import Side
 from evaluation.harness.coverage import Coverage
 from evaluation.harness.findings import Fading, Open, Unjudged
 from evaluation.harness.gather import AgentResult

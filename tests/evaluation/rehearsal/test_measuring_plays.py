@@ -11,8 +11,8 @@ from pytest_django import Settings
 from agents.models import Agent, Channel
 from correction.models import AgentEvaluationConfig, CorrectionLog
 from correction.statistics import get_gate_statistics
-from evaluation.baselines import get_baseline
 from evaluation.capture import capture
+from evaluation.change.baselines import get_baseline
 from evaluation.lineup import line_up
 from evaluation.models import EvaluationScore
 from evaluation.rehearsal import Play, play_spec

@@ -1,26 +1,64 @@
-"""The newest evidence of how an agent is now: per judge, procedure and dimension one evaluation that really scored something.
+"""Which evaluations say how an agent is now: per judge, procedure and dimension the newest that really scored something.
 
-Home, the overview, an agent's page, `compare` and the API ask here, so that they name the same evaluation. Evaluations are ordered by
-the newest message they judged, not by when they were made: one that scored nothing, or judged old messages again, does not hide what
-newer messages showed.
+Home, the drift overview, an agent's page, `compare` and the API ask here, so that they name the same evaluation. Evaluations are ordered
+by the newest message they judged, not by when they were made: one that scored nothing, or judged old messages again, does not hide
+what newer messages showed.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 
-from django.db.models import Max, OuterRef, Q, QuerySet, Subquery, TextField
+from django.db.models import Count, Max, OuterRef, Q, QuerySet, Subquery, TextField
 from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Cast, Coalesce
 
 from agents.models import Agent, Message
-from evaluation.cast.values import Judged, Tag
-from evaluation.models import Baseline, Dimension, EvaluationRun, EvaluationScore, Evidence
+from evaluation.models import Baseline, Dimension, EvaluationRun, EvaluationScore, Evidence, is_heuristic
 
 Newest = Mapping[str, Evidence]  # by dimension
+Tag = tuple[str, str]
+MOST_JUDGES = 50
+NEWEST = 20_000  # baselines that are asked by whom they were judged
 _FIRST = ("-newest_message_at", "-evaluation_run_id")  # without the id it would be joined for its own order
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """How something was judged: scores by different judges or procedures never stand in one line."""
+
+    judge: str
+    procedure: str
+
+    def __str__(self) -> str:
+        return f"{self.judge} {self.procedure}"
+
+
+def judged_ways() -> list[Judged]:
+    """The judges and procedures there are baselines of, the one that most agents have first; models before heuristics."""
+    every = Baseline.objects.order_by("-pk")
+    newest = every.filter(pk__gt=Subquery(every.values("pk")[:1]) - NEWEST).order_by().values("judge", "procedure")
+    rows = newest.annotate(agents=Count("agent", distinct=True), at=Max("captured_at")).order_by("-agents", "-at")
+    ways = [Judged(judge=row["judge"], procedure=row["procedure"]) for row in rows[:MOST_JUDGES]]
+    return sorted(ways, key=lambda judged: is_heuristic(judged.judge))
+
+
+def runs_judged(judged: Judged) -> QuerySet[EvaluationRun]:
+    """Completed evaluations of agents, judged in this way over the whole window; samples drawn evenly by position are something else."""
+    method, *how = judged.procedure.split("+")
+    return EvaluationRun.objects.filter(
+        judge=judged.judge,
+        method=method,
+        hard="hard" in how,
+        double_check="double-check" in how,
+        played="played" in how,
+        status=EvaluationRun.Status.COMPLETED,
+        agent__isnull=False,
+        position_bins=[],
+    )
 
 
 def note_evidence(run: EvaluationRun, spoken: QuerySet[Message]) -> None:
@@ -29,10 +67,10 @@ def note_evidence(run: EvaluationRun, spoken: QuerySet[Message]) -> None:
     It does the same however often it is called: dimensions of channels can be scored after the agent's own.
 
     Args:
-        run: The evaluation. Of one that was sampled evenly by turn nothing is stored: it is a sample of another kind.
+        run: The evaluation. Of one that was sampled evenly by position nothing is stored: it is a sample of another kind.
         spoken: The agent's messages in its window: all of them are judged by what looks at the window as a whole.
     """
-    if run.agent_id is None or run.turn_bins:
+    if run.agent_id is None or run.position_bins:
         return
     rows = EvaluationScore.objects.filter(status=EvaluationScore.Status.SCORED).order_by().values_list("dimension")
     said = Coalesce("message__sent_at", "message__created_at")  # without a time it counts from when it was stored

@@ -12,8 +12,7 @@ from django.db.models import Case, Count, F, FloatField, Q, Sum, When
 from django.db.models.functions import Cast
 
 from agents.models import Agent
-from evaluation.cast.choosing import runs_judged
-from evaluation.cast.values import Judged
+from evaluation.change.evidence import Judged, runs_judged
 from evaluation.coverage import COVERABLE, MESSAGES, Share, why_too_little
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore, procedure_name
 from evaluation.verdicts import RULE_JUDGE
@@ -71,7 +70,7 @@ def measured_lately(*, since: datetime) -> Measured:
     """Judges, procedures and agents of the newest 500 evaluations of agents; one query."""
     fields = ("agent_id", "judge", "method", "hard", "double_check", "played")
     rows = EvaluationRun.objects.filter(
-        status=EvaluationRun.Status.COMPLETED, created_at__gte=since, agent__isnull=False, turn_bins=[]
+        status=EvaluationRun.Status.COMPLETED, created_at__gte=since, agent__isnull=False, position_bins=[]
     )
     ways: Counter[Judged] = Counter()
     agents: dict[Judged, dict[int, None]] = defaultdict(dict)
