@@ -15,7 +15,7 @@ from django.db import DatabaseError, connections
 
 from agents.llm import warm_up
 from agents.models import WorkerHeartbeat, owner_name
-from agents.work_queues import GROUPS, Group, work_queues
+from agents.work.queues import GROUPS, Group, work_queues
 from agents.worker import Worker
 from agents.worker_heartbeat import Heartbeat
 

@@ -26,7 +26,7 @@ NUMBERS = {
     "TURN_HISTORY_MESSAGES": "how many recent messages an agent is shown",
 }
 OFFLINE_MODELS = {"judge": ("offline:lexical-1",), "actor": ("offline:scripted-1",)}
-PHASES = ("received", "prepare", "review", "committed", "finish")  # of a turn, see agents/turn/values.py
+PHASES = ("received", "prepare", "review", "committed", "finish")  # of a turn, see agents/turn/pipeline.py
 ROLES: tuple[Role, ...] = ("judge", "actor")
 
 

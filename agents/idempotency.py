@@ -1,4 +1,4 @@
-"""A request sent twice acts once: who sends its key first claims it, everybody after gets the stored answer."""
+"""Let a request that is sent twice act once: the first sender of a key runs it, all others get the stored answer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from django.utils import timezone
 from agents.models import IdempotentRequest, owner_is_dead, owner_name
 
 KEPT = timedelta(hours=24)
-LONGEST_RUN = timedelta(minutes=10)  # a claim without an answer for longer is one of a process that died
+LONGEST_RUN = timedelta(minutes=10)  # a run without an answer for longer is one of a process that died
 
 
 class OtherRequest(ValueError):
@@ -32,11 +32,11 @@ class Sent:
     body_digest: str
 
 
-def claim(*, user_id: int, key: str, sent: Sent) -> tuple[IdempotentRequest, bool]:
+def begin(*, user_id: int, key: str, sent: Sent) -> tuple[IdempotentRequest, bool]:
     """Begin a request, or find that it was answered already.
 
     Returns:
-        The row, and whether the caller is to act now; it must then `keep` an answer or `release` the claim. False when the row holds
+        The row, and whether the caller is to act now; it must then `keep` an answer or `release` the lease. False when the row holds
         the answer.
 
     Raises:
@@ -50,7 +50,7 @@ def claim(*, user_id: int, key: str, sent: Sent) -> tuple[IdempotentRequest, boo
         method=sent.method,
         path=sent.path,
         body_digest=sent.body_digest,
-        claimed_by=owner_name(),
+        lease_owner=owner_name(),
     )
     try:
         with transaction.atomic():
@@ -68,23 +68,23 @@ def _found(user_id: int, key: str, sent: Sent) -> tuple[IdempotentRequest, bool]
         raise OtherRequest
     if row.status is not None:
         return row, False
-    if not (owner_is_dead(row.claimed_by) or row.claimed_at < timezone.now() - LONGEST_RUN):
+    if not (owner_is_dead(row.lease_owner) or row.leased_at < timezone.now() - LONGEST_RUN):
         raise StillRunning
-    before, row.claimed_by, row.claimed_at = row.claimed_by, owner_name(), timezone.now()
-    taken = _held(row.pk, before).update(claimed_by=row.claimed_by, claimed_at=row.claimed_at)
-    if not taken:  # somebody else took it over
+    before, row.lease_owner, row.leased_at = row.lease_owner, owner_name(), timezone.now()
+    taken = _held(row.pk, before).update(lease_owner=row.lease_owner, leased_at=row.leased_at)
+    if not taken:  # another process took it over
         raise StillRunning
     return row, True
 
 
 def keep(row: IdempotentRequest, *, status: int, answer: str, headers: dict[str, str]) -> bool:
-    """Store the answer; False when somebody else took the claim over meanwhile, whose answer stands."""
-    return bool(_held(row.pk, row.claimed_by).update(status=status, answer=answer, headers=headers))
+    """Store the answer; False when another process took over meanwhile: its answer stays."""
+    return bool(_held(row.pk, row.lease_owner).update(status=status, answer=answer, headers=headers))
 
 
 def release(row: IdempotentRequest) -> None:
     """Nothing was done: the key may be used again."""
-    _held(row.pk, row.claimed_by).delete()
+    _held(row.pk, row.lease_owner).delete()
 
 
 def prune_idempotent_requests(before: datetime | None = None, limit: int = 1_000) -> int:
@@ -96,4 +96,4 @@ def prune_idempotent_requests(before: datetime | None = None, limit: int = 1_000
 
 
 def _held(pk: int, owner: str) -> Any:
-    return IdempotentRequest.objects.filter(pk=pk, claimed_by=owner, status=None)
+    return IdempotentRequest.objects.filter(pk=pk, lease_owner=owner, status=None)

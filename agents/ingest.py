@@ -12,11 +12,8 @@ from django.contrib.auth import get_user_model
 from django.utils.module_loading import import_string
 
 from agents.models import Agent, Channel, Message
-from agents.transcripts.channels import Target
-from agents.transcripts.prepare import Prepared
-from agents.transcripts.rights import Needs, Rights
-from agents.transcripts.speakers import Author
-from agents.transcripts.store import link_orphans, write_batch
+from agents.transcripts.prepare import Author, Prepared, Target
+from agents.transcripts.store import Needs, Rights, link_orphans, write_batch
 
 MOST_MESSAGES = 1_000  # per call: one transaction, in which SQLite lets nobody else write
 Observer = Callable[[Sequence[Message]], int]

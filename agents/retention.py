@@ -25,22 +25,16 @@ from agents.models import (
     LLMBatchRequest,
     LLMCall,
     LLMPayload,
-    Rollup,
     Run,
     RunMessage,
     RunStep,
 )
-from agents.rollup import LEDGER
-from agents.rollups import Rolled, prunable_before
+from agents.ops.sums import LEDGER, Rolled, prunable_before
 
 ALLOWED = "a number and d or w (days, weeks), from 1d to 3650d, e.g. 90d or 12w"
 BATCH, LONGEST_BATCH = 1_000, 10_000  # rows one transaction deletes
 SAMPLED = 200  # rows whose size is measured for an estimate
 SHORTEST_PAUSE = 0.05  # seconds
-
-
-class NotSummedUp(Exception):
-    """Raw rows whose sums are not made yet must stay."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,11 +102,6 @@ def prunable(log: Log, cutoff: datetime) -> Iterator[Prunable]:
         yield _measured(model._default_manager.filter(**{f"{key}__in": rows.order_by().values("pk")}))
 
 
-def summed_up_to(rolled: Rolled) -> datetime | None:
-    """How far the sums reach; None where none is made."""
-    return Rollup.objects.filter(name=rolled.name).values_list("closed_before", flat=True).first()
-
-
 def prune(
     log: Log, cutoff: datetime, *, batch: int = BATCH, rest: Callable[[float], None] = time.sleep
 ) -> Generator[Pruned, None, None]:
@@ -125,19 +114,11 @@ def prune(
         cutoff: Rows made before it go; those with sums, whole hours only.
         batch: Most rows one transaction deletes, children included, unless a single row has more.
         rest: Waits so many seconds.
-
-    Raises:
-        NotSummedUp: The sums could not be made now; nothing is deleted.
     """
     if log.rolled is not None:
         if not log.rows(cutoff).exists():
             return
-        before = prunable_before(log.rolled, cutoff)
-        if before is None:
-            raise NotSummedUp(
-                f"{log.table}: its hours are not summed up, and nothing is deleted before; is another process at it?"
-            )
-        cutoff = before
+        cutoff = prunable_before(log.rolled, cutoff) or cutoff
     rows = log.rows(cutoff)
     last = rows.order_by().aggregate(last=Max("pk"))["last"]
     after: int | None = None

@@ -19,9 +19,9 @@ from kombu.exceptions import LimitExceeded, OperationalError
 from redis.exceptions import RedisError
 
 from agents.celery_worker import this_worker
-from agents.outages import OUTAGE
 from agents.stopping import Stopped, stopping_on
-from agents.work_queues import GROUPS, Group, release_lost_claims
+from agents.work.outages import OUTAGE
+from agents.work.queues import GROUPS, Group, release_lost_leases
 from agents.worker import Piece, Worker
 
 log = logging.getLogger(__name__)
@@ -63,7 +63,7 @@ def _outlasting_outages(worker: Worker) -> Piece:
 def sweep() -> None:
     """What beat asks for: work of dead workers is free again, and whatever waits without a message is looked at."""
     try:
-        release_lost_claims()
+        release_lost_leases()
     except OUTAGE as error:
         log.warning("database: %s", error)
     for group in GROUPS:

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field, replace
 from django.conf import settings
 from django.db import close_old_connections, connection
 
-from agents import chores
 from agents.llm.ledger import write_late
 from agents.log_context import collecting_ids
-from agents.outages import OUTAGE, is_outage, patient
 from agents.stopping import SliceOver
-from agents.work_queues import GROUPS, WorkQueue, release_lost_claims, work_queues
+from agents.work import queues
+from agents.work.outages import OUTAGE, is_outage, patient
+from agents.work.queues import GROUPS, WorkQueue, release_lost_leases, work_queues
 from agents.worker_heartbeat import Heartbeat
 
 LOOK_FOR_CHORES = 10.0  # seconds between two looks
@@ -115,9 +115,9 @@ class Worker:
         if self._interactive.issuperset(self.queues) or time.monotonic() - self._chores_at < LOOK_FOR_CHORES:
             return
         if not self._began:  # who takes the place of one that died goes on with its work at once
-            release_lost_claims()
+            release_lost_leases()
             self._began = True
-        chores.do_what_is_due()
+        queues.do_what_is_due()
         self._chores_at = time.monotonic()
 
     def _crashed(self, name: str, begun: float, error: Exception) -> Piece:

@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from agents.llm.loop import slots_in_use
 from agents.models import WorkerHeartbeat
-from agents.work_queues import work_models
+from agents.work.queues import work_models
 
 EVERY = 10.0  # seconds between two signs of life
 KEPT = timedelta(days=1)
@@ -32,7 +32,7 @@ def alive() -> QuerySet[WorkerHeartbeat]:
     holding: set[str] = set()
     for model in work_models():
         held = model._default_manager.filter(status=model.Status.RUNNING, lease_expires_at__gte=now)
-        holding.update(held.values_list("claimed_by", flat=True))
+        holding.update(held.values_list("lease_owner", flat=True))
     heard_of = Q(seen_at__gte=now - silence_allowed()) | Q(name__in=holding)
     return WorkerHeartbeat.objects.filter(heard_of, stopped_at=None)
 

@@ -1,27 +1,28 @@
 """What holding personas in character costs, summed over the ledger, and the daily budgets (AC-7.3.5, AC-7.3.6).
 
-Summaries read sums of whole hours and days (`agents.rollup`) and raw rows only at the edges; budgets read raw rows: they hold at once.
+Summaries read sums of whole hours (`agents.ops.sums`) and raw rows only at the edges; budgets read raw rows: they hold at once.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import asdict, dataclass
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from operator import add
 from typing import Any, Literal, get_args
 
-from django.db.models import Case, CharField, Count, F, Q, Sum, When
-from django.db.models.functions import TruncDate
+from django.db.models import Case, CharField, Count, F, Q, QuerySet, Sum, Value, When
+from django.db.models.functions import Coalesce, TruncDate
 from django.utils import timezone
 
-from agents import rollup
 from agents.llm.endpoints import model_of, provider_of
 from agents.llm.ledger import Totals
 from agents.models import Agent, LLMBatch, LLMCall
-from agents.rollups.reading import Question, read
-from correction.config import ResolvedConfig, resolve_config, resolve_defaults
+from agents.ops.sums import LEDGER, TOKENS, read
+from correction.config.resolve import ResolvedConfig, resolve_config, resolve_defaults
+from correction.models import AgentEvaluationConfig
 from evaluation.windows import MessageWindow, parse_window
 
 Grouping = Literal["mechanism", "dimension", "model", "day", "agent"]
@@ -44,7 +45,7 @@ _KEYS: dict[Grouping, Any] = {
     "day": TruncDate("created_at", tzinfo=UTC),
     "agent": F("agent"),
 }
-_SUMMED = ("s_calls", "s_unpriced", "s_cost_usd", *(f"s_{kind}" for kind in rollup.TOKENS))
+_SUMMED = ("s_calls", "s_unpriced", "s_cost_usd", *(f"s_{kind}" for kind in TOKENS))
 TOLD_APART_BY_PURPOSE = ("mechanism", "dimension")
 # Few values each: one question answers all of them.
 _AT_ONCE: tuple[Grouping, ...] = ("mechanism", "dimension", "model")
@@ -221,7 +222,7 @@ def _rows(
 ) -> dict[Grouping, tuple[CostRow, ...]]:
     """The rows of some groupings, from one pass over what is told apart by all of them."""
     sums: dict[Grouping, dict[tuple[str, Any], list[Any]]] = {name: {} for name in groupings}
-    for row in read(_question(groupings, window, agent)):
+    for row in _sums(groupings, window, agent):
         part = [row[name] for name in _SUMMED]
         for name, groups in sums.items():
             group = (row["k_purpose"] if name in TOLD_APART_BY_PURPOSE else "", row[f"k_{name}"])
@@ -248,31 +249,27 @@ def _agents(found: Iterable[int | None]) -> dict[int | None, tuple[str, str]]:
     return {pk: (slug, name) for pk, slug, name in rows}
 
 
-def _question(groupings: Sequence[Grouping], window: MessageWindow, agent: Agent | None) -> Question:
-    tables = rollup.OF_AN_AGENT if agent is not None else rollup.BY_AGENT if "agent" in groupings else rollup.OF_ALL
+def _sums(groupings: Sequence[Grouping], window: MessageWindow, agent: Agent | None) -> list[dict[str, Any]]:
     whose = Q() if agent is None else Q(agent=agent)
     keys: dict[str, Any] = {name: _KEYS[name] for name in groupings}
     if any(name in TOLD_APART_BY_PURPOSE for name in groupings):
         keys |= {"purpose": F("purpose")}
-    in_sums = {"day": TruncDate("start", tzinfo=UTC)} if "day" in groupings else {}
-    return Question(
-        name=rollup.LEDGER.name,
-        family=rollup.CALLS,
+    hour_keys = keys | {"day": TruncDate("hour", tzinfo=UTC)} if "day" in groupings else keys
+    return read(
+        LEDGER,
+        LEDGER.tables[0],
         start=window.start,
         end=window.end,
-        tables=tables,
+        raw_keys=keys,
+        keys=hour_keys,
         raw_where=whose,
         where=whose,
-        raw_keys=keys,
-        keys={**keys, **in_sums},
     )
 
 
 def _totals(sums: Sequence[Any]) -> Totals:
     calls, unpriced, cost, *tokens = sums
-    return Totals(
-        calls=calls, cost_usd=_dollars(cost), unpriced=unpriced, **dict(zip(rollup.TOKENS, tokens, strict=True))
-    )
+    return Totals(calls=calls, cost_usd=_dollars(cost), unpriced=unpriced, **dict(zip(TOKENS, tokens, strict=True)))
 
 
 def _added(parts: Iterable[Totals]) -> Totals:
@@ -281,9 +278,122 @@ def _added(parts: Iterable[Totals]) -> Totals:
         calls=sum(p.calls for p in chosen),
         cost_usd=sum((p.cost_usd for p in chosen), Decimal(0)),
         unpriced=sum(p.unpriced for p in chosen),
-        **{kind: sum(getattr(p, kind) for p in chosen) for kind in rollup.TOKENS},
+        **{kind: sum(getattr(p, kind) for p in chosen) for kind in TOKENS},
     )
 
 
 def _dollars(amount: Decimal | None) -> Decimal:
     return (amount or Decimal(0)).quantize(_DOLLARS)
+
+
+def costs_as_json(summary: CostSummary) -> dict[str, Any]:
+    """A summary as one object. Dollars leave out the `unpriced` calls."""
+    start, end = summary.window.start, summary.window.end
+    return {
+        "agent": summary.agent.slug if summary.agent else None,
+        "since": start.isoformat() if start else None,
+        "until": end.isoformat() if end else None,
+        "total": _sums_as_json(summary.total),
+        "correction": _sums_as_json(summary.correction),
+        "by": {grouping: [_row_as_json(grouping, row) for row in rows] for grouping, rows in summary.by.items()},
+    }
+
+
+def _row_as_json(grouping: Grouping, row: CostRow) -> dict[str, Any]:
+    purpose = {"purpose": row.purpose} if grouping in TOLD_APART_BY_PURPOSE else {}
+    return {**purpose, grouping: row.key or None, **_sums_as_json(row.totals)}
+
+
+def _sums_as_json(totals: Totals) -> dict[str, Any]:
+    return {**asdict(totals), "cost_usd": float(totals.cost_usd)}
+
+
+Keys = Mapping[str, Any]
+
+NEARLY = Decimal("0.8")  # of a budget
+MOST_SPENDERS = 500  # looked at one by one: those who spent most
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetDay:
+    """A day (UTC) so far, in US dollars.
+
+    Attributes:
+        total: All calls; `checking` those that budgets are about: gate, interventions and measuring.
+        capped: Of `checking`, what was spent by agents that have a budget, and on channels where the defaults have one.
+        unpriced: Calls without a price; in none of the amounts.
+        budget: All budgets added up; None where nobody has one. `budgets` is how many there are.
+        used_up, nearly: How many of them are used up, and how many more are by 80 %.
+    """
+
+    total: Decimal
+    checking: Decimal
+    capped: Decimal
+    unpriced: int
+    budget: Decimal | None
+    budgets: int
+    used_up: int
+    nearly: int
+
+
+def budgets_today(*, now: datetime | None = None) -> BudgetDay:
+    """What today cost and what of the budgets that is; four queries."""
+    midnight = (now or timezone.now()).astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    spent: dict[int | None, Decimal] = defaultdict(Decimal)
+    total, unpriced = Decimal(0), 0
+    keys = {"agent": F("agent"), "purpose": F("purpose")}
+    for row in read(LEDGER, LEDGER.tables[0], start=midnight, raw_keys=keys, keys=keys):
+        total += row["s_cost_usd"]
+        unpriced += row["s_unpriced"]
+        if row["k_purpose"] in BUDGETED:
+            spent[row["k_agent"]] += row["s_cost_usd"]
+    dearest = sorted(spent, key=lambda agent: -spent[agent])[:MOST_SPENDERS]
+    caps = _caps([agent for agent in dearest if agent is not None])
+    shares = [spent.get(agent, Decimal(0)) / cap if cap else Decimal(1) for agent, cap in caps.of.items()]
+    return BudgetDay(
+        total=total,
+        checking=sum(spent.values(), Decimal(0)),
+        capped=sum((spent.get(agent, Decimal(0)) for agent in caps.of), Decimal(0)),
+        unpriced=unpriced,
+        budget=caps.sum if caps.number else None,
+        budgets=caps.number,
+        used_up=sum(share >= 1 for share in shares),
+        nearly=sum(NEARLY <= share < 1 for share in shares),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Caps:
+    """All daily budgets: how many, their sum, and those of some agents; None stands for what no agent spends, on channels."""
+
+    number: int
+    sum: Decimal
+    of: dict[int | None, Decimal]
+
+
+def _caps(agents: list[int]) -> _Caps:
+    defaults = resolve_defaults()
+    by_default = bool(defaults["budget_enabled"]) and defaults["daily_budget_usd"] is not None
+    own: QuerySet[Any] = AgentEvaluationConfig.objects.filter(is_defaults=False)
+    rows, path, whose = own, "", "agent"
+    if by_default:  # every agent has one, unless it says otherwise
+        rows, path, whose = Agent.objects.filter(is_active=True), "evaluation_config__", "pk"
+    cap = Coalesce(f"{path}daily_budget_usd", Value(defaults["daily_budget_usd"]))
+    on = Coalesce(f"{path}budget_enabled", Value(bool(defaults["budget_enabled"])))
+    capped = rows.annotate(cap_on=on, cap=cap).filter(cap_on=True, cap__isnull=False).order_by()
+    sums = capped.aggregate(number=Count("pk"), sum=Sum("cap"))
+    of: dict[int | None, Decimal] = dict(capped.filter(**{f"{whose}__in": agents}).values_list(whose, "cap"))
+    number, amount = sums["number"], sums["sum"] or Decimal(0)
+    if by_default:
+        of[None] = defaults["daily_budget_usd"]
+        number, amount = number + 1, amount + defaults["daily_budget_usd"]
+    return _Caps(number, amount, of)
+
+
+def spent_by_day(*, since: datetime) -> dict[date, Decimal]:
+    """What all calls cost, day by day (UTC), from a midnight UTC on; days without calls are left out. One query."""
+    days: dict[date, Decimal] = defaultdict(Decimal)
+    raw_keys, keys = ({"day": TruncDate(name, tzinfo=UTC)} for name in ("created_at", "hour"))
+    for row in read(LEDGER, LEDGER.tables[0], start=since, raw_keys=raw_keys, keys=keys):
+        days[row["k_day"]] += row["s_cost_usd"]
+    return dict(days)

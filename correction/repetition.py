@@ -16,8 +16,8 @@ from agents.text.fences import fence, neutral, new_nonce
 from agents.text.ngrams import extract_ngrams, most_frequent, recurring_ngrams
 from agents.text.phrases import shared_phrases
 from agents.text.tokens import tokenize
-from agents.turn.values import Turn
-from correction.config import config_of, resolve_config
+from agents.turn.pipeline import Turn
+from correction.config.resolve import config_of, resolve_config
 
 logger = logging.getLogger(__name__)
 

@@ -1,43 +1,32 @@
-"""The sums of what the gate did. Marks of people are not summed: they come later than the rows, are few, and have an index."""
+"""The hourly sums of what the gate did. Marks of people are not summed: they come later than the rows, are few, and have an index."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from django.db.models import Count, Exists, F, FloatField, Model, OuterRef, Q, Sum
+from django.db.models import Count, Exists, F, FloatField, OuterRef, Q, Sum
 from django.db.models.functions import Coalesce
 
-from agents.models import Span
-from agents.rollups import Family, Rolled, Table
-from correction.models import (
-    AttemptSum,
-    AttemptTotal,
-    CorrectionLog,
-    DimensionSum,
-    DimensionTotal,
-    GateDimensionResult,
-    Outcome,
-)
+from agents.ops.sums import HourlySums, Rolled
+from correction.models import AttemptHour, CorrectionLog, DimensionHour, GateDimensionResult, Outcome
 
 Status = GateDimensionResult.Status
 UNJUDGED = (Status.TIMEOUT, Status.OVERLOAD, Status.ERROR, Status.UNSCORED, Status.BUDGET)
 _FIRST = Q(attempt=1)
 _JUDGED = Q(score_sum__isnull=False) | Q(outcome=Outcome.PASSED)
 _SCORED = Q(status=Status.SCORED)
-_HOURS_AND_DAYS = (Span.HOUR, Span.DAY)
 
 
 def _scores(of: Q) -> Coalesce:
     return Coalesce(Sum("score", filter=_SCORED & of), 0.0, output_field=FloatField())
 
 
-ATTEMPTS = Family(
+ATTEMPTS = HourlySums(
+    table=AttemptHour,
     raw=lambda: CorrectionLog.objects.all(),
     time="created_at",
     keys={
         "agent": F("agent"),
         "source": F("source"),
-        "played": Coalesce("channel__synthetic", False),
+        "synthetic": Coalesce("channel__synthetic", False),
         "outcome": F("outcome"),
     },
     sums={
@@ -47,18 +36,15 @@ ATTEMPTS = Family(
         "failed": Count("pk", filter=Exists(GateDimensionResult.objects.filter(log=OuterRef("pk"), passed=False))),
     },
     counted="attempts",
-    tables=(
-        Table(AttemptSum, ("agent", "source", "played", "outcome"), _HOURS_AND_DAYS),
-        Table(AttemptTotal, ("source", "played", "outcome"), _HOURS_AND_DAYS),
-    ),
 )
-VERDICTS = Family(
+VERDICTS = HourlySums(
+    table=DimensionHour,
     raw=lambda: GateDimensionResult.objects.all(),
     time="log__created_at",
     keys={
         "agent": F("log__agent"),
         "source": F("log__source"),
-        "played": Coalesce("log__channel__synthetic", False),
+        "synthetic": Coalesce("log__channel__synthetic", False),
         "dimension": F("dimension"),
         "judge": F("log__judge"),
     },
@@ -75,14 +61,5 @@ VERDICTS = Family(
         **{f"were_{status}": Count("pk", filter=Q(status=status)) for status in UNJUDGED},
     },
     counted="checks",
-    tables=(
-        Table(DimensionSum, ("agent", "source", "played", "dimension", "judge"), _HOURS_AND_DAYS),
-        Table(DimensionTotal, ("source", "played", "dimension", "judge"), _HOURS_AND_DAYS),
-    ),
 )
-GATE = Rolled(name="gate", model=CorrectionLog, families=(ATTEMPTS, VERDICTS))
-
-ATTEMPTS_OF_AN_AGENT: Mapping[int, type[Model]] = dict.fromkeys(_HOURS_AND_DAYS, AttemptSum)
-ATTEMPTS_OF_ALL: Mapping[int, type[Model]] = dict.fromkeys(_HOURS_AND_DAYS, AttemptTotal)
-VERDICTS_OF_AN_AGENT: Mapping[int, type[Model]] = dict.fromkeys(_HOURS_AND_DAYS, DimensionSum)
-VERDICTS_OF_ALL: Mapping[int, type[Model]] = dict.fromkeys(_HOURS_AND_DAYS, DimensionTotal)
+GATE = Rolled(name="gate", model=CorrectionLog, tables=(ATTEMPTS, VERDICTS))

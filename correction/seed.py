@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agents.models import Agent
-from correction.configure import ensure_rows
+from correction.config.configure import ensure_rows
 from correction.models import BehaviorRequest, CorrectionLog, InterventionLog
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agents.models import Agent, Message
-from agents.turn.values import Accept, Draft, Revise, Turn
+from agents.turn.pipeline import Accept, Draft, Revise, Turn
 
 
 class BehaviorRequests:
@@ -45,16 +45,16 @@ class ActionGate:
     name = "gate"
 
     def review(self, turn: Turn, draft: Draft) -> Accept | Revise:
-        from correction import gate_stage
+        from correction.gate import stage
 
-        return gate_stage.review(turn, draft)
+        return stage.review(turn, draft)
 
     def committed(self, turn: Turn, message: Message) -> None:
-        from correction import gate_stage
+        from correction.gate import stage
 
-        gate_stage.committed(turn, message)
+        stage.committed(turn, message)
 
     def finish(self, turn: Turn) -> None:
-        from correction import gate_finish
+        from correction.gate import stage
 
-        gate_finish.finish(turn)
+        stage.finish(turn)

@@ -77,7 +77,7 @@ begin
 end $$;
 
 -- Drops the partitions of which every row is older, with what refers to them: a reference that may be empty becomes empty, else its row
--- goes (stored payloads). Only rows that are summed up: nothing after the last closed hour, or after one that is to be summed anew.
+-- goes (stored payloads). Only rows that are summed: nothing after the last closed hour.
 create or replace function plumbline_drop_before(tab text, moment timestamptz) returns setof text language plpgsql as $$
 declare
   part record;
@@ -86,9 +86,6 @@ declare
   sums text := case tab when 'llm_calls' then 'ledger' else 'gate' end;
   summed timestamptz := (select closed_before from rollups where name = sums);
 begin
-  if summed is not null then
-    summed := least(summed, (select min(hour) from rollup_stale_hours where name = sums));
-  end if;
   for part in select * from plumbline_partitions(tab) loop
     if tab = 'correction_dimension_results' then
       execute format('select max(created_at) from correction_logs where id = (select max(log_id) from %I)', part.name) into newest;

@@ -173,7 +173,7 @@ def see_through(
         unfinished = list(EvaluationRun.objects.filter(pk__in=ids, batch=True, status__in=LLMBatch.OPEN))
         if not unfinished:
             return
-        if ready := list(EvaluationRun.objects.filter(EvaluationRun.claimable(), pk__in=[r.pk for r in unfinished])):
+        if ready := list(EvaluationRun.objects.filter(EvaluationRun.leasable(), pk__in=[r.pk for r in unfinished])):
             go_on(ready)
             continue
         words = "\n".join(waiting_words(unfinished).values())

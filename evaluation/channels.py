@@ -16,10 +16,10 @@ def channel_specs(spec: RunSpec) -> list[tuple[RunSpec, int]]:
     """For an agent's evaluation: those of its channels, with the number of its messages there, most first.
 
     The same window, tags and procedure; ``last:N`` are then the channel's last N messages. Empty when no channel dimension is asked
-    for, when the target is a channel itself, or when speech was played, which an agent does alone.
+    for, when the target is a channel itself, or when speech was simulated, which an agent does alone.
     """
     dimensions = tuple(d for d in spec.dimensions if d in CHANNEL_DIMENSIONS)
-    if spec.agent is None or not dimensions or spec.played:
+    if spec.agent is None or not dimensions or spec.simulated:
         return []
     spoken = spoken_by(agent=spec.agent, window=spec.window, where=spec.where)
     counted = spoken.order_by().values_list("channel").annotate(n=Count("pk")).order_by("-n", "channel")

@@ -11,14 +11,14 @@ from django.utils import timezone
 
 from agents.llm import ledger
 from agents.models import Agent
-from agents.work_queues import wake_workers
+from agents.work.queues import wake_workers
 from evaluation.batches import cancel_batches
 from evaluation.failures import CALL_FAILED, reopen_failed
 from evaluation.models import ChannelShare, EvaluationRun, EvaluationScore
 from evaluation.planning import RunSpec, prepare_run
 from evaluation.propositions.files import default_dimensions
-from evaluation.rehearsal import has_little_speech
 from evaluation.runs import RESUMABLE
+from evaluation.simulation import has_little_speech
 
 Status = EvaluationRun.Status
 CANCELLABLE = (Status.PENDING, Status.RUNNING, Status.PAUSED_BUDGET)
@@ -29,12 +29,12 @@ class NotPossible(ValueError):
     """The evaluation is in no status for this; says in which it is."""
 
 
-def queue_run(spec: RunSpec, *, play: bool = False) -> tuple[EvaluationRun, bool]:
+def queue_run(spec: RunSpec, *, simulate: bool = False) -> tuple[EvaluationRun, bool]:
     """Have a worker (`manage.py work`) measure what the spec asks for. Nothing is judged here.
 
     Args:
         spec: What is asked for.
-        play: Have the worker play an agent with little speech first, and measure that (AC-6.5.2).
+        simulate: Have the worker simulate conversations with an agent that has little speech first, and measure those (AC-6.5.2).
 
     Returns:
         The run, and whether it is one that asked for the same within 24 hours and had not ended: that one goes on instead.
@@ -42,8 +42,8 @@ def queue_run(spec: RunSpec, *, play: bool = False) -> tuple[EvaluationRun, bool
     Raises:
         PropositionError: Proposition files cannot be used.
     """
-    if play and has_little_speech(spec):
-        spec = replace(spec, played=True)
+    if simulate and has_little_speech(spec):
+        spec = replace(spec, simulated=True)
     with transaction.atomic():  # no worker sees it before it is whole
         run, taken_up = prepare_run(spec)
         waiting = [run.pk, *run.channel_runs.values_list("pk", flat=True)]
@@ -53,13 +53,15 @@ def queue_run(spec: RunSpec, *, play: bool = False) -> tuple[EvaluationRun, bool
     return run, taken_up
 
 
-def queue_baseline(*, agents: Iterable[Agent], spec: RunSpec | None = None, play: bool = False) -> list[EvaluationRun]:
+def queue_baseline(
+    *, agents: Iterable[Agent], spec: RunSpec | None = None, simulate: bool = False
+) -> list[EvaluationRun]:
     """Have a worker capture a baseline of each agent.
 
     Args:
         agents: Whom to measure.
         spec: Everything but the agent; default settings and every dimension when left out.
-        play: Have the worker play agents with little speech first.
+        simulate: Have the worker simulate conversations with agents that have little speech first.
 
     Raises:
         PropositionError: Proposition files cannot be used.
@@ -67,7 +69,7 @@ def queue_baseline(*, agents: Iterable[Agent], spec: RunSpec | None = None, play
     runs = []
     for agent in agents:
         wanted = spec or RunSpec(agent=agent, dimensions=default_dimensions())
-        runs.append(queue_run(replace(wanted, agent=agent, is_baseline=True), play=play)[0])
+        runs.append(queue_run(replace(wanted, agent=agent, is_baseline=True), simulate=simulate)[0])
     return runs
 
 
@@ -137,7 +139,7 @@ def _cancel(runs: models.QuerySet[EvaluationRun]) -> int:
     return runs.filter(status__in=CANCELLABLE).update(
         status=Status.CANCELLED,
         error="cancelled on request",
-        claimed_by="",
+        lease_owner="",
         lease_expires_at=None,
         finished_at=timezone.now(),
     )

@@ -13,25 +13,25 @@ from rich.table import Table
 from agents.terminal import console_on
 from evaluation.estimate import AnswerLength, Estimate
 from evaluation.presentation import judge_label, money
-from evaluation.rehearsal.estimate import CALLS_PER_LINE, REPLY_TOKENS, PlayEstimate
+from evaluation.simulation.estimate import CALLS_PER_LINE, REPLY_TOKENS, SimulationEstimate
 from evaluation.spending import Spending
 from evaluation.wording import counted
 
 
-def estimate_json(estimates: Sequence[Estimate], plays: Sequence[PlayEstimate] = ()) -> dict[str, Any]:
-    """A dry run as data; `plays` is what playing the agents would need besides."""
+def estimate_json(estimates: Sequence[Estimate], simulations: Sequence[SimulationEstimate] = ()) -> dict[str, Any]:
+    """A dry run as data; `simulations` is what simulating the agents would need besides."""
     channels = [{"channel": e.channel, **_estimated(e)} for e in estimates if e.channel]
     return {
         "dry_run": True,
         "judge": estimates[0].judge if estimates else None,
         "agents": [{"agent": e.agent, **_estimated(e)} for e in estimates if not e.channel],
         **({"channels": channels} if channels else {}),
-        **({"plays": [_played(play) for play in plays]} if plays else {}),
+        **({"simulations": [_simulation_json(simulation) for simulation in simulations]} if simulations else {}),
     }
 
 
-def _played(play: PlayEstimate) -> dict[str, Any]:
-    return {**asdict(play), "cost_usd": None if play.cost_usd is None else float(play.cost_usd)}
+def _simulation_json(simulation: SimulationEstimate) -> dict[str, Any]:
+    return {**asdict(simulation), "cost_usd": None if simulation.cost_usd is None else float(simulation.cost_usd)}
 
 
 def _estimated(e: Estimate) -> dict[str, Any]:
@@ -84,10 +84,10 @@ def spending_table(estimate: Spending | None, actual: Spending, out: Any) -> Non
         console.print(f"{calls} no price and {'is' if actual.unpriced_calls == 1 else 'are'} not in the cost.")
 
 
-def estimate_table(estimates: Sequence[Estimate], out: Any, plays: Sequence[PlayEstimate] = ()) -> None:
-    """A dry run for people; first what playing the agents would need, where they would be played."""
-    if plays:
-        _plays_table(plays, out)
+def estimate_table(estimates: Sequence[Estimate], out: Any, simulations: Sequence[SimulationEstimate] = ()) -> None:
+    """A dry run for people; first what simulating the agents would need, where they would be simulated."""
+    if simulations:
+        _simulations_table(simulations, out)
     judge = estimates[0].judge
     table = Table(
         title=f"Dry run, judge {escape(judge_label(judge))}: nothing was asked",
@@ -117,16 +117,18 @@ def estimate_table(estimates: Sequence[Estimate], out: Any, plays: Sequence[Play
     )
 
 
-def _plays_table(plays: Sequence[PlayEstimate], out: Any) -> None:
-    table = Table(title="Dry run: playing the agents first", box=box.SIMPLE_HEAD, title_justify="left")
+def _simulations_table(simulations: Sequence[SimulationEstimate], out: Any) -> None:
+    table = Table(title="Dry run: simulating the agents first", box=box.SIMPLE_HEAD, title_justify="left")
     for heading in ("Agent", "Actor model", "Lines", "Calls", "Input tokens", "Output tokens", "Cost"):
         table.add_column(heading, justify="left" if heading in ("Agent", "Actor model") else "right", overflow="fold")
-    for play in plays:
-        cells = [f"{n:,}" for n in (play.lines, play.calls, play.input_tokens, play.output_tokens)]
-        table.add_row(escape(play.agent), escape(play.actor_model), *cells, money(play.cost_usd))
+    for simulation in simulations:
+        cells = [
+            f"{n:,}" for n in (simulation.lines, simulation.calls, simulation.input_tokens, simulation.output_tokens)
+        ]
+        table.add_row(escape(simulation.agent), escape(simulation.actor_model), *cells, money(simulation.cost_usd))
     console = console_on(out)
     console.print(table)
     console.print(
-        f"Playing: {CALLS_PER_LINE} calls for each line said to an agent (it answers, and ends its turn), {REPLY_TOKENS} tokens an "
+        f"Simulating: {CALLS_PER_LINE} calls for each line said to an agent (it answers, and ends its turn), {REPLY_TOKENS} tokens an "
         "answer: assumptions.\n"
     )

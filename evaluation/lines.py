@@ -35,7 +35,7 @@ class Lines:
         said: How many lines every speaker said who may be compared, also those left out.
         left_out: Why a speaker is not compared.
         others: How many speakers may not be compared because they are no agents.
-        notes: What was capped, and whether the channel was played, in sentences.
+        notes: What was capped, and whether the channel was simulated, in sentences.
     """
 
     texts: tuple[str, ...]
@@ -70,7 +70,9 @@ def lines_to_compare(
     left.update(dict.fromkeys(by_lines[MOST_SPEAKERS:], f"not among the {MOST_SPEAKERS} who said most"))
     chosen = by_lines[:MOST_SPEAKERS]
     share = MOST_LINES // max(1, len(chosen))
-    notes = ["This channel was played for an evaluation: nobody really said these lines."] if channel.synthetic else []
+    notes = (
+        ["This channel was simulated for an evaluation: nobody really said these lines."] if channel.synthetic else []
+    )
     if any(len(said[s]) > share for s in chosen):
         notes.append(f"At most {share} lines of each speaker were compared, evenly spread over all of them.")
     outsiders = {speaker.name for speaker in everything if speaker.kind == "outsider"}

@@ -10,8 +10,8 @@ from django.db import IntegrityError, transaction
 from django.db.models import Max
 
 from agents.models import Channel, Message
-from agents.outages import is_outage
-from agents.work_queues import wake_workers
+from agents.work.outages import is_outage
+from agents.work.queues import wake_workers
 from evaluation.lineup import line_up
 from evaluation.models import LineUpRun
 from evaluation.windows import parse_window
@@ -52,7 +52,7 @@ def queue_line_up(
 
 def work_one(*, owner: str) -> bool:
     """Claim and make the oldest line-up that waits; whether there was one. What `manage.py work` calls."""
-    waiting = LineUpRun.claim_next(owner=owner, lease=LEASE)
+    waiting = LineUpRun.acquire_next(owner=owner, lease=LEASE)
     if waiting is None:
         return False
     try:

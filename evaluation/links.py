@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from django.db.models import Q
 
-from evaluation import baselines
+from evaluation.change import baselines
 from evaluation.change.evidence import note_evidence
 from evaluation.models import CHANNEL_DIMENSIONS, ChannelShare, EvaluationRun
 from evaluation.scorers.base import Subject
@@ -14,7 +14,7 @@ from evaluation.summary import WITHOUT_SCORE, summarize
 from evaluation.targets import subject_of
 
 COMPLETED = EvaluationRun.Status.COMPLETED
-PLAYED_ALONE = "speech was played with one agent at a time: there is no conversation of agents to measure"
+SIMULATED_ALONE = "speech was simulated with one agent at a time: there is no conversation of agents to measure"
 
 
 def follow(runs: Iterable[EvaluationRun]) -> None:
@@ -43,8 +43,8 @@ def why_nothing(run: EvaluationRun) -> str:
     """Why an agent's channels give it no number; empty when it asked for none, or when they do."""
     if run.agent_id is None or not set(run.dimensions) & set(CHANNEL_DIMENSIONS):
         return ""
-    if run.played:
-        return PLAYED_ALONE
+    if run.simulated:
+        return SIMULATED_ALONE
     channel_runs = list(run.channel_runs.select_related("channel"))
     if not channel_runs:
         return "no channel in which the agent spoke"

@@ -58,7 +58,7 @@ class Plan:
                 s.method,
             ),
             s.additional_context,
-            *(s.played, s.actor_model, s.position_bins),
+            *(s.simulated, s.actor_model, s.position_bins),
             *((s.schedule.pk, s.schedule.last_fired_at) if s.schedule else (None,)),  # each firing is measured anew
         ]
         return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
@@ -181,7 +181,7 @@ def new_run(plan: Plan) -> EvaluationRun:
         double_check=spec.double_check,
         method=spec.method,
         additional_context=dict(spec.additional_context),
-        played=spec.played,
+        simulated=spec.simulated,
         actor_model=spec.actor_model,
         position_bins=[list(pair) for pair in spec.position_bins],
         schedule=spec.schedule,
@@ -194,24 +194,24 @@ def new_run(plan: Plan) -> EvaluationRun:
 
 
 def create_run(plan: Plan) -> EvaluationRun:
-    """A new run with its items as pending rows, in one transaction; one that waits for a play has none yet."""
+    """A new run with its items as pending rows, in one transaction; one that waits for a simulation has none yet."""
     run = new_run(plan)
     with transaction.atomic():
         run.save()
-        if not plan.spec.awaits_play:
+        if not plan.spec.awaits_simulation:
             insert_items(run, plan.propositions)
     return run
 
 
 _PLANNED_LATER = (
-    *("played", "actor_model", "where", "samples", "window", "window_start", "window_end"),
+    *("simulated", "actor_model", "where", "samples", "window", "window_start", "window_end"),
     *("history", "history_start", "history_end", "history_where"),
     *("persona_digest", "proposition_digest", "proposition_digests", "spec_digest"),
 )
 
 
 def plan_later(run: EvaluationRun, spec: RunSpec, *, owner: str) -> bool:
-    """Plan a run that waited for a play, now that it is known what to judge, and hand it back to be judged.
+    """Plan a run that waited for a simulation, now that it is known what to judge, and hand it back to be judged.
 
     Returns:
         Whether `owner` still held it; if not, nothing was changed.

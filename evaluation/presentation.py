@@ -168,7 +168,7 @@ def heading_of(name: str, *, narrow: bool) -> str:
 def _procedure_note(results: Sequence[Captured]) -> str:
     """How it was judged, where that is not the usual way: such numbers compare with none judged otherwise."""
     runs = [result.summary.run for result in results]
-    asked = dict.fromkeys(run.procedure.removesuffix("+played") for run in runs)  # played rows say so themselves
+    asked = dict.fromkeys(run.procedure.removesuffix("+simulated") for run in runs)  # simulated rows say so themselves
     notes = [procedure for procedure in asked if procedure != "plumbline"]
     repeats = max((run.repeats for run in runs), default=1)
     return ", ".join((*notes, *([f"mean of {repeats} judgements"] if repeats > 1 else [])))
@@ -210,7 +210,7 @@ def _outcome_row(
     counted = [counts["scored"], counts["unscored"]] if narrow else [*counts.values(), str(summary.calls)]
     row = [
         escape(summary.run.agent.slug if summary.run.agent else str(summary.run.channel))
-        + (" (played)" if summary.run.played else ""),
+        + (" (simulated)" if summary.run.simulated else ""),
         _overall(summary),
         *([with_share(number(result.before), result.before_share)] if before else []),
         *(number_of(found.get(name)) for name in dimensions),

@@ -10,7 +10,7 @@ from evaluation.capture import Captured, channels_of
 from evaluation.change.measurement_files import observations_json
 from evaluation.change.measurements import measurement_of
 from evaluation.ideas import distinct_ideas
-from evaluation.links import PLAYED_ALONE
+from evaluation.links import SIMULATED_ALONE
 from evaluation.models import CHANNEL_DIMENSIONS, COUNTED, EvaluationRun
 from evaluation.summary import ChannelScore, DimensionSummary, RunSummary, empty_dimension
 
@@ -53,7 +53,7 @@ def numbers_json(summary: RunSummary) -> dict[str, Any]:
         "status": run.status,
         "error": run.error,
         **usual,
-        **({"played": True, "actor_model": run.actor_model} if run.played else {}),
+        **({"simulated": True, "actor_model": run.actor_model} if run.simulated else {}),
         "persona_digest": run.persona_digest,
         "overall_score": summary.overall_score,
         "coverage": summary.share.rounded,
@@ -90,7 +90,7 @@ def dimension_json(found: DimensionSummary, run: EvaluationRun, agreements: Mapp
         **({"ideas": ideas_json(run)} if counted and run.channel is not None else {}),
         **({"channels": [_channel_json(c, counted) for c in found.channels]} if found.channels else {}),
         **({"reason": found.reason} if found.reason else {}),
-        **({"reason": PLAYED_ALONE} if run.played and found.dimension in CHANNEL_DIMENSIONS else {}),
+        **({"reason": SIMULATED_ALONE} if run.simulated and found.dimension in CHANNEL_DIMENSIONS else {}),
     }
 
 

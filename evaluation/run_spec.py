@@ -16,7 +16,7 @@ from evaluation.windows import BEFORE, MessageWindow
 
 MOST_SAMPLES = 100_000
 MOST_REPEATS = 20
-PLAY = "play"  # the tag of what was said in a play; its value is the play's id
+SIMULATION = "simulation"  # the tag of what was said in a simulation; its value is the simulation's id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,8 +41,8 @@ class RunSpec:
         double_check: Ask the judge whether it is sure (AC-6.0.11).
         method: ``plumbline``, or ``tinytroupe`` for comparison with its paper; that one asks one claim per call.
         additional_context: Given to preconditions and shown to the judge as data.
-        played: Measure speech that was played for it (synthetic messages, chosen by `where`) instead of real speech.
-        actor_model: The model that spoke, where speech was played; for the record.
+        simulated: Measure speech that was simulated for it (synthetic messages, chosen by `where`) instead of real speech.
+        actor_model: The model that spoke, where speech was simulated; for the record.
         position_bins: Sample evenly from these stretches of a conversation, in turns of the agent from 1: ``((1, 5), (6, None))``.
         schedule: The schedule that asked for it.
         batch: Ask the judge in batches, at half the price and within a day. The same question otherwise.
@@ -65,7 +65,7 @@ class RunSpec:
     double_check: bool = False
     method: str = Method.PLUMBLINE.value
     additional_context: Mapping[str, Any] = field(default_factory=dict)
-    played: bool = False
+    simulated: bool = False
     actor_model: str = ""
     position_bins: tuple[tuple[int, int | None], ...] = ()
     schedule: EvaluationSchedule | None = None
@@ -117,12 +117,14 @@ class RunSpec:
     @property
     def procedure(self) -> str:
         """How it is judged, as `EvaluationRun.procedure` says it."""
-        return procedure_name(method=self.method, hard=self.hard, double_check=self.double_check, played=self.played)
+        return procedure_name(
+            method=self.method, hard=self.hard, double_check=self.double_check, simulated=self.simulated
+        )
 
     @property
-    def awaits_play(self) -> bool:
-        """Whether it asks for played speech that is still to be played: nothing can be planned before."""
-        return self.played and PLAY not in self.where
+    def awaits_simulation(self) -> bool:
+        """Whether it asks for simulated speech that is still to be simulated: nothing can be planned before."""
+        return self.simulated and SIMULATION not in self.where
 
     @property
     def judge_model(self) -> str:

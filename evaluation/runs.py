@@ -11,27 +11,28 @@ from django.db import transaction
 from django.utils import timezone
 
 from agents.log_context import logging_about
-from agents.models import Claimable, owner_name
-from agents.outages import is_outage
-from evaluation import baselines, links
+from agents.models import Leasable, owner_name
+from agents.work.outages import is_outage
+from evaluation import links
 from evaluation.asking import JudgeDown
 from evaluation.batches import forget_answers, is_waiting
 from evaluation.budget import why_over_budget
+from evaluation.change import baselines
 from evaluation.change.evidence import note_evidence
 from evaluation.execution import Progress, Session, Superseded, lease, open_session
 from evaluation.failures import failed_call, judge_answered, reopen_failed
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.planning import UNFINISHED
 from evaluation.propositions.files import LoadedFile, PropositionError, load_all
-from evaluation.rehearsal.queued import awaits_play, play_for
-from evaluation.rehearsal.stage import actor_of
 from evaluation.scorers import SCORERS
 from evaluation.scorers.base import Ends, Subject
+from evaluation.simulation import actor_of
+from evaluation.simulation.queued import awaits_simulation, simulate_for
 from evaluation.summary import RunSummary, summarize_all
 from evaluation.together import Together
 from evaluation.wording import counted
 
-Status = Claimable.Status
+Status = Leasable.Status
 BATCH_PAUSE = timedelta(minutes=10)  # between two tries to hand in a batch for which the budget had no room
 RESUMABLE = (Status.FAILED, Status.ERRORED, Status.PAUSED_BUDGET)
 
@@ -112,7 +113,7 @@ def _opening(made: Iterable[Sequence[EvaluationRun]], owner: str, held: list[Eva
     for runs in made:
         sessions = []
         for run in runs:
-            if run.is_held_by(owner) or run.claim(owner=owner, lease=lease(), resumable=RESUMABLE):
+            if run.is_leased_by(owner) or run.acquire(owner=owner, lease=lease(), resumable=RESUMABLE):
                 held.append(run)
                 if (session := _open(run, owner, files)) is not None:
                     if isinstance(session.subject, Subject):
@@ -206,7 +207,7 @@ def _paused_that_may_go_on() -> EvaluationRun | None:
     over: set[tuple[int | None, str]] = set()  # asked once per agent, and once for channels
     run: EvaluationRun
     for run in paused.order_by("created_at", "pk"):
-        model = actor_of(run.agent) if run.agent is not None and awaits_play(run) else run.judge
+        model = actor_of(run.agent) if run.agent is not None and awaits_simulation(run) else run.judge
         if (run.agent_id, model) not in over:
             if not why_over_budget(run.agent, model):
                 return run
@@ -220,13 +221,13 @@ def work_one(*, owner: str) -> bool:
     if not waiting and (paused := _paused_that_may_go_on()) is not None:
         waiting = [paused]
     for run in waiting:
-        if not run.claim(owner=owner, lease=lease(), resumable=RESUMABLE):
+        if not run.acquire(owner=owner, lease=lease(), resumable=RESUMABLE):
             continue
         run.note_served()
         about = logging_about(evaluation_run=run.pk, agent=run.agent_id)
         with about, sentry_sdk.start_transaction(op="evaluation.work", name="evaluate"):  # a span alone is sent nowhere
-            if awaits_play(run):
-                play_for(run, owner=owner)
+            if awaits_simulation(run):
+                simulate_for(run, owner=owner)
             else:
                 execute([run], owner=owner)
         break

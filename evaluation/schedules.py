@@ -13,7 +13,7 @@ from django.db import OperationalError, transaction
 from django.utils import timezone
 
 from agents.models import Agent
-from agents.work_queues import wake_workers
+from agents.work.queues import wake_workers
 from evaluation.change.over_time import look_for_drift, next_to_look_at
 from evaluation.models import EvaluationRun, EvaluationSchedule
 from evaluation.planning import Prepared, RunSpec, prepare_run

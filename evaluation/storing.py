@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from django.utils import timezone
 
-from agents.outages import OUTAGE, outlasting
+from agents.work.outages import OUTAGE, outlasting
 from evaluation.bulk import update_rows
 from evaluation.judge import Question
 from evaluation.models import EvaluationScore

@@ -90,7 +90,7 @@ def subject_of(run: EvaluationRun) -> Subject | ChannelSubject:
         seed=run.seed,
         history=history,
         history_where=run.history_where,
-        played=run.played,
+        simulated=run.simulated,
         position_bins=tuple((first, last) for first, last in run.position_bins),
     )
 

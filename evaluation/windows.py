@@ -94,14 +94,14 @@ def in_window(messages: QuerySet[Message], window: MessageWindow) -> QuerySet[Me
 
 
 def spoken_by(
-    *, agent: Agent, window: MessageWindow, where: Mapping[str, str] | None = None, played: bool = False
+    *, agent: Agent, window: MessageWindow, where: Mapping[str, str] | None = None, simulated: bool = False
 ) -> QuerySet[Message]:
     """What an agent really said: committed messages with a text, never drafts, never synthetic ones, oldest first.
 
-    With `played`, what it was made to say for a measurement, and nothing else: the two never mix (AC-6.5.2). Messages without
+    With `simulated`, what it was made to say for a measurement, and nothing else: the two never mix (AC-6.5.2). Messages without
     a time stand before those with one, in the order they were stored.
     """
-    messages = with_tags(Message.objects.filter(agent=agent, synthetic=played, text__regex=r"\S"), where or {})
+    messages = with_tags(Message.objects.filter(agent=agent, synthetic=simulated, text__regex=r"\S"), where or {})
     messages = in_window(messages, window).order_by(F("sent_at").asc(nulls_first=True), "pk")
     if window.last is None:
         return messages
@@ -112,7 +112,7 @@ def spoken_by(
 def said_in(
     *, channel: Channel, window: MessageWindow, where: Mapping[str, str] | None = None, agents_only: bool = False
 ) -> QuerySet[Message]:
-    """What was said in a channel by anybody, in its order; played speech only where the whole channel was played.
+    """What was said in a channel by anybody, in its order; simulated speech only where the whole channel was simulated.
 
     Args:
         channel: Whose messages.

@@ -9,7 +9,7 @@ from project.environment import env, number
 WORK_QUEUES = [
     "agents.turn.orchestrator.work_one",
     "correction.behavior.work_one",
-    "correction.observe.work_one",
+    "correction.gate.observe.work_one",
     "correction.behavior.effects.work_one",
     "evaluation.schedules.work_one",
     "agents.llm.batch_work.work_one",
@@ -23,15 +23,15 @@ WORK_QUEUES = [
 INTERACTIVE_QUEUES = ["agents.turn.orchestrator.work_one"]
 # What is to be done every so often, by one worker: dotted path of a callable, and seconds between two times.
 CHORES: dict[str, float] = {
-    "agents.work_queues.release_lost_claims": 30,
-    "agents.rollup.sum_up": 60,
+    "agents.work.queues.release_lost_leases": 30,
+    "agents.ops.sums.sum_up": 60,
     "agents.imports.uploads.drop_old": 3600,
     "correction.behavior.resume_paused": 60,
     "correction.behavior.description.resume_paused": 60,
     "correction.behavior.effects.resume_paused": 60,
 }
-# Raw rows that are summed up by hour, and minutes after an hour's end when that is done: transactions may end late.
-ROLLUPS = ["agents.rollup.LEDGER", "correction.rollup.GATE"]
+# Raw rows that are summed by hour, and minutes after an hour's end when that is done: transactions may end late.
+ROLLUPS = ["agents.ops.sums.LEDGER", "correction.rollup.GATE"]
 ROLLUP_LAG_MINUTES = 10
 # What `manage.py prune_logs` deletes when it is old, in this order: dotted paths of sequences of `agents.retention.Log`.
 RETENTION = ["correction.retention.LOGS", "agents.retention.LOGS"]

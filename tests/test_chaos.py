@@ -25,7 +25,7 @@ from evaluation.planning import create_run, make_plan
 from evaluation.propositions.files import load_all
 from evaluation.run_spec import RunSpec
 from correction.models import AgentEvaluationConfig
-from correction.observe import queue_ingested
+from correction.gate.observe import queue_ingested
 from tests.factories import make_agent, make_channel, talk
 files = load_all()
 for number in range({AGENTS}):
@@ -36,6 +36,14 @@ for number in range({AGENTS}):
     for seed in range({RUNS_OF_EACH}):
         spec = RunSpec(agent=agent, dimensions=("adherence",), samples=2, seed=seed)
         create_run(make_plan(spec, files=files))
+"""
+# The sums of all hours, the present one included.
+SUM_UP = """
+from datetime import timedelta
+from django.utils import timezone
+from agents.ops.sums import roll_up, rollups
+for rolled in rollups():
+    assert roll_up(rolled, now=timezone.now() + timedelta(hours=2))
 """
 # Every judgement that is written over another one leaves a trace.
 WATCH = """
@@ -153,6 +161,9 @@ def test_nothing_is_lost_or_stored_twice_when_worker_broker_and_database_die(
     assert ledger.number(CALLS_OF_OTHERS) == 0
     # What was asked twice is what a process had in flight when it was killed, or a database that was away took with it.
     assert ledger.number(ASKED_TWICE) <= 4 * 20
+
+    plumbline.start_and_wait("sums", "-c", "import django\ndjango.setup()\n" + SUM_UP)
+    assert plumbline.manage("rollup", "--verify").count("hours compared: no difference") == 2
 
 
 # Judgements of the judge that no call in the ledger accounts for.

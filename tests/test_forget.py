@@ -30,8 +30,8 @@ from agents.models import (
     RunMessage,
 )
 from agents.turn.receive import receive_message
+from correction.gate.statistics import get_gate_statistics
 from correction.models import CorrectionLog, GateDimensionResult, Intervention, InterventionLog
-from correction.statistics import get_gate_statistics
 from evaluation.capture import evaluate_agent, evaluate_channel
 from evaluation.models import EvaluationScore, Idea, LineUpRun, ScoreLabel
 from tests.agents.test_erased_columns import text_columns

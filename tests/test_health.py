@@ -156,7 +156,7 @@ def test_what_waits_and_who_works_is_shown() -> None:
     agent = make_agent("ada")
     old, held = Run.objects.create(agent=agent), Run.objects.create(agent=agent)
     Run.objects.filter(pk=old.pk).update(created_at=timezone.now() - timedelta(minutes=10))
-    assert held.claim(owner="elsewhere:1:x", lease=timedelta(minutes=5))
+    assert held.acquire(owner="elsewhere:1:x", lease=timedelta(minutes=5))
     Heartbeat(owner_name(), WorkerHeartbeat.Kind.WORK, "all").beat()
     silent = Heartbeat("other:2:y", WorkerHeartbeat.Kind.WORK, "all")
     silent.beat()
@@ -178,7 +178,7 @@ def test_a_worker_in_a_long_piece_of_work_is_alive_as_long_as_it_keeps_its_lease
     WorkerHeartbeat.objects.update(seen_at=timezone.now() - timedelta(hours=1))
     assert ("plumbline_workers_alive", (("kind", "work"),)) not in series()
 
-    assert Run.objects.create(agent=make_agent("ada")).claim(owner=name, lease=timedelta(minutes=5))
+    assert Run.objects.create(agent=make_agent("ada")).acquire(owner=name, lease=timedelta(minutes=5))
 
     assert series()["plumbline_workers_alive", (("kind", "work"),)] == 1
 

@@ -13,9 +13,7 @@ from django.db import DatabaseError, IntegrityError, connection, transaction
 from django.utils import timezone
 
 from agents.models import LLMCall, LLMPayload
-from agents.rollup import LEDGER
-from agents.rollups import roll_up, verify
-from agents.rollups.rolling import mark_stale
+from agents.ops.sums import LEDGER, roll_up, verify
 from correction.costs import get_total_cost_summary
 from correction.models import CorrectionLog, GateDimensionResult
 from correction.rollup import GATE
@@ -93,7 +91,7 @@ def test_a_month_is_dropped_when_it_is_summed_up_and_its_figures_stay() -> None:
     call(at=NOW - timedelta(days=2))
     with pytest.raises(DatabaseError, match=r"run manage\.py rollup first"), transaction.atomic():
         sql("select plumbline_drop_before('llm_calls', %s)", NOW - timedelta(days=90))
-    roll_up(LEDGER, owner="me", seconds=None)
+    roll_up(LEDGER)
 
     dropped = sql("select plumbline_drop_before('llm_calls', %s)", NOW - timedelta(days=90))
 
@@ -112,7 +110,7 @@ def test_verdicts_are_partitioned_by_their_logs() -> None:
     new = result_of(None, NOW)
     with pytest.raises(IntegrityError), transaction.atomic():
         GateDimensionResult.objects.create(log=new.log, dimension="fluency", status="trivial", threshold=5, passed=True)
-    roll_up(GATE, owner="me", seconds=None)
+    roll_up(GATE)
 
     assert sql("select plumbline_drop_before('correction_dimension_results', %s)", NOW - timedelta(days=90)) == [
         ("correction_dimension_results_p0",)
@@ -124,12 +122,12 @@ def test_verdicts_are_partitioned_by_their_logs() -> None:
 
 def test_a_month_is_dropped_though_the_gate_was_used_long_ago_and_never_since() -> None:
     result_of(None, OLD - timedelta(days=30))
-    roll_up(GATE, owner="me", now=OLD, seconds=None)
+    roll_up(GATE, now=OLD)
     call(at=OLD)
     sql("select plumbline_partition('llm_calls', 'id')")
     sql("select plumbline_add_partition('llm_calls', 1000)")
     call(at=NOW - timedelta(days=2))
-    roll_up(LEDGER, owner="me", seconds=None)
+    roll_up(LEDGER)
 
     assert sql("select plumbline_drop_before('llm_calls', %s)", NOW - timedelta(days=90)) == [("llm_calls_p0",)]
 
@@ -141,31 +139,9 @@ def test_a_partition_that_was_emptied_does_not_keep_those_after_it() -> None:
     second = call(at=OLD)
     sql("select plumbline_add_partition('llm_calls', 1000)")
     call(at=NOW - timedelta(days=2))
-    roll_up(LEDGER, owner="me", seconds=None)
+    roll_up(LEDGER)
     LLMCall.objects.filter(pk=first.pk).delete()
 
     dropped = sql("select plumbline_drop_before('llm_calls', %s)", NOW - timedelta(days=90))
 
     assert dropped == [(f"llm_calls_p{second.pk}",)]
-
-
-def test_hours_that_are_to_be_summed_anew_keep_their_rows() -> None:
-    call(at=OLD)
-    sql("select plumbline_partition('llm_calls', 'id')")
-    sql("select plumbline_add_partition('llm_calls', 1000)")
-    call(at=NOW - timedelta(days=2))
-    roll_up(LEDGER, owner="me", seconds=None)
-    mark_stale("ledger", OLD)
-
-    with pytest.raises(DatabaseError, match=r"run manage\.py rollup first"), transaction.atomic():
-        sql("select plumbline_drop_before('llm_calls', %s)", NOW - timedelta(days=90))
-    roll_up(LEDGER, owner="me", seconds=None)
-    assert sql("select plumbline_drop_before('llm_calls', %s)", NOW - timedelta(days=90)) == [("llm_calls_p0",)]
-
-
-def test_a_row_for_which_nobody_made_a_partition_is_not_lost() -> None:
-    sql("select plumbline_partition('llm_calls', 'id')")
-
-    row = call()
-
-    assert sql("select tableoid::regclass::text from llm_calls where id = %s", row.pk) == [("llm_calls_rest",)]

@@ -62,7 +62,7 @@ def paths() -> dict[str, Callable[[], object]]:
 
     return {
         "capture of one agent on one dimension": quiet(
-            "capture_baseline", "--agents", "michael", "--dimensions", "adherence", "--no-play"
+            "capture_baseline", "--agents", "michael", "--dimensions", "adherence", "--no-simulate"
         ),
         "a gated send": send(**gated),
         "a send with everything off": send(gate_mode="off"),

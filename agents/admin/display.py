@@ -28,7 +28,7 @@ Tone = Literal["good", "bad", "warning", "info", "accent", "plain"]
 
 EMPTY = mark_safe("–")
 STATUS_TONES: dict[str, Tone] = {
-    # work (agents.models.Claimable)
+    # work (agents.models.Leasable)
     "pending": "plain",
     "running": "info",
     "completed": "good",

@@ -18,8 +18,8 @@ from agents.admin.home_parts import FAILURE_DAYS, MOST_COUNTED, a_few, card, lis
 from agents.console_pages import HomePart, add_home
 from agents.health import CHECKS
 from agents.llm.endpoints import model_of, provider_of, route_of
-from agents.models import Agent, Claimable, Run, WorkerHeartbeat
-from agents.work_queues import work_models
+from agents.models import Agent, Leasable, Run, WorkerHeartbeat
+from agents.work.queues import work_models
 from agents.worker_heartbeat import alive, silence_allowed
 
 FACES = 12
@@ -154,7 +154,7 @@ def workers_alive() -> int:
     return a_few(heard) or a_few(alive())
 
 
-def work_that_waits() -> list[tuple[type[Claimable], str, int]]:
+def work_that_waits() -> list[tuple[type[Leasable], str, int]]:
     """Kinds of work of which something waits: table, name, and how many, counted up to a hundred."""
     found = []
     for model in work_models():

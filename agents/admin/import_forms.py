@@ -15,10 +15,10 @@ from agents.models import Agent
 from agents.models.conversations import TAG_KEY
 from agents.personas_io.shape import SLUG_LIMIT, SYSTEM_PROMPT_LIMIT, slug_of
 from agents.transcripts.importer import AUTO
+from agents.transcripts.prepare import Likely
 from agents.transcripts.readers import READERS
 from agents.transcripts.readers.csv_table import FIELDS
-from agents.transcripts.speakers import Likely
-from agents.transcripts.times import zone
+from agents.transcripts.records import zone
 
 FORMAT_NAMES = {
     "jsonl": "JSON Lines",

@@ -16,7 +16,7 @@ from agents.imports.choices import Choices, choices_of, may_make_speakers
 from agents.imports.control import lacks_agent
 from agents.imports.uploads import are_kept
 from agents.models import Import
-from agents.transcripts.speakers import Likely
+from agents.transcripts.prepare import Likely
 from agents.worker_heartbeat import alive
 
 Status, Step = Import.Status, Import.Step

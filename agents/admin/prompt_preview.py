@@ -16,10 +16,9 @@ from agents.admin.display import Tone
 from agents.adminsite import ModelAdmin
 from agents.llm.endpoints import model_of
 from agents.models import Agent, Channel
-from agents.turn.pipeline import StageFailed
+from agents.turn.pipeline import Section, StageFailed, TraceEntry
 from agents.turn.prompt import PromptPreview, preview_prompt
 from agents.turn.tools import tool_definitions
-from agents.turn.values import Section, TraceEntry
 
 MOST_CHANNELS = 100  # to choose from
 NEEDED = ("agents.view_agent", "agents.view_message")

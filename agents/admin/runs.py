@@ -51,7 +51,7 @@ class RunAdmin(LogAdmin[Run]):
                     "started",
                     "finished",
                     "attempt",
-                    "claimed_by",
+                    "lease_owner",
                     "idempotency_key",
                     "overrides_json",
                 ),

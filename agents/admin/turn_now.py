@@ -21,7 +21,7 @@ from agents.llm.endpoints import model_of, problem_of, provider_of
 from agents.models import Agent, Channel, Run
 from agents.turn.pipeline import StageFailed
 from agents.turn.prompt import PROMPT_CHARACTERS, preview_prompt
-from agents.turn.starting import TurnRefused, start_turn
+from agents.turn.send_message import TurnRefused, start_turn
 from agents.turn.tools import tool_definitions
 
 PERMISSION = "agents.add_run"

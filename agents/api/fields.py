@@ -15,7 +15,7 @@ from rest_framework.exceptions import ValidationError
 from agents.api.bodies import Pairs, Text, _Allowing
 from agents.models.conversations import TAG_KEY
 from agents.persona import TraitValue
-from agents.turn.admission import MAX_CHARACTERS
+from agents.turn.send_message import MAX_CHARACTERS
 
 MOST_TAGS = 20
 MOST_OBJECT = 100_000  # characters of JSON

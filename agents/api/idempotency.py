@@ -60,7 +60,7 @@ class IdempotentPosts(_View):
             )
         sent = idempotency.Sent("POST", request.get_full_path(), digest(request.data))
         try:
-            row, act = idempotency.claim(user_id=_pk(request), key=key, sent=sent)
+            row, act = idempotency.begin(user_id=_pk(request), key=key, sent=sent)
         except idempotency.OtherRequest:
             raise KeyUsed from None
         except idempotency.StillRunning:

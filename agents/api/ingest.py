@@ -22,8 +22,8 @@ from agents.api.spoken import MOST_ERRORS, read, shown
 from agents.api.throttles import Ingests
 from agents.ingest import MOST_MESSAGES, IngestRefused, ingest_messages
 from agents.models import Message
-from agents.transcripts.clean import TEXT_LIMIT
-from agents.transcripts.rights import NotEntitled, rights_of
+from agents.transcripts.records import TEXT_LIMIT
+from agents.transcripts.store import NotEntitled, rights_of
 
 MOST_BYTES = 10 * 1024 * 1024
 

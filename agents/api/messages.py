@@ -24,8 +24,8 @@ from agents.api.problems import Conflict
 from agents.api.schema import AGENT, SINCE, UNTIL, documented, query
 from agents.api.throttles import PaidRequests
 from agents.models import Message
-from agents.turn.admission import SendRefused
 from agents.turn.receive import receive_message
+from agents.turn.send_message import SendRefused
 
 LARGEST_ID = 2**63 - 1
 NARROWING = ("channel", "agent", "since")  # what an index holds, so that a search need not read every message there is

@@ -22,9 +22,8 @@ from agents.api.prompts import StageFields
 from agents.api.schema import documented
 from agents.api.throttles import Sends
 from agents.models import Message
-from agents.turn.admission import RequiredStageFailed, SendRefused
-from agents.turn.send_message import send_message
-from agents.turn.values import SendResult
+from agents.turn.pipeline import SendResult
+from agents.turn.send_message import RequiredStageFailed, SendRefused, send_message
 
 
 class NewDraft(StrictBody):

@@ -13,8 +13,7 @@ from agents.api.bodies import unstorable
 from agents.api.fields import MOST_OBJECT, MOST_TAGS
 from agents.ingest import Spoken
 from agents.models.conversations import TAG_KEY
-from agents.transcripts.clean import TEXT_LIMIT
-from agents.transcripts.times import parse_time, to_utc
+from agents.transcripts.records import TEXT_LIMIT, parse_time, to_utc
 
 MOST_ERRORS = 20
 _TEXTS = {  # field: most characters

@@ -27,7 +27,7 @@ from agents.transcripts.exporter import FORMATS, export_transcript
 from agents.transcripts.importer import AUTO, ImportReport, import_transcript
 from agents.transcripts.readers import READERS
 from agents.transcripts.records import OptionError, TranscriptError
-from agents.transcripts.rights import NotEntitled, Rights, rights_of
+from agents.transcripts.store import NotEntitled, Rights, rights_of
 
 MOST_BYTES = 10 * 1024 * 1024
 TYPES = {"jsonl": "application/x-ndjson", "csv": "text/csv", "openai": "application/json"}

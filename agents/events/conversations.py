@@ -12,7 +12,7 @@ from agents.models import Channel, Message, Run, RunStep
 class Conversation(Log):
     """The messages of a channel, by position.
 
-    A position is taken under the lock of the channel's row and kept until the message is committed (`agents.turn.channel_log`,
+    A position is taken under the lock of the channel's row and kept until the message is committed (`agents.turn.send_message`,
     `agents.transcripts.store`): what is committed later has a higher one, so nothing appears below what was seen.
     """
 

@@ -25,13 +25,13 @@ from agents.persona import Outcome, UpsertResult
 from agents.personas_io.reader import read_personas
 from agents.personas_io.service import import_read
 from agents.personas_io.shape import PersonaError
-from agents.transcripts.detect import detect
 from agents.transcripts.importer import AUTO, ImportReport, Progress, import_transcript
 from agents.transcripts.prepare import Prepared
+from agents.transcripts.readers import detect
 from agents.transcripts.readers.csv_table import delimiter
 from agents.transcripts.records import OptionError, TranscriptError
-from agents.transcripts.rights import Needs, NotEntitled, rights_of
 from agents.transcripts.source import Source
+from agents.transcripts.store import Needs, NotEntitled, rights_of
 
 MOST_SPEAKERS = 100  # who can be told apart by hand
 MOST_CHANNELS = 50

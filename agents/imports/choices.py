@@ -10,7 +10,7 @@ from django.contrib.auth.models import AnonymousUser, User
 
 from agents.persona import AgentValues, Outcome, UpsertResult
 from agents.transcripts.importer import AUTO
-from agents.transcripts.rights import JOINING
+from agents.transcripts.store import JOINING
 
 CREATING, CHANGING, SAYING = "agents.add_agent", "agents.change_agent", "agents.add_message"
 TRAITS, BLOCKS = "trait", "memoryblock"
@@ -67,7 +67,7 @@ def choices_of(stored: Mapping[str, Any]) -> Choices:
 
 
 def may_import_transcripts(user: User | AnonymousUser) -> bool:
-    """Whether they may hand in what was said; which channels and agents it may concern, `agents.transcripts.rights` says."""
+    """Whether they may hand in what was said; which channels and agents it may concern, `agents.transcripts.store` says."""
     return user.has_perm(SAYING)
 
 

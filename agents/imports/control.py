@@ -17,7 +17,7 @@ from agents.imports.uploads import are_kept, drop, store
 from agents.imports.work import LEASE, carry_out
 from agents.models import Import, ImportChunk, ImportFile, owner_name
 from agents.personas_io.reader import YAML
-from agents.work_queues import wake_workers
+from agents.work.queues import wake_workers
 
 Status, Step = Import.Status, Import.Step
 AT_ONCE = 1024 * 1024
@@ -111,7 +111,7 @@ def cancel(job: Import) -> None:
         NotNow: Nothing is done with it now.
     """
     open_ones = Import.objects.filter(pk=job.pk, status__in=Import.OPEN)
-    ended = {"status": Status.CANCELLED, "claimed_by": "", "lease_expires_at": None, "finished_at": timezone.now()}
+    ended = {"status": Status.CANCELLED, "lease_owner": "", "lease_expires_at": None, "finished_at": timezone.now()}
     if not open_ones.update(**ended):
         job.refresh_from_db()
         raise NotNow(f"{job} is not being worked on: it is {job.get_status_display()}")
@@ -181,6 +181,6 @@ def _begin(job: Import) -> None:
         wake_workers()
         return
     owner = owner_name()
-    if job.claim(owner=owner, lease=LEASE):
+    if job.acquire(owner=owner, lease=LEASE):
         carry_out(job, owner=owner)
         job.refresh_from_db()

@@ -27,7 +27,7 @@ from agents.personas_io.service import import_read
 from agents.personas_io.shape import PersonaError
 from agents.transcripts.importer import Progress, import_transcript
 from agents.transcripts.records import OptionError, TranscriptError
-from agents.transcripts.rights import NotEntitled, rights_of
+from agents.transcripts.store import NotEntitled, rights_of
 
 SOURCE = "import"
 

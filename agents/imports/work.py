@@ -23,7 +23,7 @@ from agents.imports.problems import NotPossible
 from agents.imports.uploads import NotKept, drop, write_into
 from agents.log_context import logging_about
 from agents.models import Import, Message
-from agents.outages import is_outage, outlasting
+from agents.work.outages import is_outage, outlasting
 
 Status, Step = Import.Status, Import.Step
 LEASE = timedelta(minutes=5)  # a batch of messages takes a second, one large JSON document some more
@@ -38,7 +38,7 @@ class Lost(Exception):
 
 def work_one(*, owner: str) -> bool:
     """Claim and do what waits longest; whether there was any. What `manage.py work` calls."""
-    job = Import.claim_next(owner=owner, lease=LEASE)
+    job = Import.acquire_next(owner=owner, lease=LEASE)
     if job is None:
         return False
     carry_out(job, owner=owner)
@@ -148,6 +148,6 @@ class _Report:
         self._update(stored=F("stored") + len(messages))
 
     def _update(self, **fields: Any) -> None:
-        mine = Import.objects.filter(pk=self._pk, status=Status.RUNNING, claimed_by=self._owner)
+        mine = Import.objects.filter(pk=self._pk, status=Status.RUNNING, lease_owner=self._owner)
         if not outlasting(lambda: mine.update(**fields)):
             raise Lost

@@ -5,16 +5,12 @@ from __future__ import annotations
 import time
 from collections import deque
 
-from django.db import transaction
-
-from agents import rollup
 from agents.llm import endpoints, ledger
 from agents.llm.answers import Exchange, read_answer
 from agents.llm.endpoints import Route
 from agents.llm.messages import body_of
 from agents.llm.requests import LLMRequest, Reply, Status
 from agents.models import LLMBatch, LLMBatchRequest, LLMCall
-from agents.rollups.rolling import mark_stale, may_be_closed
 
 Result = LLMBatchRequest.Result
 NO_ANSWER = (
@@ -64,16 +60,10 @@ def reply_of(request: LLMRequest, row: LLMBatchRequest, way: Route) -> Reply:
         body = body_of(request, model=way.model, structured=endpoints.ability(way).structured, example=False)
         ledger.keep_payload(row.call_id, request, Exchange(reply, time.time(), body))
         if found.status is Status.MALFORMED:
-            _tell_ledger(row.call_id, reply)
+            LLMCall.objects.filter(pk=row.call_id, status=Status.OK.value).update(
+                status=reply.status.value, error=reply.error[:500]
+            )
     return reply
-
-
-def _tell_ledger(call_id: int, reply: Reply) -> None:
-    with transaction.atomic():
-        call = LLMCall.objects.filter(pk=call_id, status=Status.OK.value)
-        created = call.values_list("created_at", flat=True).first()
-        if call.update(status=reply.status.value, error=reply.error[:500]) and created and may_be_closed(created):
-            mark_stale(rollup.LEDGER.name, created)
 
 
 def forget_answers(work_id: str) -> None:

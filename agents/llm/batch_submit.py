@@ -22,7 +22,7 @@ from agents.llm.endpoints import Route
 from agents.llm.messages import body_of
 from agents.llm.requests import LLMRequest
 from agents.models import LLMBatch, LLMBatchRequest
-from agents.work_queues import wake_workers
+from agents.work.queues import wake_workers
 
 MOST_REQUESTS = 2_000  # of the 100,000 that a batch may have: what is lost with one is little
 MOST_BYTES = 20_000_000  # of the 256 MB
@@ -145,7 +145,7 @@ def _write_rows(
     with transaction.atomic():
         batch: LLMBatch = LLMBatch.objects.create(
             status=LLMBatch.Status.RUNNING,
-            claimed_by=owner,
+            lease_owner=owner,
             lease_expires_at=now + LEASE,
             started_at=now,
             work_id=outgoing.work_id,

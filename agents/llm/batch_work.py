@@ -19,8 +19,8 @@ from agents.llm.batch_submit import LEASE
 from agents.llm.endpoints import Route, route_of
 from agents.llm.requests import Label, LLMRequest, Reply, Role, Status
 from agents.models import Agent, LLMBatch, LLMBatchRequest, Run
-from agents.outages import outlasting
-from agents.work_queues import wake_workers
+from agents.work.outages import outlasting
+from agents.work.queues import wake_workers
 
 LONGEST_PAUSE = 600.0  # seconds between two looks
 SLOWER = 1.5  # each pause is so much longer than the one before
@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 def work_one(*, owner: str) -> bool:
     """Claim a batch whose next look is due, and look; whether there was one. What `manage.py work` calls."""
-    batch = LLMBatch.claim_next(owner=owner, lease=LEASE)
+    batch = LLMBatch.acquire_next(owner=owner, lease=LEASE)
     if batch is None:
         return False
     try:

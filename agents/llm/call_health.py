@@ -8,10 +8,9 @@ from datetime import datetime
 
 from django.db.models import F, Q
 
-from agents import rollup
 from agents.llm.requests import Role
 from agents.models import LLMCall
-from agents.rollups.reading import Question, read
+from agents.ops.sums import LEDGER, read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,21 +35,12 @@ class CallHealth:
 
 def call_health(*, role: Role, since: datetime) -> CallHealth:
     """What became of the calls of a role since then; a second query only when some failed."""
-    of_role = Q(role=role)
-    question = Question(
-        name=rollup.LEDGER.name,
-        family=rollup.CALLS,
-        start=since,
-        end=None,
-        tables=rollup.OF_ALL,
-        raw_where=of_role,
-        where=of_role,
-        raw_keys={"status": F("status")},
-        keys={"status": F("status")},
-    )
+    of_role, by_status = Q(role=role), {"status": F("status")}
     calls: Counter[str] = Counter()
     milliseconds = 0
-    for row in read(question):
+    for row in read(
+        LEDGER, LEDGER.tables[0], start=since, raw_keys=by_status, keys=by_status, raw_where=of_role, where=of_role
+    ):
         calls[row["k_status"]] += row["s_calls"]
         milliseconds += row["s_latency_ms"]
     number, ok = calls.total(), calls.pop(LLMCall.Status.OK, 0)

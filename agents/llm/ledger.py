@@ -25,7 +25,7 @@ from agents.llm.extraction import storable
 from agents.llm.ledger_rows import ROWS_PER_STATEMENT, insert_calls
 from agents.llm.requests import LLMRequest, Reply, Status, Usage
 from agents.models import LLMCall, LLMPayload
-from agents.outages import OUTAGE, is_outage, outlasting
+from agents.work.outages import OUTAGE, is_outage, outlasting
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ def record_all(calls: Sequence[tuple[LLMRequest, Exchange]]) -> list[int | None]
 
     Where the insert fails, because an agent was deleted meanwhile or a value does not fit, each row is written alone,
     so that one cannot cost the others. A row that cannot be written even so is logged and its key is None: the caller
-    must not lose the answer with it. A worker waits for a database that is away (`agents.outages`). What an outage
+    must not lose the answer with it. A worker waits for a database that is away (`agents.work.outages`). What an outage
     outlasts is kept in memory, its key is None, and the next call that is written, or the end of the process, writes it.
     """
     if not calls:

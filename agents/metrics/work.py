@@ -8,7 +8,7 @@ from django.db.models import Count, Min, Sum
 from django.utils import timezone
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from agents.work_queues import work_models
+from agents.work.queues import work_models
 from agents.worker_heartbeat import alive
 
 

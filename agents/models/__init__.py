@@ -2,24 +2,20 @@
 
 from agents.models.api import IdempotentRequest
 from agents.models.batches import LLMBatch, LLMBatchRequest
-from agents.models.claimable import Claimable
 from agents.models.conversations import Channel, ChannelMember, Message, Reaction
 from agents.models.descriptions import DescriptionUpdate
 from agents.models.imports import Import, ImportChunk, ImportFile
-from agents.models.ledger import LLMCall, LLMPayload, ModelPrice
-from agents.models.ledger_hours import LedgerAgentTotal, LedgerSum, LedgerTotal
-from agents.models.owners import owner_is_dead, owner_name
+from agents.models.ledger import LedgerHour, LLMCall, LLMPayload, ModelPrice, Rollup
 from agents.models.personas import Agent, MemoryBlock, MemoryPassage, PersonaVersion, Trait
-from agents.models.rollups import Rollup, Span, StaleHour
 from agents.models.runs import Run, RunMessage, RunStep
-from agents.models.workers import Chore, LastServed, WorkerHeartbeat
+from agents.models.workers import Chore, WorkerHeartbeat
+from agents.work.lease import LastServed, Leasable, owner_is_dead, owner_name
 
 __all__ = [
     "Agent",
     "Channel",
     "ChannelMember",
     "Chore",
-    "Claimable",
     "DescriptionUpdate",
     "IdempotentRequest",
     "Import",
@@ -30,9 +26,8 @@ __all__ = [
     "LLMCall",
     "LLMPayload",
     "LastServed",
-    "LedgerAgentTotal",
-    "LedgerSum",
-    "LedgerTotal",
+    "Leasable",
+    "LedgerHour",
     "MemoryBlock",
     "MemoryPassage",
     "Message",
@@ -43,8 +38,6 @@ __all__ = [
     "Run",
     "RunMessage",
     "RunStep",
-    "Span",
-    "StaleHour",
     "Trait",
     "WorkerHeartbeat",
     "owner_is_dead",

@@ -8,9 +8,9 @@ from django.utils import timezone
 
 
 class IdempotentRequest(models.Model):
-    """A POST with an ``Idempotency-Key``: claimed before it acts, answered once it did.
+    """A POST with an ``Idempotency-Key``: leased before it acts, answered afterwards.
 
-    `status` is null while it runs. The claim is the insert: the unique constraint lets one of two at once through.
+    `status` is null while it runs. The lease is the insert: the unique constraint lets one of two at once through.
     """
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+", db_index=False)
@@ -21,8 +21,8 @@ class IdempotentRequest(models.Model):
     status = models.PositiveSmallIntegerField(null=True, blank=True, help_text="of the answer; null = still running")
     answer = models.TextField(blank=True, default="", help_text="the answer's JSON")
     headers = models.JSONField(blank=True, default=dict, help_text="of the answer, such as Location")
-    claimed_by = models.CharField(max_length=200, blank=True, default="", help_text="host:pid:token of who runs it")
-    claimed_at = models.DateTimeField(default=timezone.now)
+    lease_owner = models.CharField(max_length=200, blank=True, default="", help_text="host:pid:token of who runs it")
+    leased_at = models.DateTimeField(default=timezone.now)
     created_at = models.DateTimeField(default=timezone.now)
 
     class Meta:

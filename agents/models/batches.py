@@ -9,12 +9,12 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
-from agents.models.claimable import Claimable
 from agents.models.ledger import LLMCall
 from agents.models.personas import Agent
+from agents.work.lease import Leasable
 
 
-class LLMBatch(Claimable):
+class LLMBatch(Leasable):
     """One batch. Pending = to be looked at from `next_look_at` on; completed = its answers are stored; failed = it came to nothing.
 
     The row is there before anything is sent, and `batch_id` only once the server said it: a row without one is looked for.
@@ -74,9 +74,9 @@ class LLMBatch(Claimable):
         return f"batch {self.batch_id or self.pk} of {self.work_id}"
 
     @classmethod
-    def claimable(cls) -> Q:
+    def leasable(cls) -> Q:
         """As of all work, once its next look is due."""
-        return super().claimable() & Q(next_look_at__lte=timezone.now())
+        return super().leasable() & Q(next_look_at__lte=timezone.now())
 
     def given_up(self, why: str) -> None:
         """Its questions are free to be asked again."""

@@ -7,12 +7,12 @@ from typing import ClassVar
 from django.db import models
 from django.db.models import F, Q
 
-from agents.models.claimable import Claimable
 from agents.models.ledger import LLMCall
 from agents.models.personas import Agent, PersonaVersion
+from agents.work.lease import Leasable
 
 
-class DescriptionUpdate(Claimable):
+class DescriptionUpdate(Leasable):
     """One agent's description to be written anew. Completed with an `error`: it was left as it is, and why.
 
     It is written for the persona as it is when its turn comes.
@@ -51,8 +51,8 @@ class DescriptionUpdate(Claimable):
         return f"description of {self.agent.slug} ({self.status})"
 
     @classmethod
-    def claimable(cls) -> Q:
-        return cls.claimable_when_due()
+    def leasable(cls) -> Q:
+        return cls.leasable_when_due()
 
     @property
     def work_id(self) -> str:

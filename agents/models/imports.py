@@ -9,10 +9,10 @@ from django.db import models
 from django.db.models import F, Q, Value
 from django.db.models.functions import Coalesce
 
-from agents.models.claimable import Claimable
+from agents.work.lease import Leasable
 
 
-class Import(Claimable):
+class Import(Leasable):
     """A transcript or personas on their way in: checked by a worker, looked at by whoever handed them in, imported by a worker.
 
     The status is that of the step: a check that is completed waits for a decision, an import that is completed is done.

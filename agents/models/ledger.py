@@ -121,3 +121,54 @@ class ModelPrice(models.Model):
 
     def __str__(self) -> str:
         return f"{self.model} from {self.effective_from}"
+
+
+class LedgerHour(models.Model):
+    """The calls of one agent (or of none) in an hour (UTC), for each purpose, model and so on. They stay when calls are pruned.
+
+    Means are sums divided by `calls`; percentiles cannot be added up.
+    """
+
+    hour = models.DateTimeField()
+    agent = models.ForeignKey(Agent, null=True, blank=True, on_delete=models.SET_NULL, related_name="+", db_index=False)
+    purpose = models.CharField(max_length=64)
+    mechanism = models.CharField(max_length=64)
+    dimension = models.CharField(max_length=32)
+    model = models.CharField(max_length=200)
+    role = models.CharField(max_length=12)
+    provider = models.CharField(max_length=16)
+    status = models.CharField(max_length=12)
+    calls = models.BigIntegerField()
+    unpriced = models.BigIntegerField(help_text="calls without a price, not in cost_usd")
+    input_tokens = models.BigIntegerField()
+    output_tokens = models.BigIntegerField()
+    cache_read_tokens = models.BigIntegerField()
+    cache_write_tokens = models.BigIntegerField()
+    cost_usd = models.DecimalField(max_digits=20, decimal_places=8)
+    latency_ms = models.BigIntegerField()
+
+    class Meta:
+        db_table = "ledger_hours"
+        indexes: ClassVar = [
+            models.Index(fields=["hour"], name="ledger_hour"),
+            models.Index(fields=["agent", "hour"], name="ledger_hour_agent"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.calls} calls of agent {self.agent_id} from {self.hour}"
+
+
+class Rollup(models.Model):
+    """How far a kind of rows is summed by hour (`agents.ops.sums`)."""
+
+    name = models.CharField(max_length=32, unique=True, help_text="what is summed: ledger, or gate")
+    closed_before = models.DateTimeField(
+        null=True, blank=True, help_text="whole hours before this are summed up; later rows are read themselves"
+    )
+
+    class Meta:
+        db_table = "rollups"
+        ordering: ClassVar = ["name"]
+
+    def __str__(self) -> str:
+        return f"sums of the {self.name}"

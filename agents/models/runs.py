@@ -7,12 +7,12 @@ from typing import ClassVar
 from django.db import models
 from django.db.models import F, Q
 
-from agents.models.claimable import Claimable
 from agents.models.conversations import Channel, Message
 from agents.models.personas import Agent
+from agents.work.lease import Leasable
 
 
-class Run(Claimable):
+class Run(Leasable):
     """One turn of an agent, claimed like all work."""
 
     class StopReason(models.TextChoices):

@@ -1,4 +1,4 @@
-"""The workers themselves: which are alive, whom they served last, and what they do every so often."""
+"""The workers themselves: which are alive, and what they do every so often."""
 
 from __future__ import annotations
 
@@ -34,21 +34,6 @@ class WorkerHeartbeat(models.Model):
 
     def __str__(self) -> str:
         return f"worker {self.name}"
-
-
-class LastServed(models.Model):
-    """When work of a kind was last begun for somebody: who waits longest comes next, however much others have queued."""
-
-    kind = models.CharField(max_length=64, help_text="table of the work")
-    whose = models.BigIntegerField(help_text="the agent, or minus the channel")
-    at = models.DateTimeField()
-
-    class Meta:
-        db_table = "work_last_served"
-        constraints: ClassVar = [models.UniqueConstraint(fields=["kind", "whose"], name="work_last_served_unique")]
-
-    def __str__(self) -> str:
-        return f"{self.kind} of {self.whose} at {self.at}"
 
 
 class Chore(models.Model):

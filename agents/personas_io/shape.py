@@ -10,7 +10,7 @@ from django.utils.text import slugify
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from agents.persona import AgentValues, TraitValue
-from agents.transcripts.clean import Cleaner
+from agents.transcripts.records import Cleaner
 
 SLUG_LIMIT = 64
 SYSTEM_PROMPT_LIMIT = 200_000

@@ -11,17 +11,12 @@ from typing import Any
 
 from agents.models import Message
 from agents.models.conversations import TAG_KEY
-from agents.transcripts.channels import Targets
-from agents.transcripts.detect import detect
-from agents.transcripts.prepare import Prepared, Preparer
-from agents.transcripts.readers import READERS
-from agents.transcripts.records import OptionError, ReaderOptions
-from agents.transcripts.rights import Needs, Rights
-from agents.transcripts.rows import bad_tag_key
+from agents.transcripts.json_input import bad_tag_key
+from agents.transcripts.prepare import Answering, Likely, Prepared, Preparer, Speakers, Targets, Unknown, likely_agents
+from agents.transcripts.readers import READERS, detect
+from agents.transcripts.records import OptionError, ReaderOptions, zone
 from agents.transcripts.source import Source
-from agents.transcripts.speakers import Answering, Likely, Speakers, Unknown, likely_agents
-from agents.transcripts.store import BatchResult, Key, count_batch, link_orphans, write_batch
-from agents.transcripts.times import zone
+from agents.transcripts.store import BatchResult, Key, Needs, Rights, count_batch, link_orphans, write_batch
 
 BATCH = 1000
 AUTO = "auto"

@@ -6,17 +6,212 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal, Protocol
 
 import sentry_sdk
 from django.conf import settings
+from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.utils.module_loading import import_string
 
-from agents.models import Agent, Message
-from agents.turn.overrides import stages_of
-from agents.turn.values import Accept, Draft, Phase, Revise, TraceEntry, Turn
+from agents.models import Agent, Channel, Message, Run
+from agents.models.conversations import validate_tags
+
+
+def stages_of(overrides: Mapping[str, Any]) -> frozenset[str] | None:
+    """The names of the stages that take part; None = all."""
+    names = overrides.get("stages")
+    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
+        return None
+    return frozenset(names)
+
+
+def model_of(overrides: Mapping[str, Any]) -> str:
+    """The model that acts; empty = the agent's own."""
+    model = overrides.get("model")
+    return model if isinstance(model, str) else ""
+
+
+def tags_of(overrides: Mapping[str, Any]) -> dict[str, str]:
+    """Tags of what is said."""
+    tags = overrides.get("tags")
+    try:
+        validate_tags(tags)
+    except ValidationError:
+        return {}
+    return dict(tags) if isinstance(tags, dict) else {}
+
+
+def scene_of(overrides: Mapping[str, Any]) -> int | None:
+    """Where the scripted actor begins; None = it decides by itself."""
+    scene = overrides.get("scene")
+    return scene if isinstance(scene, int) and not isinstance(scene, bool) and scene >= 0 else None
+
+
+Phase = Literal["received", "prepare", "review", "committed", "finish"]
+StageStatus = Literal["ran", "skipped", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """What an agent is about to say: text, and typed data beside it. It has not been said."""
+
+    text: str
+    payload: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Accept:
+    """A stage lets a draft pass, perhaps another one than it got.
+
+    `outcome` is the stage's word for it (the gate's ``passed``, ``forced_through`` …); empty when it has nothing to say.
+    """
+
+    draft: Draft
+    outcome: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Revise:
+    """A stage sends a draft back. `feedback` is for the agent; `session` continues this message with its next attempt."""
+
+    feedback: str
+    session: str = ""
+    outcome: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of the prompt, under its own heading. `stage` names who added it (for the preview)."""
+
+    heading: str
+    body: str
+    stage: str = ""
+
+
+@dataclass(slots=True)
+class TraceEntry:
+    """What one stage did in one phase: ran, skipped (why), failed (error), milliseconds, and its counters."""
+
+    stage: str
+    phase: Phase
+    status: StageStatus = "ran"
+    why: str = ""
+    ms: float = 0.0
+    counters: dict[str, int] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        entry: dict[str, Any] = {
+            "stage": self.stage,
+            "phase": self.phase,
+            "status": self.status,
+            "ms": round(self.ms, 1),
+        }
+        if self.why:
+            entry["why"] = self.why
+        if self.counters:
+            entry["counters"] = dict(self.counters)
+        return entry
+
+
+@dataclass(slots=True, kw_only=True)
+class Turn:
+    """An agent's turn, or one message sent outside of a turn, as the stages see it.
+
+    Attributes:
+        agent: Who speaks. `channel`: where, at this moment.
+        run: The run it belongs to; None for a draft given from outside (``manage.py say``, the API).
+        trigger: The message it answers.
+        persona_version_id: The version of the persona it speaks under.
+        overrides: Settings for this turn only, opaque to this floor (`Run.overrides`).
+        transcript: The recent conversation the agent is shown, oldest first; `prepare` may reshape it.
+        sections: Prompt sections added by stages, in their order.
+        sessions: Channel id to the session of the message being attempted there; set from `Revise.session`, cleared by a commit.
+        revisions: Channel id to how often the message being attempted there was sent back; cleared by a commit.
+        draft_key: Idempotency key of the draft under review; empty when the caller gave none.
+        original: The draft under review as the agent wrote it, before any stage rewrote it.
+        preview: The prompt is only shown to a person: no model calls, no log rows.
+        abandoned: The agent chose to say nothing after a draft was sent back.
+        reports: Stage name to what callers above may want to show (the gate's scores); opaque to this floor.
+        trace: What the stages did, in order. `running`: the entries of the stages at work now, innermost last.
+    """
+
+    agent: Agent
+    channel: Channel
+    run: Run | None = None
+    trigger: Message | None = None
+    persona_version_id: int | None = None
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    transcript: list[Message] = field(default_factory=list)
+    sections: list[Section] = field(default_factory=list)
+    sessions: dict[int, str] = field(default_factory=dict)
+    revisions: dict[int, int] = field(default_factory=dict)
+    draft_key: str = ""
+    original: Draft | None = None
+    preview: bool = False
+    abandoned: bool = False
+    reports: dict[str, Any] = field(default_factory=dict)
+    trace: list[TraceEntry] = field(default_factory=list)
+    running: list[TraceEntry] = field(default_factory=list)
+
+    @property
+    def session(self) -> str:
+        """The session of the message being attempted in the present channel; empty when a new one begins."""
+        return self.sessions.get(self.channel.pk, "")
+
+    def add_section(self, heading: str, body: str) -> None:
+        """Add a prompt section, noted under the stage that is running."""
+        self.sections.append(Section(heading, body, self.running[-1].stage if self.running else ""))
+
+    def skip(self, why: str) -> None:
+        """Note that the running stage has nothing to do here. Skipped in `review`, its `committed` is not called for that message."""
+        self.running[-1].status, self.running[-1].why = "skipped", why
+
+    def count(self, **counters: int) -> None:
+        """Add to the running stage's counters, for floors that report them without knowing the stage."""
+        for name, number in counters.items():
+            self.running[-1].counters[name] = self.running[-1].counters.get(name, 0) + number
+
+
+class Stage(Protocol):
+    """A stage of the pipeline. All methods are optional; a stage is made once per process and holds no state of a turn.
+
+    * ``received(message, agent) -> None``: a human message arrived for this agent; no turn exists yet.
+    * ``prepare(turn) -> Draft | None``: add sections, reshape the transcript, or answer at once with a draft.
+    * ``review(turn, draft) -> Accept | Revise``: judge or rewrite a draft before it is saved. No transaction is open.
+    * ``committed(turn, message) -> None``: inside the short transaction that saves the message. Database only, never a model call.
+    * ``finish(turn) -> None``: the turn ends.
+
+    A stage that raises is noted on the trace and passed over, unless it is `required`.
+    """
+
+    name: str
+    required: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendResult:
+    """What became of a draft.
+
+    Attributes:
+        committed: Whether it was said. Then `message` is the row and `text` what was said.
+        outcome: The deciding stage's word; ``sent`` when no stage had one. A repeated idempotency key returns the first result.
+        feedback: For the agent, when it was sent back; `session` continues with the next attempt.
+        reports: Stage name to its report, e.g. the gate's scores.
+        trace: What the stages did with this draft.
+    """
+
+    committed: bool
+    outcome: str
+    text: str
+    message: Message | None = None
+    feedback: str = ""
+    session: str = ""
+    reports: Mapping[str, Any] = field(default_factory=dict)
+    trace: Sequence[TraceEntry] = ()
+
 
 logger = logging.getLogger(__name__)
 

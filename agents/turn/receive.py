@@ -10,10 +10,17 @@ from django.contrib.auth.models import AbstractBaseUser
 from django.db import IntegrityError, transaction
 
 from agents.models import Agent, Channel, Message, Run
-from agents.turn.admission import SendRefused, check_extras, fault_of
-from agents.turn.channel_log import ChannelGone, append
 from agents.turn.pipeline import StageFailed, pipeline
-from agents.turn.starting import agents_of, queue, reply_key
+from agents.turn.send_message import (
+    ChannelGone,
+    SendRefused,
+    agents_of,
+    append,
+    check_extras,
+    fault_of,
+    queue,
+    reply_key,
+)
 
 logger = logging.getLogger(__name__)
 MOST_ADDRESSED = 50  # agents by one message: the stages hear of it once for each, while its sender waits

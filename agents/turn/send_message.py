@@ -3,20 +3,230 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import sentry_sdk
 from django.conf import settings
-from django.db import IntegrityError, transaction
+from django.core.exceptions import ValidationError
+from django.db import IntegrityError, connection, transaction
+from django.db.models import Exists, OuterRef, Subquery
+from django.utils import timezone
 
 from agents.llm.extraction import storable
-from agents.models import Agent, Channel, Message, Run
-from agents.turn.admission import RequiredStageFailed, SendRefused, admit, check_extras, fault_of
-from agents.turn.channel_log import ChannelGone, append
-from agents.turn.overrides import tags_of
-from agents.turn.pipeline import StageFailed, pipeline
-from agents.turn.starting import queue_replies
-from agents.turn.values import Accept, Draft, Revise, SendResult, TraceEntry, Turn
+from agents.models import Agent, Channel, ChannelMember, Message, PersonaVersion, Run
+from agents.models.conversations import validate_tags
+from agents.turn.pipeline import Accept, Draft, Revise, SendResult, StageFailed, TraceEntry, Turn, pipeline, tags_of
+from agents.work.queues import wake_for_turns
+
+MAX_CHARACTERS = 100_000
+KEY_CHARACTERS = 200
+
+
+class SendRefused(ValueError):
+    """The message cannot be said at all. Its text names what is wrong and what is allowed."""
+
+
+class RequiredStageFailed(SendRefused):
+    """A stage without which nothing may be said failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """What one query says of a send: may this agent speak here, as which version, and was it said before."""
+
+    is_active: bool
+    is_member: bool
+    persona_version_id: int | None
+    earlier_id: int | None
+
+
+def admit(agent: Agent, channel: Channel, key: str) -> Admission:
+    """One query: the agent's state, its membership, its latest persona version, and the message an earlier send of this key made.
+
+    Raises:
+        SendRefused: The agent may not speak here.
+    """
+    version = PersonaVersion.objects.filter(agent=OuterRef("pk")).order_by("-number").values("pk")[:1]
+    columns = {
+        "member": Exists(ChannelMember.objects.filter(agent=OuterRef("pk"), channel=channel)),
+        "version": Subquery(version),
+    }
+    if key:
+        columns["earlier"] = Subquery(Message.objects.filter(idempotency_key=key).order_by().values("pk")[:1])
+    row = Agent.objects.filter(pk=agent.pk).annotate(**columns).values("is_active", *columns).first()
+    if row is None:
+        raise SendRefused(f"agent {agent.slug!r} no longer exists")
+    admission = Admission(row["is_active"], row["member"], row["version"], row.get("earlier"))
+    if admission.earlier_id is None:
+        if not admission.is_active:
+            raise SendRefused(f"agent {agent.slug!r} is inactive; allowed: active agents")
+        if not admission.is_member:
+            joined = Channel.objects.filter(memberships__agent=agent).order_by("slug").values_list("slug", flat=True)
+            allowed = ", ".join(joined[:30]) or "none, it has joined no channel"
+            raise SendRefused(f"agent {agent.slug!r} is not a member of channel {channel.slug!r}; allowed: {allowed}")
+    return admission
+
+
+def fault_of(text: str) -> str | None:
+    """What is wrong with a text as a message; None when it can be said and stored."""
+    if not text.strip():
+        return "the text is empty; allowed: 1 to 100,000 characters, not only white space"
+    if len(text) > MAX_CHARACTERS:
+        return f"the text has {len(text):,} characters; allowed: at most {MAX_CHARACTERS:,}"
+    if storable(text) != text:
+        return "the text holds a NUL character or half of a surrogate pair; allowed: any other Unicode text"
+    return None
+
+
+def check_extras(key: str, tags: Mapping[str, str] | None) -> None:
+    """Whether idempotency key and tags can be stored.
+
+    Raises:
+        SendRefused: They cannot.
+    """
+    if len(key) > KEY_CHARACTERS or storable(key) != key:
+        raise SendRefused(
+            f"idempotency_key has {len(key)} characters; allowed: at most {KEY_CHARACTERS}, without NUL characters"
+        )
+    if tags:
+        try:
+            validate_tags(dict(tags))
+        except ValidationError as error:
+            raise SendRefused("tags: " + " ".join(error.messages)) from error
+
+
+_TAKE_POSITION = """
+    UPDATE channels SET next_position = next_position + 1 WHERE id = %s RETURNING next_position - 1, synthetic
+"""
+
+
+class ChannelGone(LookupError):
+    """The channel was deleted meanwhile."""
+
+
+def append(*, channel: Channel, **fields: Any) -> Message:
+    """Save the next message of a channel, said now. Two statements; call it inside a short transaction.
+
+    The statement that raises the counter also takes the position (`select_for_update` does nothing on SQLite), so two writers wait
+    for each other and never share one.
+
+    Args:
+        channel: Where.
+        fields: Further columns of `Message`.
+
+    Raises:
+        ChannelGone: There is no such channel any more.
+        IntegrityError: A constraint speaks against it, e.g. the idempotency key is taken.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(_TAKE_POSITION, [channel.pk])
+        row = cursor.fetchone()
+    if row is None:
+        raise ChannelGone(f"channel {channel.slug!r} no longer exists")
+    position, synthetic = row
+    message = Message(channel=channel, position=position, synthetic=bool(synthetic), sent_at=timezone.now(), **fields)
+    message.save(force_insert=True)
+    return message
+
+
+class TurnRefused(ValueError):
+    """The turn cannot be taken. Its text names what is wrong and what is allowed."""
+
+
+def start_turn(
+    *,
+    agent: Agent,
+    channel: Channel,
+    prompt: str = "",
+    trigger: Message | None = None,
+    depth: int = 0,
+    overrides: Mapping[str, Any] | None = None,
+    idempotency_key: str | None = None,
+) -> Run:
+    """Queue a turn; a worker (`manage.py work`) takes it.
+
+    Args:
+        agent: Who is to act; active, and a member of `channel`.
+        channel: Where.
+        prompt: What an operator asks of this turn; shown to the agent, not said in the channel.
+        trigger: The message it answers.
+        depth: How many agents' replies led to it without a person.
+        overrides: Settings of the stages for this turn only.
+        idempotency_key: The same key queues one turn only: the first is returned.
+
+    Raises:
+        TurnRefused: The agent is inactive or not a member, the trigger stands elsewhere, or the key belongs to another turn.
+    """
+    if not agent.is_active:
+        raise TurnRefused(f"agent {agent.slug!r} is inactive; allowed: active agents")
+    joined = Channel.objects.filter(memberships__agent=agent).order_by("slug").values_list("slug", flat=True)
+    if not joined.filter(pk=channel.pk).exists():
+        allowed = ", ".join(joined[:30]) or "none, it has joined no channel"
+        raise TurnRefused(f"agent {agent.slug!r} is not a member of channel {channel.slug!r}; allowed: {allowed}")
+    if trigger is not None and trigger.channel_id != channel.pk:
+        raise TurnRefused(
+            f"message {trigger.pk} is not in channel {channel.slug!r}; allowed: a message of that channel"
+        )
+    fields = {"prompt": prompt, "trigger": trigger, "depth": depth, "overrides": dict(overrides or {})}
+    run = queue(agent=agent, channel=channel, idempotency_key=idempotency_key, **fields)
+    if (run.agent_id, run.channel_id) != (agent.pk, channel.pk):
+        raise TurnRefused(f"idempotency key {idempotency_key!r} was used for another turn (run {run.pk})")
+    return run
+
+
+def queue(*, agent: Agent, channel: Channel, idempotency_key: str | None = None, **fields: Any) -> Run:
+    """Save the row that is the work, once per key, and wake a worker when the transaction is through."""
+    try:
+        with transaction.atomic():
+            run: Run = Run.objects.create(
+                agent=agent, channel=channel, idempotency_key=idempotency_key or None, **fields
+            )
+    except IntegrityError:
+        first: Run | None = Run.objects.filter(idempotency_key=idempotency_key).first() if idempotency_key else None
+        if first is None:
+            raise
+        return first
+    transaction.on_commit(wake_for_turns)
+    return run
+
+
+def queue_replies(*, message: Message, depth: int) -> list[Run]:
+    """Queue the turns that an agent's direct message calls forth; none past `TURN_MAX_REPLY_DEPTH`, none for played speech.
+
+    A turn that still waits to answer the same conversation answers this message instead of an older one: who says two things at
+    once gets one reply.
+
+    Args:
+        message: What was just saved, in the same transaction.
+        depth: Of the turns to queue.
+    """
+    channel = message.channel
+    if channel.kind != Channel.Kind.DM or message.synthetic or depth > settings.TURN_MAX_REPLY_DEPTH:
+        return []
+    queued = []
+    for other in agents_of(channel):
+        if other.pk == message.agent_id:
+            continue
+        waiting = Run.objects.filter(
+            agent=other, channel=channel, depth=depth, status=Run.Status.PENDING, attempt=0, prompt=""
+        )
+        if not waiting.update(trigger=message):  # conditional: one that is being claimed right now does not count
+            key = reply_key(message, other)
+            queued.append(queue(agent=other, channel=channel, trigger=message, depth=depth, idempotency_key=key))
+    return queued
+
+
+def reply_key(message: Message, agent: Agent) -> str:
+    """Idempotency key of the turn in which `agent` answers `message`."""
+    return f"message:{message.pk}:{agent.pk}"
+
+
+def agents_of(channel: Channel) -> list[Agent]:
+    """The active agents of a channel."""
+    member = ChannelMember.objects.filter(channel=channel, agent=OuterRef("pk"))
+    return list(Agent.objects.filter(Exists(member), is_active=True).order_by("slug"))
+
 
 __all__ = ["RequiredStageFailed", "SendRefused", "commit", "send_message"]
 

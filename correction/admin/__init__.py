@@ -2,17 +2,22 @@
 
 from agents.adminsite import Extension, extend
 from agents.models import Agent, Message, Run
-from correction.admin import behavior, config, home, interventions, logs, markers, observed
-from correction.admin.agent_actions import copy_corrections, switch_mechanism
-from correction.admin.agent_log import corrections_panel, costs_panel, nudges_panel
-from correction.admin.agent_panel import config_panel
+from correction.admin import agents, behavior, config, home, interventions, logs
+from correction.admin.agents import (
+    config_panel,
+    copy_corrections,
+    corrections_panel,
+    costs_panel,
+    gate_steps,
+    nudges_panel,
+    switch_mechanism,
+)
 from correction.admin.behavior_page import agent_behavior_panel, behavior_notes
-from correction.admin.cast_steps import gate_steps
-from correction.admin.log_filters import GateOfMessage, GateOfRun
-from correction.admin.notes import gate_notes, gate_panel, run_panel
-from evaluation.admin.cast_steps import add_steps
+from correction.admin.logs import GateOfMessage, GateOfRun
+from correction.admin.sessions import gate_notes, gate_panel, run_panel
+from evaluation.admin.drift_overview import add_steps
 
-__all__ = ["behavior", "config", "home", "interventions", "logs", "markers", "observed"]
+__all__ = ["agents", "behavior", "config", "home", "interventions", "logs"]
 
 add_steps(gate_steps)
 extend(

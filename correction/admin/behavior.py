@@ -52,7 +52,7 @@ class BehaviorRequestAdmin(ReadOnlyAdmin[BehaviorRequest]):
             {
                 "fields": (
                     *("created", "started", "finished", "applied", "reviewed", "reverted"),
-                    *("attempt", "claimed_by", "automatic"),
+                    *("attempt", "lease_owner", "automatic"),
                 ),
                 "classes": ("collapse",),
             },

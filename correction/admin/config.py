@@ -17,16 +17,23 @@ from django.utils.safestring import SafeString
 from agents.admin.access import user_of
 from agents.adminsite import ModelAdmin
 from agents.models import Agent
-from correction.admin.config_form import ConfigForm
-from correction.admin.config_history import history_context
-from correction.admin.config_page import asking, form_context, stored_rows
-from correction.admin.matrix import DEFAULTS, anchor_of, config_url, context_of, matrix, target_of
-from correction.admin.mechanisms import BY_ID, BY_SWITCH, MECHANISMS, Mechanism
+from correction.admin.config_form import ConfigForm, asking, form_context, history_context, stored_rows, tried
+from correction.admin.matrix import (
+    BY_ID,
+    BY_SWITCH,
+    DEFAULTS,
+    MECHANISMS,
+    Mechanism,
+    anchor_of,
+    config_url,
+    context_of,
+    matrix,
+    target_of,
+)
 from correction.admin.thresholds import thresholds_context, thresholds_url
-from correction.admin.trying import tried
-from correction.config import GATE_DIMENSIONS
-from correction.config_fields import ConfigError
-from correction.configure import configure, gate_from_now_on, in_effect, last_change, revert, undo
+from correction.config.configure import configure, gate_from_now_on, in_effect, last_change, revert, undo
+from correction.config.fields import ConfigError
+from correction.config.resolve import GATE_DIMENSIONS
 from correction.models import AgentEvaluationConfig, GateMode
 
 PAGES = "admin/correction/config/"

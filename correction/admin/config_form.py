@@ -3,19 +3,95 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
 from types import MappingProxyType
 from typing import Any
 
 from django import forms
+from django.conf import settings
+from django.db.models import Q
+from django.forms import BoundField, ChoiceField
+from django.urls import reverse
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
 
+from agents.admin import display
 from agents.adminsite import GrowingTextarea, NumberInput, TextInput
-from correction.admin.display import label_of, origin, setting
-from correction.config import merge
-from correction.config_fields import CONFIG_FIELDS, ConfigError, ConfigField
-from correction.configure import LONGEST_REASON
+from agents.models import Agent
+from correction.admin.display import label_of, number, origin, setting, share
+from correction.admin.matrix import Mechanism, target_of
+from correction.admin.thresholds import thresholds_url
+from correction.config.configure import (
+    LONGEST_REASON,
+    ConfigChange,
+    config_history,
+    gate_from_now_on,
+    inheritors,
+    notes_on,
+)
+from correction.config.fields import CONFIG_FIELDS, ConfigError, ConfigField, read_changes
+from correction.config.resolve import FIELDS, ResolvedConfig, merge, resolve_config, resolve_defaults
+from correction.gate.thresholds import Precision, precision, would_fail
 from correction.models import AgentEvaluationConfig
 from correction.models.config import LONGEST_NAME, MOST_NAMES
+from evaluation.admin.display import judge_badge
+from evaluation.models import is_heuristic
+
+
+def precision_lines(found: Iterable[Precision], *, dimension: str, threshold: Decimal) -> SafeString:
+    """A line per threshold and judge that people marked alarms of, the threshold in effect first; empty without marks."""
+    ours = [row for row in found if row.dimension == dimension]
+    ordered = sorted(ours, key=lambda row: (row.threshold != threshold, row.threshold, row.judge))
+    return format_html_join("", "<div>{}</div>", ((_precision_line(row),) for row in ordered))
+
+
+def _precision_line(row: Precision) -> SafeString:
+    return format_html(
+        "Below {}: <strong>{} of {}</strong> marked alarms were right, {} % (95 % interval {} to {} %) {}",
+        number(row.threshold), row.right, row.marked, _percent(row.precision), _percent(row.low), _percent(row.high),
+        judge_badge(row.judge) if row.judge else "",
+    )  # fmt: skip
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f}"
+
+
+def tried(agent: Agent | None, dimension: str, typed: str) -> SafeString:
+    """What the typed threshold would do; an empty one is the one in effect, one that is not allowed is explained."""
+    field = f"gate_{dimension}_threshold"
+    try:
+        threshold = CONFIG_FIELDS[field].read(typed)
+    except ConfigError as error:
+        return format_html('<span class="pl-subtle">{}</span>', display.visible(error))
+    if threshold is None:
+        threshold = (resolve_config(agent) if agent else resolve_defaults())[field]
+    return would_change(agent, dimension, threshold)
+
+
+def would_change(agent: Agent | None, dimension: str, threshold: Decimal) -> SafeString:
+    """One sentence: of the last drafts judged by the kind of judge that is set now, how many fall below `threshold`."""
+    heuristic = is_heuristic(settings.JUDGE_MODEL)
+    found = would_fail(agent=agent, dimension=dimension, threshold=threshold, heuristic=heuristic)
+    kind = (
+        display.badge("heuristic", "warning", "judged offline: not comparable with a model's scores")
+        if heuristic
+        else ""
+    )
+    whose = "" if agent else " of all agents"
+    if not found.judged:
+        return format_html(
+            '<span class="pl-subtle">No first draft{} was judged for {} yet; the observe mode collects some.</span>',
+            whose, dimension,
+        )  # fmt: skip
+    return format_html(
+        "With a threshold of {}, <strong>{}</strong> judged drafts would have failed. {} "
+        '<span class="pl-subtle">Looked at: the last {} first drafts{}.</span>',
+        number(threshold), share(found.failed, found.judged), kind, f"{found.total:,}", whose,
+    )  # fmt: skip
+
 
 SEEN = "seen-"
 _LONGEST_LIST = MOST_NAMES * (LONGEST_NAME + 10)
@@ -112,3 +188,167 @@ def _field(described: ConfigField, inherited: tuple[str, str]) -> forms.Field:
     step = "1" if described.kind == "whole number" else "any"
     attributes = {"placeholder": f"inherits {value} ({where})", "step": step, "inputmode": "decimal"}
     return forms.CharField(max_length=40, widget=NumberInput(attrs=attributes), **common)
+
+
+NAMED = 5  # agents that inherit a change of the defaults and are named; the others are counted
+
+
+@dataclass(frozen=True, slots=True)
+class FieldLine:
+    """A field as the page shows it; the last five only for the threshold of a gate dimension.
+
+    `seen` is the value it had when the page was opened, and `seen_name` the name under which the page sends that back.
+    `current` says what the threshold in effect does, `typed` what the one in the form would do; `try_url` asks that again.
+    `preview_url` is the page with the histogram.
+    """
+
+    bound: BoundField
+    in_effect: str
+    came_from: str
+    is_choice: bool
+    seen_name: str
+    seen: str
+    current: SafeString | str = ""
+    typed: SafeString | str = ""
+    precision: SafeString | str = ""
+    try_url: str = ""
+    preview_url: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    mechanism: Mechanism
+    lines: tuple[FieldLine, ...]
+
+
+def stored_rows(agent: Agent | None) -> tuple[AgentEvaluationConfig | None, AgentEvaluationConfig | None]:
+    """The row that is edited, and the defaults above it (None when these are edited), in one query."""
+    wanted = Q(is_defaults=True) | Q(agent=agent) if agent is not None else Q(is_defaults=True)
+    rows = {row.agent_id: row for row in AgentEvaluationConfig.objects.filter(wanted).order_by()}
+    return (rows.get(agent.pk), rows.get(None)) if agent is not None else (rows.get(None), None)
+
+
+def form_context(
+    agent: Agent | None,
+    form: ConfigForm,
+    mechanisms: Sequence[Mechanism],
+    *,
+    own: AgentEvaluationConfig | None,
+    defaults: AgentEvaluationConfig | None,
+    tried_now: bool,
+) -> dict[str, Any]:
+    """What the template shows; with `tried_now` also what the typed thresholds would do."""
+    config = merge(own=own, defaults=defaults) if agent is not None else merge(own=None, defaults=own)
+    marked = precision(agent=agent) if any(mechanism.dimension for mechanism in mechanisms) else []
+    return {
+        "agent": agent,
+        "name": display.isolated(agent.display_name) if agent else "",
+        "form": form,
+        "notes": notes_on(config),
+        "groups": [
+            Group(
+                mechanism,
+                tuple(
+                    _threshold(line, agent, mechanism.dimension, config, marked, tried_now=tried_now)
+                    if mechanism.dimension and line.bound.name == mechanism.number
+                    else line
+                    for line in (_line(agent, form, name, config) for name in mechanism.fields)
+                ),
+            )
+            for mechanism in mechanisms
+        ],
+    }
+
+
+def asking(before: ResolvedConfig, changes: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What the page shows that asks before the defaults are changed; None where nothing changes for any agent."""
+    try:
+        values = read_changes(changes)
+    except ConfigError:
+        return None
+    stored, _ = stored_rows(None)
+    row = copy.copy(stored) if stored is not None else AgentEvaluationConfig(is_defaults=True)
+    changed = {name: value for name, value in values.items() if getattr(row, name) != value}
+    for name, value in changed.items():
+        setattr(row, name, value)
+    number = inheritors(changed).count() if changed else 0
+    if not number:
+        return None
+    after = merge(own=None, defaults=row)
+    moved = [name for name in FIELDS if before[name] != after[name] or name in changed]
+    return {
+        "number": number,
+        "named": [display.isolated(agent) for agent in inheritors(changed)[:NAMED]],
+        "more": max(0, number - NAMED),
+        "changes": [(label_of(name), setting(name, before[name]), setting(name, after[name])) for name in moved],
+        "gate": gate_from_now_on(before, after),
+        "back": reverse("admin:correction_agentevaluationconfig_changelist"),
+    }
+
+
+def _line(agent: Agent | None, form: ConfigForm, name: str, config: ResolvedConfig) -> FieldLine:
+    bound = form[name]
+    is_set_here = agent is None and config.provenance[name] == "defaults"
+    return FieldLine(
+        bound=bound,
+        in_effect=setting(name, config[name]),
+        came_from="set here" if is_set_here else origin(config, name),
+        is_choice=isinstance(bound.field, ChoiceField),
+        seen_name=f"{SEEN}{name}",
+        seen=form.seen(name),
+    )
+
+
+def _threshold(
+    line: FieldLine,
+    agent: Agent | None,
+    dimension: str,
+    config: ResolvedConfig,
+    marked: list[Precision],
+    *,
+    tried_now: bool,
+) -> FieldLine:
+    """The threshold of a gate dimension with what is known of it."""
+    threshold = config.threshold(dimension)
+    url = reverse("admin:correction_agentevaluationconfig_try", args=[target_of(agent)])
+    return replace(
+        line,
+        current=would_change(agent, dimension, threshold),
+        typed=tried(agent, dimension, str(line.bound.value() or "")) if tried_now else "",
+        precision=precision_lines(marked, dimension=dimension, threshold=threshold),
+        try_url=f"{url}?dimension={dimension}",
+        preview_url=thresholds_url(agent, dimension),
+    )
+
+
+ENTRIES = 100
+
+
+def history_context(agent: Agent | None) -> dict[str, Any]:
+    """The latest changes, newest first; the newest is the present state and cannot be gone back to."""
+    return {
+        "name": display.isolated(agent.display_name) if agent is not None else "",
+        "entries": [
+            _entry(change, is_present=number == 0) for number, change in enumerate(config_history(agent, limit=ENTRIES))
+        ],
+        "limit": ENTRIES,
+    }
+
+
+def _entry(change: ConfigChange, *, is_present: bool) -> dict[str, Any]:
+    return {
+        "id": change.history_id,
+        "at": display.moment(change.at),
+        "user": display.isolated(change.user) if change.user else "",
+        "reason": display.visible(change.reason),
+        "kind": change.kind,
+        "is_present": is_present,
+        "changes": [
+            {"label": label_of(name), "before": _shown(name, before), "after": _shown(name, after)}
+            for name, (before, after) in change.changes.items()
+        ],
+    }
+
+
+def _shown(name: str, value: Any) -> str:
+    return "inherit" if value is None else setting(name, value)

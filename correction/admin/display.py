@@ -12,12 +12,12 @@ from django.utils.safestring import SafeString
 
 from agents.admin import display
 from agents.admin.display import Tone
-from correction.config import ResolvedConfig
-from correction.config_fields import CONFIG_FIELDS
+from correction.config.fields import CONFIG_FIELDS
+from correction.config.resolve import ResolvedConfig
 from correction.models import CorrectionLog, GateDimensionResult, GateMode, Outcome
 
 ORIGINS = {"override": "this run", "agent": "own", "defaults": "defaults", "built-in": "built-in"}
-# Where nobody said anything, these two follow from other fields (see `correction.config.merge`).
+# Where nobody said anything, these two follow from other fields (see `correction.config.resolve.merge`).
 FOLLOWING = {"gate_mode": "follows the checks", "gate_rules_enabled": "follows adherence"}
 MODE_TONES: dict[str, Tone] = {GateMode.OFF: "plain", GateMode.OBSERVE: "info", GateMode.ENFORCE: "good"}
 _OUTCOMES: dict[str, tuple[str, Tone]] = {
@@ -80,6 +80,10 @@ def attempt_badge(log: CorrectionLog, ending: Ending) -> SafeString:
     if log.outcome == Outcome.FORCED_THROUGH and ending.sent is not None:
         return display.badge("not sent", "plain", _NOT_SENT)
     return outcome_badge(log.outcome)
+
+
+def fired_badge(fired: bool) -> SafeString:
+    return display.badge("fired", "good") if fired else display.badge("did not fire")
 
 
 def source_badge(log: CorrectionLog) -> SafeString:

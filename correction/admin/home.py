@@ -17,8 +17,8 @@ from agents.console_pages import HomePart, add_home
 from agents.models import LLMCall
 from correction.admin.display import share
 from correction.admin.matrix import config_url
-from correction.budgets import BudgetDay, budgets_today, spent_by_day
-from correction.costs import BUDGETED
+from correction.costs import BUDGETED, BudgetDay, budgets_today, spent_by_day
+from correction.gate.statistics import PASSED_UNJUDGED, GateStatistics, get_recent_statistics
 from correction.models import (
     AgentEvaluationConfig,
     BehaviorRequest,
@@ -28,8 +28,6 @@ from correction.models import (
     Outcome,
     played,
 )
-from correction.statistics import PASSED_UNJUDGED, get_recent_statistics
-from correction.statistics_values import GateStatistics
 
 HOURS, DAYS = 24, 7
 NEWEST_NUDGES, MOST_NUDGES = 10_000, 1_000  # evaluations of a day that are looked through, nudges that are counted

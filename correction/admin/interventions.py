@@ -2,27 +2,157 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from django import forms
 from django.contrib import admin
 from django.db.models import Count, Max, OuterRef, QuerySet, Subquery
 from django.http import HttpRequest
 from django.urls import reverse
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from agents.admin import display
 from agents.admin.filters import ChosenFilter, DateRangeFilter, RecentValuesFilter
 from agents.admin.log_filters import AgentFilter, tag_filter
-from agents.admin.logs import LogAdmin
-from agents.adminsite import ModelAdmin
+from agents.admin.logs import Export, LogAdmin, export_of, same
+from agents.adminsite import ModelAdmin, Select
 from agents.models import LLMCall
-from correction.admin.exports import INTERVENTIONS
-from correction.admin.intervention_form import InterventionForm, functions_help, nudges_help
-from correction.admin.intervention_log import fired_badge, preconditions_table
-from correction.interventions.rows import BUILT_IN
+from correction.admin.display import fired_badge
+from correction.interventions import FUNCTIONS, NudgeType
+from correction.interventions.builtin import BUILT_IN, CLAIM_VARIABLES, unstorable
+from correction.interventions.nudges import VARIABLES
 from correction.models import Intervention, InterventionLog
 from evaluation.admin.display import judge_badge
+
+if TYPE_CHECKING:
+    InterventionModelForm = forms.ModelForm[Intervention]
+else:
+    InterventionModelForm = forms.ModelForm
+
+
+class ParametersField(forms.JSONField):
+    """JSON that every database can keep: Python's reader also takes NaN and halves of characters."""
+
+    def to_python(self, value: Any) -> Any:
+        found = super().to_python(value)
+        if found is not None and (problem := unstorable(found)):
+            raise forms.ValidationError(problem)
+        return found
+
+    def prepare_value(self, value: Any) -> Any:
+        shown = super().prepare_value(value)
+        return shown.encode("utf-8", "backslashreplace").decode() if isinstance(shown, str) else shown
+
+
+class InterventionForm(InterventionModelForm):
+    """Whether function, parameters, variables and nudge can be used is said by the model's `clean`, field by field."""
+
+    class Meta:
+        model = Intervention
+        fields = "__all__"
+        field_classes: ClassVar = {"function_parameters": ParametersField}
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._offer("function", [(name, name.replace("_", " ")) for name in sorted(FUNCTIONS)], "no function")
+        self._offer("nudge_type", NudgeType.choices, "no kind: the text below is the whole nudge")
+
+    def _offer(self, name: str, choices: list[Any], nothing: str) -> None:
+        """Let a person choose instead of type. A stored name that is not known any more stays, and is refused with a reason."""
+        if name not in self.fields:  # read-only for this user
+            return
+        field, stored = self.fields[name], str(self.initial.get(name) or "")
+        gone = [(stored, f"{stored} (not known)")] if stored and stored not in {value for value, _ in choices} else []
+        self.fields[name] = forms.ChoiceField(
+            choices=[("", nothing), *choices, *gone],
+            required=False,
+            label=field.label,
+            help_text=field.help_text,
+            widget=Select,
+        )
+
+
+def functions_help() -> SafeString:
+    """Every function with its parameters."""
+    rows = format_html_join(
+        "",
+        "<dt><code>{}</code></dt><dd>{} {}</dd>",
+        ((function.name, function.doc, _parameters(function.describe())) for _, function in sorted(FUNCTIONS.items())),
+    )
+    return format_html(
+        "<p>Functions cost nothing and are looked at first; the claims ask a judge only if the function holds. "
+        'Claims may use {}.</p><details class="pl-folded"><summary>Functions and their parameters</summary>'
+        '<dl class="pl-functions">{}</dl></details>',
+        _variables(CLAIM_VARIABLES), rows,
+    )  # fmt: skip
+
+
+def nudges_help() -> SafeString:
+    return format_html(
+        "<p>Give a text, or a kind: then the agent gets its own text of that kind. A text may use {}.</p>",
+        _variables(VARIABLES),
+    )
+
+
+def _parameters(described: dict[str, str]) -> SafeString:
+    return format_html_join("", '<div class="pl-subtle"><code>{}</code> {}</div>', described.items())
+
+
+def _variables(names: tuple[str, ...]) -> SafeString:
+    return format_html_join(", ", "<code>{}</code>", (("{{" + name + "}}",) for name in names))
+
+
+_KNOWN = ("kind", "text", "held", "score", "threshold", "reasoning", "reason", "judge", "status")
+
+
+def held_badge(held: Any) -> SafeString:
+    if held is None:
+        return display.badge("not asked", "plain", "not asked, or not judged")
+    return display.badge("holds", "good") if held else display.badge("does not hold", "warning")
+
+
+def preconditions_table(found: Any) -> SafeString:
+    """One line per precondition; whatever else a line says is shown as it is."""
+    lines = [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []
+    if not lines:
+        return display.EMPTY
+    rows = format_html_join(
+        "",
+        "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+        (
+            (
+                display.visible(entry.get("kind", "")),
+                display.folded(str(entry.get("text") or ""), 80),
+                held_badge(entry.get("held")),
+                _measured(entry),
+                _why(entry),
+            )
+            for entry in lines
+        ),
+    )
+    return format_html(
+        '<div class="pl-scroll" tabindex="0" role="group" aria-label="Preconditions">'
+        '<table class="pl-table pl-stacking"><thead><tr><th>Kind</th><th>Precondition</th><th>Held</th>'
+        "<th>Measured</th><th>Why</th></tr></thead><tbody>{}</tbody></table></div>",
+        rows,
+    )
+
+
+def _measured(entry: dict[str, Any]) -> SafeString:
+    score, threshold = entry.get("score"), entry.get("threshold")
+    parts = [
+        f"{score:g}" if isinstance(score, int | float) else "",
+        f"threshold {threshold}" if threshold is not None else "",
+    ]
+    others = [f"{key} {value}" for key, value in entry.items() if key not in _KNOWN]
+    return display.lines(display.visible(" · ".join(filter(None, [*parts, *others])) or "–"))
+
+
+def _why(entry: dict[str, Any]) -> SafeString:
+    text = "\n\n".join(str(entry[key]) for key in ("reasoning", "reason") if entry.get(key))
+    judge = str(entry.get("judge") or "")
+    return format_html("{} {}", display.folded(text, 90), judge_badge(judge) if judge else "")
 
 
 @admin.register(Intervention)
@@ -98,6 +228,24 @@ class InterventionAdmin(ModelAdmin[Intervention]):
             display.link(url, "once" if row.fired_total == 1 else f"{row.fired_total:,} times"),
             display.moment(row.fired_last),
         )
+
+
+INTERVENTIONS: Export = export_of(
+    {
+        "id": "pk",
+        **same("created_at", "name"),
+        "intervention": "intervention.slug",
+        "agent": "agent.slug",
+        "channel": "channel.slug",
+        "run": "run_id",
+        **same(
+            *("channel_position", "fired", "why", "preconditions", "nudge_type", "nudge", "judge", "duration_ms"),
+            "work_id",
+        ),
+    },
+    select=("agent", "channel", "intervention"),
+    texts=("why", "preconditions"),  # what a judge said of the conversation
+)
 
 
 class InterventionFilter(ChosenFilter):

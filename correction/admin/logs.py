@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import uuid
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
-from django.db.models import QuerySet
+from django.db.models import Exists, OuterRef, Prefetch, Q, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
 from django.template.loader import render_to_string
 from django.urls import URLPattern, path, reverse
@@ -15,9 +17,10 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.safestring import SafeString
 
 from agents.admin import display
-from agents.admin.filters import DateRangeFilter, RecentValuesFilter
-from agents.admin.log_filters import AgentFilter, tag_filter
-from agents.admin.logs import LogAdmin
+from agents.admin.filters import ChosenFilter, DateRangeFilter, RecentValuesFilter
+from agents.admin.log_filters import AgentFilter, ErrorFilter, tag_filter
+from agents.admin.logs import Export, LogAdmin, export_of, same
+from agents.admin.transcript import transcript_url
 from correction.admin.display import (
     attempt_badge,
     endings,
@@ -27,17 +30,190 @@ from correction.admin.display import (
     source_badge,
     speaker,
 )
-from correction.admin.exports import ATTEMPTS
-from correction.admin.log_filters import (
-    FailedDimensionFilter,
-    MarkFilter,
-    MessageFilter,
-    NotJudgedFilter,
-    SessionFilter,
+from correction.admin.sessions import MARKING, session_context
+from correction.config.resolve import GATE_DIMENSIONS
+from correction.gate.thresholds import mark_result
+from correction.models import CorrectionLog, GateDimensionResult, ObservedMessage, Outcome
+
+_OF_DIMENSION: dict[str, Callable[[GateDimensionResult], Any]] = {
+    "status": lambda result: result.status,
+    "score": lambda result: result.score,
+    "threshold": lambda result: float(result.threshold),
+    "passed": lambda result: result.passed,
+    "reasoning": lambda result: result.reasoning or result.reason,
+    "mark": lambda result: result.mark,
+}
+
+
+def _of(dimension: str, read: Callable[[GateDimensionResult], Any]) -> Callable[[Any], Any]:
+    def cell(log: Any) -> Any:
+        found = next((result for result in log.fetched_results if result.dimension == dimension), None)
+        return None if found is None else read(found)
+
+    return cell
+
+
+def _said(log: CorrectionLog) -> str | None:
+    return None if log.message is None else log.message.text
+
+
+def _observed_agent(row: ObservedMessage) -> str | None:
+    return row.message.agent.slug if row.message.agent is not None else None
+
+
+ATTEMPTS: Export = export_of(
+    {
+        "id": "pk",
+        **same("created_at", "session", "attempt", "source"),
+        "agent": "agent.slug",
+        "speaker": "speaker",
+        "channel": "channel.slug",
+        "run": "run_id",
+        "message": "message_id",
+        **same("committed", "outcome", "original_text", "judged_text"),
+        "said": _said,
+        **same("feedback", "payload", "tags", "judge", "score_sum", "duration_ms"),
+        "persona_version": "persona_version.number",
+        **{
+            f"{dimension}_{name}": _of(dimension, read)
+            for dimension in GATE_DIMENSIONS
+            for name, read in _OF_DIMENSION.items()
+        },
+    },
+    select=("agent", "channel", "message", "persona_version"),
+    prefetch=(Prefetch("dimension_results", to_attr="fetched_results"),),  # a list: asked many times for each row
+    texts=(
+        *("original_text", "judged_text", "said", "feedback", "payload"),
+        *(f"{dimension}_reasoning" for dimension in GATE_DIMENSIONS),
+    ),
 )
-from correction.admin.timeline import MARKING, session_context
-from correction.marks import mark_result
-from correction.models import CorrectionLog, GateDimensionResult
+OBSERVED: Export = export_of(
+    {
+        "id": "pk",
+        "created_at": "created_at",
+        "agent": _observed_agent,
+        "message": "message_id",
+        "text": "message.text",
+        **same("session", "status", "error", "started_at", "finished_at", "attempt"),
+    },
+    select=("message", "message__agent"),
+    texts=("text",),
+)
+Status = GateDimensionResult.Status
+UNCHECKED = (
+    *(Outcome.TIMEOUT_PASSED, Outcome.OVERLOAD_PASSED, Outcome.ERROR_PASSED, Outcome.UNSCORED_PASSED),
+    Outcome.BUDGET_PASSED,
+)
+UNJUDGED = (Status.TIMEOUT, Status.OVERLOAD, Status.ERROR, Status.BUDGET, Status.UNSCORED)
+
+
+class MessageFilter(ChosenFilter):
+    title = "message"
+    parameter_name = "message"
+    field = "message_id"
+
+
+class SessionFilter(ChosenFilter):
+    """Set by links only: the attempts at one message."""
+
+    title = "session"
+    parameter_name = "session"
+    field = "session"
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        value = self.value()
+        if not value:
+            return queryset
+        try:
+            return queryset.filter(session=uuid.UUID(value))
+        except ValueError:
+            return queryset.none()
+
+
+class FailedDimensionFilter(admin.SimpleListFilter):
+    title = "failed dimension"
+    parameter_name = "failed"
+
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, str]]:
+        return [("any", "any"), *((dimension, dimension) for dimension in GATE_DIMENSIONS)]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        value = self.value()
+        if not value:
+            return queryset
+        failed = GateDimensionResult.objects.filter(log=OuterRef("pk"), passed=False)
+        return queryset.filter(Exists(failed if value == "any" else failed.filter(dimension=value)))
+
+
+class NotJudgedFilter(admin.SimpleListFilter):
+    """Attempts that passed unchecked in some dimension, by why."""
+
+    title = "not judged"
+    parameter_name = "not_judged"
+
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, str]]:
+        return [("any", "for any reason"), *((status.value, str(status.label)) for status in UNJUDGED)]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        value = self.value()
+        if not value:
+            return queryset
+        unjudged = GateDimensionResult.objects.filter(log=OuterRef("pk"), status__in=UNJUDGED)
+        return queryset.filter(Exists(unjudged if value == "any" else unjudged.filter(status=value)))
+
+
+class MarkFilter(admin.SimpleListFilter):
+    """What people said of the verdicts; *unmarked* are the failures nobody looked at yet."""
+
+    title = "mark"
+    parameter_name = "mark"
+
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, str]]:
+        return [("any", "any mark"), *GateDimensionResult.Mark.choices, ("none", "failed, not marked")]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        value = self.value()
+        if not value:
+            return queryset
+        if value == "none":
+            return queryset.filter(
+                Exists(GateDimensionResult.objects.filter(log=OuterRef("pk"), passed=False, mark=""))
+            )
+        marked = GateDimensionResult.objects.exclude(mark="")  # few: an index holds just these
+        return queryset.filter(pk__in=(marked if value == "any" else marked.filter(mark=value)).values("log"))
+
+
+class GateFilter(admin.SimpleListFilter):
+    """For the lists of messages and turns: what the gate did to them. Subclasses say how its log refers to their rows."""
+
+    title = "gate"
+    parameter_name = "gate"
+    link: ClassVar[str]
+    choices_of_gate: ClassVar[dict[str, tuple[str, Q]]] = {
+        "seen": ("was judged", Q()),
+        "passed": ("passed at once", Q(outcome=Outcome.PASSED)),
+        "corrected": ("was corrected", Q(outcome=Outcome.CORRECTED)),
+        "forced": ("was forced through", Q(outcome=Outcome.FORCED_THROUGH)),
+        "observed": ("was observed", Q(outcome=Outcome.OBSERVED)),
+        "unchecked": ("passed unchecked", Q(outcome__in=UNCHECKED)),
+    }
+
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, str]]:
+        return [(value, label) for value, (label, _) in self.choices_of_gate.items()]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        _, wanted = self.choices_of_gate.get(self.value() or "", ("", None))
+        if wanted is None:
+            return queryset
+        return queryset.filter(Exists(CorrectionLog.objects.filter(wanted, **{self.link: OuterRef("pk")})))
+
+
+class GateOfMessage(GateFilter):
+    link = "message"
+
+
+class GateOfRun(GateFilter):
+    link = "run"
 
 
 @admin.register(CorrectionLog)
@@ -139,3 +315,53 @@ class CorrectionLogAdmin(LogAdmin[CorrectionLog]):
     @admin.display(description="draft")
     def draft(self, log: CorrectionLog) -> SafeString:
         return display.folded(log.judged_text, 90)
+
+
+@admin.register(ObservedMessage)
+class ObservedMessageAdmin(LogAdmin[ObservedMessage]):
+    export = OBSERVED
+    list_display = ("name", "state", "who", "said", "created", "finished")
+    list_display_links = ("name",)
+    list_filter = ("status", ErrorFilter, ("message__agent", AgentFilter), ("created_at", DateRangeFilter))
+    list_select_related = ("message__agent",)
+    fields = (
+        "state",
+        "who",
+        "said",
+        "verdicts",
+        "error_text",
+        "created",
+        "started",
+        "finished",
+        "attempt",
+        "lease_owner",
+    )
+
+    created = display.time_of("created_at")
+    started = display.time_of("started_at")
+    finished = display.time_of("finished_at")
+
+    @admin.display(description="observation", ordering="pk")
+    def name(self, row: ObservedMessage) -> str:
+        return f"observation {row.pk}"
+
+    @admin.display(description="status", ordering="status")
+    def state(self, row: ObservedMessage) -> SafeString:
+        return display.status_badge(row)
+
+    @admin.display(description="agent")
+    def who(self, row: ObservedMessage) -> SafeString:
+        return display.agent_chip(row.message.agent)
+
+    @admin.display(description="message")
+    def said(self, row: ObservedMessage) -> SafeString:
+        shown = display.shortened(row.message.text, 80) or "(empty)"
+        return display.link(transcript_url(row.message), shown, "in its conversation")
+
+    @admin.display(description="verdicts")
+    def verdicts(self, row: ObservedMessage) -> SafeString:
+        return display.link(display.list_url(CorrectionLog, session=row.session), "what was found")
+
+    @admin.display(description="error")
+    def error_text(self, row: ObservedMessage) -> SafeString:
+        return format_html("{}", display.block(row.error))

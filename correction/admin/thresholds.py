@@ -19,13 +19,11 @@ from agents.admin import display
 from agents.admin.charts import Bar, bars
 from agents.models import Agent
 from correction.admin.display import number, origin, share
-from correction.admin.matrix import config_url, target_of
-from correction.admin.mechanisms import BY_ID
-from correction.config import GATE_DIMENSIONS, ResolvedConfig, resolve_config, resolve_defaults
-from correction.config_fields import CONFIG_FIELDS, ConfigError
-from correction.marks import wilson_interval
+from correction.admin.matrix import BY_ID, config_url, target_of
+from correction.config.fields import CONFIG_FIELDS, ConfigError
+from correction.config.resolve import GATE_DIMENSIONS, ResolvedConfig, resolve_config, resolve_defaults
+from correction.gate.thresholds import LOGGED, Scores, failing, scores_of, wilson_interval
 from correction.models import CorrectionLog
-from correction.preview import LOGGED, Scores, failing, scores_of
 from evaluation.admin.display import HEURISTIC
 from evaluation.models import is_heuristic
 

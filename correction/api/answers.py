@@ -7,7 +7,7 @@ from typing import Any
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from correction.config_fields import CONFIG_FIELDS, INHERIT, ConfigField
+from correction.config.fields import CONFIG_FIELDS, INHERIT, ConfigField
 from correction.models.config import LONGEST_NAME, MOST_NAMES
 
 _TYPES = {

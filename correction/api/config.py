@@ -17,9 +17,9 @@ from agents.api.schema import PAGES, documented
 from agents.finding import no_agent
 from agents.models import Agent
 from correction.api.answers import CHANGES, AgentConfig, ConfigPage, DefaultConfig, WholeAgentConfig
-from correction.config import ResolvedConfig, resolve_all, resolve_config, resolve_defaults
-from correction.config_fields import CONFIG_FIELDS, ConfigError
-from correction.configure import configure, notes_on, plain_values
+from correction.config.configure import configure, notes_on, plain_values
+from correction.config.fields import CONFIG_FIELDS, ConfigError
+from correction.config.resolve import ResolvedConfig, resolve_all, resolve_config, resolve_defaults
 from correction.models import AgentEvaluationConfig
 
 EXAMPLE = {"gate_adherence_enabled": True, "gate_adherence_threshold": 5.0, "reason": "a trial"}

@@ -20,8 +20,8 @@ from agents.api.pagination import LogByTime
 from agents.api.permissions import ActionPermissions
 from agents.api.schema import AGENT, SINCE, UNTIL, documented, query
 from correction.api.answers import MarkRequest
-from correction.config import GATE_DIMENSIONS
-from correction.marks import mark_result
+from correction.config.resolve import GATE_DIMENSIONS
+from correction.gate.thresholds import mark_result
 from correction.models import CorrectionLog, GateDimensionResult, Outcome
 
 _BRIEF = ("dimension", "status", "score", "threshold", "passed", "mark")

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from agents.models import Agent, Channel
-from correction.config import resolve_config
-from correction.config_fields import ConfigError, read_changes
-from correction.gate_session import check_session
+from correction.config.fields import ConfigError, read_changes
+from correction.config.resolve import resolve_config
+from correction.gate.sessions import check_session
 
 SHORTEST = 2.0  # seconds in which a judge can answer; with less every draft would pass unjudged
 

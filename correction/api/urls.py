@@ -1,8 +1,7 @@
 from django.urls import path
 
 from correction.api.config import Config, ConfigOfAgent
-from correction.api.costs import Costs
-from correction.api.gate import GatePrecision, GateStatistics
+from correction.api.figures import Costs, GatePrecision, GateStatistics
 from correction.api.interventions import InterventionDetail, InterventionLogDetail, InterventionLogs, Interventions
 from correction.api.logs import CorrectionLogDetail, CorrectionLogs, MarkResult
 

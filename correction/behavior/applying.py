@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from agents.models import Agent
 from agents.persona import TraitValue, record_version
-from agents.work_queues import wake_workers
+from agents.work.queues import wake_workers
 from correction.behavior import reverting
 from correction.behavior.description import queue_description
 from correction.behavior.errors import BehaviorError, TraitChangedSince
@@ -29,7 +29,7 @@ from correction.behavior.writing import (
     version_before,
     write_trait,
 )  # fmt: skip
-from correction.config import resolve_config
+from correction.config.resolve import resolve_config
 from correction.models import BehaviorRequest
 
 __all__ = [

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from correction.behavior.answers import CONFIDENCES
 from correction.behavior.bench import Bench, Judged
-from correction.marks import wilson_interval
+from correction.gate.thresholds import wilson_interval
 from evaluation.drafting.presentation import spent_json
 from evaluation.models import is_heuristic
 from evaluation.statistics.estimates import percentile_estimate, replicates

@@ -14,12 +14,12 @@ from django.template.loader import render_to_string
 from agents.llm import Block, InvalidAnswer, Label, LLMRequest, Turn, complete
 from agents.llm.endpoints import model_of, provider_of
 from agents.models import Agent, DescriptionUpdate, PersonaVersion
-from agents.outages import is_outage
 from agents.persona import render_persona
 from agents.persona_cut import cut_persona
 from agents.text.fences import fence, neutral, new_nonce
 from agents.text.names import one_line
-from agents.work_queues import wake_workers
+from agents.work.outages import is_outage
+from agents.work.queues import wake_workers
 from correction.behavior.postponing import HANDED_BACK, after_failure, midnight, resume
 from correction.costs import evaluation_over_budget
 
@@ -60,7 +60,7 @@ def queue_description(*, agent: Agent, version: PersonaVersion | None = None) ->
 def work_one(*, owner: str) -> bool:
     """Claim and write the description whose turn it is; whether there was one. What `manage.py work` calls."""
     lease = timedelta(seconds=settings.LLM_EVALUATION_DEADLINE + 60)
-    update = DescriptionUpdate.claim_next(owner=owner, lease=lease)
+    update = DescriptionUpdate.acquire_next(owner=owner, lease=lease)
     if update is None:
         return False
     with sentry_sdk.start_transaction(op="correction.work", name="description"):

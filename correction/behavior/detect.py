@@ -16,7 +16,7 @@ from correction.behavior.own_words import Words, own_words
 from correction.behavior.policy import Decision, Requester, decide, made_by_requests
 from correction.behavior.rules import Change, as_value, read_map
 from correction.behavior.tiers import JUDGED_WITHOUT_MODEL, Found, Subject, ask, found_without_model, next_tier
-from correction.config import ResolvedConfig
+from correction.config.resolve import ResolvedConfig
 
 CONTEXT_LINES = 2
 

@@ -20,8 +20,8 @@ from django.utils import timezone
 from agents.llm import ledger
 from agents.llm.endpoints import model_of
 from agents.models import owner_name
-from agents.outages import is_outage
-from agents.work_queues import wake_workers
+from agents.work.outages import is_outage
+from agents.work.queues import wake_workers
 from correction.behavior.before_after import Outcome, RequestedChange, judge_request, outcome_as_json, plan_request
 from correction.behavior.errors import BehaviorError
 from correction.behavior.postponing import midnight, resume
@@ -39,7 +39,7 @@ UNDER_WAY = "an evaluation of it is under way already; allowed: to wait until th
 NOT_MEASURABLE = "allowed: when there are messages on both sides of the change"
 
 
-class _ClaimLost(Exception):
+class _LeaseLost(Exception):
     """Somebody else works at it by now, or it was deleted: nothing more is asked or stored."""
 
 
@@ -81,11 +81,11 @@ def measure_now(
     if len(judge) > LONGEST_MODEL:
         raise ValueError(f"model of {len(judge)} characters: allowed: the name of a model, at most {LONGEST_MODEL}")
     check_measurable(plan_request(request=request, n=messages, model=judge))
-    mine = {"claimed_by": owner, "lease_expires_at": now + _lease(), "attempt": 1, "started_at": now}
+    mine = {"lease_owner": owner, "lease_expires_at": now + _lease(), "attempt": 1, "started_at": now}
     effect = _new(request=request, messages=messages, judge=judge, status=Status.RUNNING, **mine)
     try:
         ended = _measured(effect, owner, done)
-    except _ClaimLost:
+    except _LeaseLost:
         raise BehaviorError(f"{effect}: another worker took it over; allowed: to look at what it finds") from None
     except BaseException as stop:
         why = f"broke off: {type(stop).__name__}: {stop}"[:1000]
@@ -111,13 +111,13 @@ def check_measurable(change: RequestedChange) -> None:
 
 def work_one(*, owner: str) -> bool:
     """Claim and judge the effect whose turn it is; whether there was one. What `manage.py work` calls."""
-    effect = BehaviorEffect.claim_next(owner=owner, lease=_lease())
+    effect = BehaviorEffect.acquire_next(owner=owner, lease=_lease())
     if effect is None:
         return False
     with sentry_sdk.start_transaction(op="correction.work", name="behavior effects"):
         try:
             ended = _measured(effect, owner)
-        except _ClaimLost:
+        except _LeaseLost:
             return True
         except Exception as crash:
             if is_outage(crash):
@@ -163,7 +163,7 @@ def _measured(effect: BehaviorEffect, owner: str, done: Callable[[int], None] = 
     def heartbeat(judged: int) -> None:
         done(judged)
         if not effect.extend_lease(owner=owner, lease=_lease()):
-            raise _ClaimLost
+            raise _LeaseLost
 
     try:
         outcome = judge_request(

@@ -11,7 +11,7 @@ from agents.models import Channel, ChannelMember, Message, Trait
 from correction.behavior.hostile import caution_signs, gives_up, hostile_signs
 from correction.behavior.lookalikes import skeleton
 from correction.behavior.rules import UNSPECIFIED, Change
-from correction.config import ResolvedConfig
+from correction.config.resolve import ResolvedConfig
 from correction.models import LeastConfidence, Requesters
 
 Verdict = Literal["apply", "review", "drop"]

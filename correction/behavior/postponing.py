@@ -10,15 +10,15 @@ from django.utils import timezone
 
 from agents.llm import Reply
 from agents.llm.requests import Status
-from agents.models import Claimable
-from agents.work_queues import wake_workers
+from agents.models import Leasable
+from agents.work.queues import wake_workers
 
 FOR_NOW = (Status.RATE_LIMITED, Status.UNAVAILABLE, Status.TIMEOUT)
 WAITS = (1, 5, 30)  # minutes before the second, third and fourth try; then it has failed
 HANDED_BACK: dict[str, Any] = {"attempt": F("attempt") - 1}  # what was no fault of the work costs it no try
 
 
-def after_failure(work: Claimable, reply: Reply, *, where: str = "") -> dict[str, Any]:
+def after_failure(work: Leasable, reply: Reply, *, where: str = "") -> dict[str, Any]:
     """The columns of work whose call gave no answer: queued until it is tried again, or failed.
 
     Args:

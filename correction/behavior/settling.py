@@ -15,11 +15,11 @@ from correction.behavior.applying import make_change, proposal
 from correction.behavior.policy import decide, made_by_requests, requester_of
 from correction.behavior.rules import Change, read_map
 from correction.behavior.writing import Overtaken, StillOvertaken, in_one_go, locked_agent
-from correction.config import resolve_config
+from correction.config.resolve import resolve_config
 from correction.models import BehaviorRequest
 
 Status = BehaviorRequest.Status
-_ENDED = {"claimed_by": "", "lease_expires_at": None, "deaths": 0}
+_ENDED = {"lease_owner": "", "lease_expires_at": None, "deaths": 0}
 CHANGED_MEANWHILE = "the persona was changed while the request was read"
 
 
@@ -53,7 +53,7 @@ def settle_request(*, request: BehaviorRequest, owner: str, again: bool = True, 
 
 def _settle(request: BehaviorRequest, owner: str, again: bool, warnings: Sequence[str]) -> bool:
     agent = locked_agent(request.agent_id)
-    row = BehaviorRequest.objects.filter(pk=request.pk, status=Status.RUNNING, claimed_by=owner).first()
+    row = BehaviorRequest.objects.filter(pk=request.pk, status=Status.RUNNING, lease_owner=owner).first()
     if row is None:
         return True  # somebody else's by now
     message = Message.objects.select_related("user", "channel").filter(pk=row.message_id).first()
@@ -64,7 +64,7 @@ def _settle(request: BehaviorRequest, owner: str, again: bool, warnings: Sequenc
         )
     is_other = bool(row.map_digest) and row.map_digest != current_digest(agent)
     if is_other and again:
-        BehaviorRequest.objects.filter(pk=row.pk, claimed_by=owner).update(map_result=None, map_digest="")
+        BehaviorRequest.objects.filter(pk=row.pk, lease_owner=owner).update(map_result=None, map_digest="")
         return False
     config = resolve_config(agent)
     if not config["behavior_requests_enabled"]:
@@ -101,7 +101,7 @@ def _said(change: Change, warnings: Sequence[str]) -> dict[str, Any]:
 
 def _finish(row: BehaviorRequest, owner: str, **values: Any) -> bool:
     """End the worker's part; True. The claim may have been lost meanwhile: then the whole transaction is undone."""
-    mine = BehaviorRequest.objects.filter(pk=row.pk, status=Status.RUNNING, claimed_by=owner)
+    mine = BehaviorRequest.objects.filter(pk=row.pk, status=Status.RUNNING, lease_owner=owner)
     if not mine.update(**{"finished_at": timezone.now(), **_ENDED, **values}):
         raise Overtaken(f"{row} is no longer {owner}'s")
     return True

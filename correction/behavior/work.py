@@ -15,9 +15,9 @@ from django.utils import timezone
 from agents.llm import Reply
 from agents.llm.endpoints import model_of
 from agents.models import Agent, Message
-from agents.outages import is_outage, outlasting
 from agents.persona import persona_digest
-from agents.work_queues import wake_workers
+from agents.work.outages import is_outage, outlasting
+from agents.work.queues import wake_workers
 from correction.behavior.detect import subject_of
 from correction.behavior.own_words import Words, own_words
 from correction.behavior.policy import may_ask, requester_of
@@ -34,7 +34,7 @@ from correction.behavior.tiers import (
     next_tier,
     warnings_about,
 )
-from correction.config import resolve_config
+from correction.config.resolve import resolve_config
 from correction.costs import evaluation_over_budget
 from correction.models import BehaviorRequest
 
@@ -68,7 +68,7 @@ def queue(*, message: Message, agent: Agent) -> BehaviorRequest | None:
 
 def work_one(*, owner: str) -> bool:
     """Claim and look at the request whose turn it is; whether there was one. What `manage.py work` calls."""
-    request = BehaviorRequest.claim_next(owner=owner, lease=_lease())
+    request = BehaviorRequest.acquire_next(owner=owner, lease=_lease())
     if request is None:
         return False
     with sentry_sdk.start_transaction(op="correction.work", name="behavior requests"):
@@ -173,7 +173,7 @@ def _keep(request: BehaviorRequest, owner: str, tier: Tier, reply: Reply, shown:
 
 
 def _store(request: BehaviorRequest, owner: str, fields: Mapping[str, Any]) -> bool:
-    mine = BehaviorRequest.objects.filter(pk=request.pk, status=Status.RUNNING, claimed_by=owner)
+    mine = BehaviorRequest.objects.filter(pk=request.pk, status=Status.RUNNING, lease_owner=owner)
     return bool(outlasting(lambda: mine.update(**fields)))
 
 

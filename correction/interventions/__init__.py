@@ -3,20 +3,20 @@
 `prepare` is the stage. The names of the specification are here, for code that makes interventions of its own.
 """
 
-from correction.interventions.builtin import anti_convergence, variety
-from correction.interventions.context import InterventionContext
-from correction.interventions.evaluate import evaluate_interventions, prepare
-from correction.interventions.functions import FUNCTIONS, Finding, NamedFunction, Parameters, named
-from correction.interventions.intervention import Effect, Intervention, InterventionBatch, PromptModification
-from correction.interventions.nudges import NudgeType, nudge_effect, text_effect
-from correction.interventions.outcome import Evaluation
-from correction.interventions.preconditions import (
+from correction.interventions.builtin import anti_convergence, problems_of, variety
+from correction.interventions.evaluate import Evaluation, evaluate_interventions, prepare
+from correction.interventions.functions import FUNCTIONS, Finding, InterventionContext, NamedFunction, Parameters, named
+from correction.interventions.intervention import (
+    Effect,
     FunctionalPrecondition,
+    Intervention,
+    InterventionBatch,
     PreconditionResult,
+    PromptModification,
     PropositionalPrecondition,
     TextualPrecondition,
 )
-from correction.interventions.rows import problems_of
+from correction.interventions.nudges import NudgeType, nudge_effect, text_effect
 
 __all__ = [
     "FUNCTIONS",

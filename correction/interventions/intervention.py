@@ -5,17 +5,250 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from decimal import Decimal
+from typing import Any, ClassVar, Literal, Protocol, Self
 
+from agents.llm import Label
 from agents.models import Agent
-from correction.interventions.context import LONGEST_WINDOW, InterventionContext
-from correction.interventions.preconditions import (
-    FunctionalPrecondition,
-    PropositionalPrecondition,
-    TextualPrecondition,
-)
+from correction.interventions.functions import LONGEST_WINDOW, Finding, InterventionContext, function_named
+from evaluation.check import Check, CheckResult
+from evaluation.judge import Question
+from evaluation.prompts import Context
+from evaluation.propositions.schema import Cues, Proposition, fill
+from evaluation.trajectory import Event, Window
+from evaluation.verdicts import Verdict
+
+Kind = Literal["textual", "functional", "propositional"]
+About = Literal["conversation", "agent"]
+NEEDS_JUDGE = "needs an LLM judge"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreconditionResult:
+    """What was found of one precondition.
+
+    Attributes:
+        held: None when it was not asked or could not be judged; `reasoning` says why. It does not fire then.
+        score: 0 to 9 of a scored proposition; what a function measured.
+        threshold: The score below which a scored proposition fires, or from which on.
+        fires_below: Which of the two.
+        judge: The model asked; empty where none was.
+    """
+
+    kind: Kind
+    text: str
+    held: bool | None
+    reasoning: str = ""
+    score: float | None = None
+    threshold: float | None = None
+    fires_below: bool = True
+    judge: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "kind": self.kind,
+            "text": self.text,
+            "held": self.held,
+            "reasoning": self.reasoning,
+            "score": self.score,
+            "threshold": self.threshold,
+            "judge": self.judge,
+        }
+
+
+class Precondition(Protocol):
+    """Something that must hold for an intervention to fire."""
+
+    @property
+    def kind(self) -> Kind: ...
+    @property
+    def text(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionalPrecondition:
+    """A function of the context: no model, no cost. It may return a bool or a `Finding` that says what it measured."""
+
+    kind: ClassVar[Kind] = "functional"
+    test: Callable[[InterventionContext], Finding | bool]
+    text: str
+
+    @classmethod
+    def named(cls, name: str, parameters: Mapping[str, Any] | None = None) -> FunctionalPrecondition:
+        """A registered function with its parameters.
+
+        Raises:
+            ValueError: There is no such function, or the parameters do not fit it.
+        """
+        given = dict(parameters or {})
+        shown = ", ".join(f"{key}={value!r}" for key, value in sorted(given.items()))
+        return cls(test=function_named(name).bind(given), text=f"{name}({shown})")
+
+    def evaluate(self, context: InterventionContext) -> PreconditionResult:
+        found = self.test(context)
+        finding = found if isinstance(found, Finding) else Finding(bool(found))
+        if finding.held is None:
+            return not_judged(self.kind, self.text, finding.reasoning)
+        return PreconditionResult(
+            kind=self.kind, text=self.text, held=finding.held, reasoning=finding.reasoning, score=finding.score
+        )
+
+
+class JudgedPrecondition(Protocol):
+    """A precondition that needs a judge: it makes the question, and reads the answer."""
+
+    @property
+    def kind(self) -> Kind: ...
+    @property
+    def text(self) -> str: ...
+    def ask(self, context: InterventionContext, label: Label, nonce: str) -> tuple[str, Check | Question]:
+        """The claim as it is asked here, and the question.
+
+        Raises:
+            ValueError: The claim uses a variable that has no value here.
+        """
+
+    def read(self, text: str, answer: CheckResult | list[Verdict]) -> PreconditionResult: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextualPrecondition:
+    """A claim in plain language: given this conversation, is it true? (AC-7.1.5)
+
+    Attributes:
+        claim: May use ``{{agent_name}}`` and ``{{channel_name}}``.
+        cues: What the offline judge may go by; without them it cannot judge the claim.
+        about: Whose words the claim is about: everybody's, or the agent's.
+    """
+
+    kind: ClassVar[Kind] = "textual"
+    claim: str
+    cues: Cues | None = None
+    about: About = "conversation"
+
+    @property
+    def text(self) -> str:
+        return self.claim
+
+    def ask(self, context: InterventionContext, label: Label, nonce: str) -> tuple[str, Check]:
+        proposition = Proposition(
+            dimension="", id="precondition", claim=self.claim, cues=self.cues, include_personas=False
+        )
+        shown = judge_context(context, about=self.about)
+        return fill(self.claim, shown.variables()), _check(proposition, shown, label, nonce)
+
+    def read(self, text: str, answer: CheckResult | list[Verdict]) -> PreconditionResult:
+        return _read(self.kind, text, answer)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PropositionalPrecondition:
+    """A proposition of the measuring engine. Without a threshold it fires when the claim holds; with one, when its score is below.
+
+    With `fires_below` False it fires when the score is at the threshold or above: for claims that describe what to act against.
+
+    Raises:
+        ValueError: The proposition has a rule or a precondition of its own: both are about one message, this is about a conversation.
+    """
+
+    kind: ClassVar[Kind] = "propositional"
+    proposition: Proposition
+    threshold: Decimal | None = None
+    fires_below: bool = True
+
+    def __post_init__(self) -> None:
+        if self.proposition.rule is not None or self.proposition.precondition is not None:
+            raise ValueError(
+                f"{self.proposition.id}: rule and precondition are about one message; an intervention looks at a conversation"
+            )
+
+    @property
+    def text(self) -> str:
+        return self.proposition.claim
+
+    def ask(self, context: InterventionContext, label: Label, nonce: str) -> tuple[str, Check | Question]:
+        environment = self.proposition.target_type == "environment"
+        shown = judge_context(
+            context,
+            about="conversation" if environment else "agent",
+            persona=context.surroundings.persona if self.proposition.include_personas and not environment else None,
+        )
+        text = fill(self.text, shown.variables())
+        if self.threshold is None:
+            return text, _check(self.proposition, shown, label, nonce)
+        return text, Question(propositions=(self.proposition,), context=shown, label=label, gate=True, nonce=nonce)
+
+    def read(self, text: str, answer: CheckResult | list[Verdict]) -> PreconditionResult:
+        return _read(self.kind, text, answer, self.threshold, fires_below=self.fires_below)
+
+
+def judge_context(context: InterventionContext, *, about: About, persona: str | None = None) -> Context:
+    """The conversation as the judge is shown it: of everybody who takes part, or as it looks from the agent's place."""
+    name, channel = context.agent.display_name, str(context.channel)
+    events = []
+    for message in context.messages:
+        author = message.author_name
+        if about == "conversation" or message.agent_id == context.agent.pk:
+            events.append(Event("action", author, message.text))
+        else:
+            events.append(Event("stimulus", name, message.text, speaker=author))
+    return Context(
+        agent_name=channel if about == "conversation" else name,
+        persona=persona,
+        window=Window(tuple(events), 0, ()),
+        channel_name=channel,
+        environment=about == "conversation",
+    )
+
+
+def not_asked(precondition: Precondition, reason: str) -> PreconditionResult:
+    """A precondition nobody was asked about."""
+    return PreconditionResult(
+        kind=precondition.kind, text=precondition.text, held=None, reasoning=f"not asked: {reason}"
+    )
+
+
+def not_judged(kind: Kind, text: str, reason: str, judge: str = "") -> PreconditionResult:
+    """A precondition that could not be judged."""
+    if NEEDS_JUDGE in reason:  # the offline judge's own words, without the status of the call
+        reason = reason[reason.index(NEEDS_JUDGE) :]
+    return PreconditionResult(kind=kind, text=text, held=None, reasoning=f"could not be judged: {reason}", judge=judge)
+
+
+def _check(proposition: Proposition, shown: Context, label: Label, nonce: str) -> Check:
+    return Check(proposition=proposition, context=shown, label=label, gate=True, nonce=nonce)
+
+
+def _read(
+    kind: Kind,
+    text: str,
+    answer: CheckResult | Sequence[Verdict],
+    threshold: Decimal | None = None,
+    *,
+    fires_below: bool = True,
+) -> PreconditionResult:
+    if isinstance(answer, CheckResult):
+        if answer.holds is None:
+            return not_judged(kind, text, answer.reason, answer.judge)
+        reasoning = " ".join(filter(None, (answer.reasoning, answer.justification)))
+        return PreconditionResult(kind=kind, text=text, held=answer.holds, reasoning=reasoning, judge=answer.judge)
+    verdict = answer[0]
+    found_nothing = verdict.status == "trivial" and not fires_below  # its 9 stands for no evidence
+    if verdict.value is None or threshold is None or found_nothing:
+        return not_judged(kind, text, verdict.reason, verdict.judge)
+    return PreconditionResult(
+        kind=kind,
+        text=text,
+        held=(verdict.value < threshold) is fires_below,
+        reasoning=verdict.reasoning or verdict.reason,
+        score=verdict.value,
+        threshold=float(threshold),
+        fires_below=fires_below,
+        judge=verdict.judge,
+    )
+
 
 HEADING = "Conversation Guidance"  # AC-7.1.9
 DEFAULT_WINDOW, DEFAULT_COOLDOWN = 10, 5

@@ -13,7 +13,7 @@ from django.db import models
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from agents.text.names import one_line
-from correction.interventions.context import InterventionContext
+from correction.interventions.functions import InterventionContext
 from correction.interventions.intervention import Effect, PromptModification
 from evaluation.propositions.schema import fill
 from evaluation.propositions.yaml_files import (

@@ -4,18 +4,16 @@ from correction.models.behavior import BehaviorRequest
 from correction.models.behavior_effect import BehaviorEffect
 from correction.models.config import AgentEvaluationConfig, GateMode, LeastConfidence, Requesters
 from correction.models.gate import CorrectionLog, GateDimensionResult, ObservedMessage, Outcome, played
-from correction.models.gate_hours import AttemptSum, AttemptTotal, DimensionSum, DimensionTotal
+from correction.models.gate_hours import AttemptHour, DimensionHour
 from correction.models.interventions import Intervention, InterventionLog
 
 __all__ = [
     "AgentEvaluationConfig",
-    "AttemptSum",
-    "AttemptTotal",
+    "AttemptHour",
     "BehaviorEffect",
     "BehaviorRequest",
     "CorrectionLog",
-    "DimensionSum",
-    "DimensionTotal",
+    "DimensionHour",
     "GateDimensionResult",
     "GateMode",
     "Intervention",

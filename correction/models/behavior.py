@@ -10,7 +10,7 @@ from django.db import models
 from django.db.models import F, Q
 from django.db.models.functions import Lower
 
-from agents.models import Agent, Claimable, LLMCall, Message, PersonaVersion, Trait
+from agents.models import Agent, Leasable, LLMCall, Message, PersonaVersion, Trait
 
 
 def _call() -> models.ForeignKey[LLMCall | None, LLMCall | None]:
@@ -27,7 +27,7 @@ def _tier(help_text: str) -> models.JSONField[object, object]:
     return models.JSONField(null=True, blank=True, help_text=f"{help_text}; empty = not asked yet")
 
 
-class BehaviorRequest(Claimable):
+class BehaviorRequest(Leasable):
     """One look at one message for one agent: did it ask for a change, for which, and was it made? Work, claimed like all work.
 
     The text is the message's. Outlives message and agent, for a persona version may have come of it.
@@ -168,8 +168,8 @@ class BehaviorRequest(Claimable):
         super().save(*args, **kwargs)
 
     @classmethod
-    def claimable(cls) -> Q:
-        return cls.claimable_when_due()
+    def leasable(cls) -> Q:
+        return cls.leasable_when_due()
 
     @property
     def work_id(self) -> str:

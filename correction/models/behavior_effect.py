@@ -9,14 +9,14 @@ from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.db.models import F, Q
 
-from agents.models import Claimable
+from agents.models import Leasable
 from correction.models.behavior import BehaviorRequest
 from evaluation.change.before_after import MESSAGES, MOST_MESSAGES
 
-UNFINISHED = (Claimable.Status.PENDING, Claimable.Status.RUNNING, Claimable.Status.PAUSED_BUDGET)
+UNFINISHED = (Leasable.Status.PENDING, Leasable.Status.RUNNING, Leasable.Status.PAUSED_BUDGET)
 
 
-class BehaviorEffect(Claimable):
+class BehaviorEffect(Leasable):
     """One look at whether a request changed anything: its trait, judged on the messages before it and on the next ones.
 
     Failed with a `result`: the judge scored no message, and the result says of each why.

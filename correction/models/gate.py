@@ -8,7 +8,7 @@ from django.conf import settings
 from django.db import models
 from django.db.models import F, Q
 
-from agents.models import Agent, Channel, Claimable, LLMCall, Message, PersonaVersion, Run
+from agents.models import Agent, Channel, Leasable, LLMCall, Message, PersonaVersion, Run
 
 
 class Outcome(models.TextChoices):
@@ -179,7 +179,7 @@ class GateDimensionResult(models.Model):
         return f"{self.dimension}: {self.score if self.score is not None else self.status}"
 
 
-class ObservedMessage(Claimable):
+class ObservedMessage(Leasable):
     """A message already said that is to be judged afterwards (observe mode). Work: claimed like all work."""
 
     WHOSE: ClassVar = F("whose")

@@ -1,4 +1,4 @@
-"""Sums over what the gate did, by hour and day, so that statistics never scan its logs; they stay when logs are pruned."""
+"""Sums over what the gate did by hour, so that statistics never scan its logs; they stay when logs are pruned (`agents.ops.sums`)."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from typing import ClassVar
 
 from django.db import models
 
-from agents.models import Agent, Span
+from agents.models import Agent
 
 
-class _Sums(models.Model):
-    span = models.PositiveSmallIntegerField(choices=Span.choices)
-    start = models.DateTimeField()
+class _Hour(models.Model):
+    hour = models.DateTimeField()
+    agent = models.ForeignKey(Agent, null=True, blank=True, on_delete=models.SET_NULL, related_name="+", db_index=False)
     source = models.CharField(max_length=8)
-    played = models.BooleanField(help_text="of synthetic channels, as they were when this was summed")
+    synthetic = models.BooleanField(help_text="of synthetic channels, as they were when this was summed")
 
     class Meta:
         abstract = True
 
 
-class AttemptSums(_Sums):
-    """Logged attempts of one outcome."""
+class AttemptHour(_Hour):
+    """Logged attempts of one agent (or of none) with one outcome in an hour (UTC)."""
 
     outcome = models.CharField(max_length=20)
     attempts = models.BigIntegerField()
@@ -29,11 +29,18 @@ class AttemptSums(_Sums):
     failed = models.BigIntegerField(help_text="attempts that failed at least one dimension")
 
     class Meta:
-        abstract = True
+        db_table = "correction_attempt_hours"
+        indexes: ClassVar = [
+            models.Index(fields=["hour"], name="attempt_hour"),
+            models.Index(fields=["agent", "hour"], name="attempt_hour_agent"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.attempts} attempts of agent {self.agent_id} from {self.hour}"
 
 
-class DimensionSums(_Sums):
-    """Verdicts on one dimension, where this judge was asked. Means are sums divided by counts."""
+class DimensionHour(_Hour):
+    """Verdicts of one judge on one agent (or on none) and dimension in an hour (UTC). Means are sums divided by counts."""
 
     dimension = models.CharField(max_length=32)
     judge = models.CharField(max_length=200)
@@ -53,58 +60,11 @@ class DimensionSums(_Sums):
     were_budget = models.BigIntegerField()
 
     class Meta:
-        abstract = True
-
-
-class AttemptSum(AttemptSums):
-    """Attempts of one agent (or of none) in an hour or a day."""
-
-    agent = models.ForeignKey(Agent, null=True, blank=True, on_delete=models.SET_NULL, related_name="+", db_index=False)
-
-    class Meta:
-        db_table = "correction_attempt_sums"
+        db_table = "correction_dimension_hours"
         indexes: ClassVar = [
-            models.Index(fields=["span", "start"], name="attempt_sum_start"),
-            models.Index(fields=["agent", "span", "start"], name="attempt_sum_agent"),
+            models.Index(fields=["hour"], name="dimension_hour"),
+            models.Index(fields=["agent", "hour"], name="dimension_hour_agent"),
         ]
 
     def __str__(self) -> str:
-        return f"{self.attempts} attempts of agent {self.agent_id} from {self.start} ({self.get_span_display()})"
-
-
-class AttemptTotal(AttemptSums):
-    """Attempts of everybody in an hour or a day."""
-
-    class Meta:
-        db_table = "correction_attempt_totals"
-        indexes: ClassVar = [models.Index(fields=["span", "start"], name="attempt_total_start")]
-
-    def __str__(self) -> str:
-        return f"{self.attempts} attempts from {self.start} ({self.get_span_display()})"
-
-
-class DimensionSum(DimensionSums):
-    """Verdicts on one agent (or on none) in an hour or a day."""
-
-    agent = models.ForeignKey(Agent, null=True, blank=True, on_delete=models.SET_NULL, related_name="+", db_index=False)
-
-    class Meta:
-        db_table = "correction_dimension_sums"
-        indexes: ClassVar = [
-            models.Index(fields=["span", "start"], name="dimension_sum_start"),
-            models.Index(fields=["agent", "span", "start"], name="dimension_sum_agent"),
-        ]
-
-    def __str__(self) -> str:
-        return f"{self.checks} checks of agent {self.agent_id} from {self.start} ({self.get_span_display()})"
-
-
-class DimensionTotal(DimensionSums):
-    """Verdicts on everybody in an hour or a day."""
-
-    class Meta:
-        db_table = "correction_dimension_totals"
-        indexes: ClassVar = [models.Index(fields=["span", "start"], name="dimension_total_start")]
-
-    def __str__(self) -> str:
-        return f"{self.checks} checks from {self.start} ({self.get_span_display()})"
+        return f"{self.checks} checks of agent {self.agent_id} from {self.hour}"

@@ -77,7 +77,7 @@ class Intervention(models.Model):
 
     def clean(self) -> None:
         """What the columns alone cannot tell: whether the function, its parameters, the variables and the nudge can be used."""
-        from correction.interventions.rows import problems_of  # which is built on this model
+        from correction.interventions.builtin import problems_of  # which is built on this model
 
         if problems := problems_of(self):
             raise ValidationError(problems)

@@ -23,11 +23,10 @@ from evaluation.estimate import estimate, estimate_channels
 from evaluation.estimate_tables import answer_words
 from evaluation.models import Baseline, Dimension, EvaluationRun
 from evaluation.propositions.files import PropositionError, default_dimensions
-from evaluation.rehearsal import ENOUGH, has_little_speech
-from evaluation.rehearsal.estimate import estimate_play
-from evaluation.rehearsal.situations import load_situations
-from evaluation.rehearsal.stage import actor_of
 from evaluation.run_spec import RunSpec
+from evaluation.simulation import ENOUGH, actor_of, has_little_speech
+from evaluation.simulation.estimate import estimate_simulation
+from evaluation.simulation.situations import load_situations
 from evaluation.spending import Spending, estimated
 
 PERMISSION = "evaluation.add_evaluationrun"
@@ -60,7 +59,7 @@ class Needed(NamedTuple):
     judging: Spending
     judgements: int
     free: int
-    playing: Spending | None
+    simulating: Spending | None
     cost: SafeString
     answers: str
 
@@ -98,7 +97,7 @@ class AskingAdmin(ReadOnlyAdmin[Baseline]):
         return self._asked(request, agent, what, form, problem=display.visible(problem))
 
     def _queued(self, request: HttpRequest, spec: RunSpec) -> HttpResponse:
-        run, taken_up = queue_run(spec, play=True)
+        run, taken_up = queue_run(spec, simulate=True)
         text = "goes on: the same was asked for within a day" if taken_up else "is queued"
         self.message_user(request, f"Evaluation {run.pk} {text}; a worker (manage.py work) judges.", messages.SUCCESS)
         return HttpResponseRedirect(reverse("admin:evaluation_evaluationrun_change", args=[run.pk]))
@@ -144,14 +143,14 @@ def _context(spec: RunSpec) -> dict[str, Any]:
     judge = spec.judge_model
     agent = spec.agent
     assert agent is not None  # noqa: S101 (an agent's page asks)
-    played = has_little_speech(spec)
+    simulated = has_little_speech(spec)
     is_paid = provider_of(judge) == "anthropic"
     return {
         "judge": judge_badge(judge),
         "is_paid": is_paid,
-        "costs": is_paid or (played and provider_of(actor_of(agent)) == "anthropic"),
-        "needed": needed(spec, play=played),
-        "played": played,
+        "costs": is_paid or (simulated and provider_of(actor_of(agent)) == "anthropic"),
+        "needed": needed(spec, simulate=simulated),
+        "simulated": simulated,
         "enough": ENOUGH,
         "budget": display.visible(why_over_budget(agent, judge) or ""),
         "no_key": display.visible(problem_of("judge", judge) or ""),
@@ -160,17 +159,17 @@ def _context(spec: RunSpec) -> dict[str, Any]:
     }
 
 
-def needed(spec: RunSpec, *, play: bool) -> Needed:
+def needed(spec: RunSpec, *, simulate: bool) -> Needed:
     """Calls, tokens and dollars before anything is asked; nothing is stored.
 
     Raises:
         PropositionError: Proposition files cannot be used.
     """
-    playing = None
-    if play:
-        acting, judging = estimate_play(spec, situations=load_situations())
+    simulating = None
+    if simulate:
+        acting, judging = estimate_simulation(spec, situations=load_situations())
         estimates = [judging]
-        playing = Spending(
+        simulating = Spending(
             calls=acting.calls,
             input_tokens=acting.input_tokens,
             output_tokens=acting.output_tokens,
@@ -179,14 +178,14 @@ def needed(spec: RunSpec, *, play: bool) -> Needed:
     else:
         estimates = [estimate(spec), *estimate_channels([spec])]
     total = estimated(estimates)
-    costs = [total.cost_usd, *([playing.cost_usd] if playing else [])]
+    costs = [total.cost_usd, *([simulating.cost_usd] if simulating else [])]
     whole = None if None in costs else sum(cost for cost in costs if cost is not None)
-    calls = total.calls + (playing.calls if playing else 0)
+    calls = total.calls + (simulating.calls if simulating else 0)
     return Needed(
         judging=total,
         judgements=sum(e.judgements for e in estimates),
         free=sum(e.free for e in estimates),
-        playing=playing,
+        simulating=simulating,
         answers=answer_words(estimates),
         cost=display.money(whole or None, unpriced=calls) if whole is None else display.money(whole),  # type: ignore[arg-type]
     )

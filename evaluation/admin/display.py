@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from agents.admin import display
 from agents.admin.display import Tone
+from agents.models import Channel
 from evaluation.coverage import Share, percent
-from evaluation.models import Dimension, EvaluationScore, Method, is_heuristic
+from evaluation.models import Dimension, EvaluationRun, EvaluationScore, Method, is_heuristic
+from evaluation.simulation.queued import awaits_simulation
 from evaluation.summary import DimensionSummary, PropositionSummary
 from evaluation.verdicts import RULE_JUDGE
 
+MOST_LINKS = 20  # conversations of a simulation
 SCORE_TONES: dict[str, Tone] = {"scored": "good", "trivial": "plain", "unscored": "warning", "pending": "plain"}
-PLAYED = "+played"  # how a procedure of played speech ends
-PLAYED_HINT = "the agent was played through situations: nobody really said this, and it is in no figure of real speech"
+SIMULATED = "+simulated"  # how a procedure of simulated speech ends
+SIMULATED_HINT = "said in a simulated conversation: it is in no figure of real speech"
 HEURISTIC = "scores by word lists and statistics: not comparable with a model's"
 
 
@@ -84,10 +88,10 @@ def number(
 
 def procedure_badge(procedure: str, repeats: int = 1) -> SafeString:
     """How it was judged, where that is not the usual way."""
-    how = procedure.removesuffix(PLAYED)
+    how = procedure.removesuffix(SIMULATED)
     marks: list[tuple[str, Tone, str]] = []
     if how != procedure:
-        marks.append(("played", "warning", PLAYED_HINT))
+        marks.append(("simulated", "warning", SIMULATED_HINT))
     if how != Method.PLUMBLINE:
         marks.append((how, "info", "compares only with scores judged the same way"))
     if repeats > 1:
@@ -115,3 +119,27 @@ def verdict(score: EvaluationScore) -> SafeString:
     if score.status == EvaluationScore.Status.SCORED:
         return format_html('<span class="pl-verdict">{}{}</span>', number(score.score, score.count, digits=0), label)
     return label
+
+
+def simulated_by(run: EvaluationRun) -> SafeString | str:
+    """The model that acted and the conversations it acted in, by situation; nothing for real speech."""
+    if not run.simulated:
+        return ""
+    if awaits_simulation(run):
+        return "a worker simulates conversations first: the agent has too few messages"
+    return display.lines(display.badge(run.actor_model or "unknown", "plain", "the model that acted"), _channels(run))
+
+
+def _channels(run: EvaluationRun) -> SafeString | str:
+    simulation = run.where.get("simulation")
+    if not simulation:
+        return ""
+    found = list(Channel.objects.filter(synthetic=True, tags__simulation=simulation).order_by("slug")[: MOST_LINKS + 1])
+    links = format_html_join(" · ", "{}", ((_link(channel),) for channel in found[:MOST_LINKS]))
+    return format_html("{}{}", links, " …" if len(found) > MOST_LINKS else "")
+
+
+def _link(channel: Channel) -> SafeString:
+    repeat = channel.tags.get("repeat", "1")
+    label = channel.tags.get("situation", channel.slug) + (f" ({repeat})" if repeat != "1" else "")
+    return display.link(reverse("admin:agents_channel_transcript", args=[channel.pk]), label)

@@ -14,7 +14,7 @@ RUNS: Export = export_of(
         **same(
             *("status", "dimensions", "overall_score", "judge", "is_heuristic", "procedure", "repeats"),
             *("is_baseline", "window", "window_start", "window_end", "where", "history", "history_where"),
-            *("samples", "sample_size", "seed", "played", "actor_model", "batch", "token_usage", "error"),
+            *("samples", "sample_size", "seed", "simulated", "actor_model", "batch", "token_usage", "error"),
             *("persona_digest", "proposition_digest", "created_at", "started_at", "finished_at"),
         ),
     },

@@ -41,10 +41,10 @@ class DrawForm(forms.Form):
 
 def known_judges() -> list[tuple[str, str]]:
     """Judge and procedure of the evaluations there are."""
-    fields = ("judge", "method", "hard", "double_check", "played")
+    fields = ("judge", "method", "hard", "double_check", "simulated")
     rows = EvaluationRun.objects.order_by("judge").values_list(*fields).distinct()
     named = [
-        (judge, procedure_name(method=m, hard=hard, double_check=double, played=played))
-        for judge, m, hard, double, played in rows
+        (judge, procedure_name(method=m, hard=hard, double_check=double, simulated=simulated))
+        for judge, m, hard, double, simulated in rows
     ]
     return sorted(set(named))

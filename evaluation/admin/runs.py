@@ -19,7 +19,7 @@ from agents.admin.log_filters import AgentFilter, ErrorFilter, tag_filter
 from agents.admin.transcript import transcript_url
 from agents.models import LLMCall
 from evaluation.admin.agreement import agreement_badge
-from evaluation.admin.comparisons import comparison_panel
+from evaluation.admin.baselines import comparison_panel
 from evaluation.admin.conversations import channel_rows, idea_rows, pair_rows
 from evaluation.admin.display import (
     baseline_badge,
@@ -30,11 +30,11 @@ from evaluation.admin.display import (
     meter,
     number,
     procedure_badge,
+    simulated_by,
 )
 from evaluation.admin.exports import RUNS
 from evaluation.admin.lineups import line_up_link
 from evaluation.admin.log_filters import DimensionFilter
-from evaluation.admin.played import played_by
 from evaluation.admin.run_control import ControlledRunAdmin, buttons_of
 from evaluation.admin.run_totals import add_totals
 from evaluation.batches import waiting_words
@@ -76,7 +76,7 @@ class EvaluationRunAdmin(ControlledRunAdmin):
                 )
             },
         ),
-        ("Times", {"fields": ("created", "started", "finished", "attempt", "claimed_by")}),
+        ("Times", {"fields": ("created", "started", "finished", "attempt", "lease_owner")}),
         ("Digests", {"fields": ("persona_digest", "proposition_digest", "spec_digest"), "classes": ("collapse",)}),
     )
 
@@ -104,7 +104,7 @@ class EvaluationRunAdmin(ControlledRunAdmin):
             "state": self.state(obj),
             "judge": self.judge_mark(obj),
             "procedure": procedure_badge(obj.procedure, obj.repeats),
-            "played_by": played_by(obj),
+            "simulated_by": simulated_by(obj),
             "baseline": baseline_badge() if obj.is_baseline else "",
             "overall": self.overall(obj),
             "judged": self.judged(obj),

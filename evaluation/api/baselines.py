@@ -87,7 +87,7 @@ class Baselines(IdempotentPosts, ListAPIView[Baseline]):
         with reading_propositions():
             body = CaptureRequest(data=request.data)
             spec = spec_of(body, is_baseline=True)
-            run, taken_up = queue_run(spec, play=body.validated_data.get("play", True))
+            run, taken_up = queue_run(spec, simulate=body.validated_data.get("simulate", True))
         return accepted(request, run, taken_up=taken_up)
 
 
@@ -106,7 +106,7 @@ class BaselinesOfAgent(APIView):
 
 
 class CompareWithBaseline(APIView):
-    """An evaluation of the agent beside its current baseline by the same judge and procedure: delta, interval and verdict (AC-6.5.4).
+    """An evaluation of the agent compared with its baseline by the same judge and procedure: delta, interval and verdict (AC-6.5.4).
 
     Per dimension the completed evaluation that scored something and judged the newest message, if that is newer than the baseline's
     newest; or `?run=ID`, of any time. `run` is the newest of them, `where` the tags they were made with. `margin` is the change, in
@@ -159,7 +159,7 @@ def _margin(request: Request) -> float:
 
 
 def _newest(agent: Agent) -> tuple[EvaluationRun, dict[str, EvaluationRun]]:
-    """The newest evidence of this agent beside a baseline of it, by any judge and procedure."""
+    """The newest evidence of this agent where it has a baseline, by any judge and procedure."""
     baselines = list(Baseline.objects.filter(agent=agent))
     if not baselines:
         raise NotFound(f"{agent.slug} has no baseline yet; POST to /api/evaluations/baselines/ captures one")

@@ -16,7 +16,7 @@ from agents.models import Channel
 from evaluation.api.run_request import no_channel
 from evaluation.models import Dimension, EvaluationRun, Method, procedure_name
 
-_FLAGS = ("hard", "double_check", "played")
+_FLAGS = ("hard", "double_check", "simulated")
 PROCEDURES = {  # every name a procedure can have, and the fields it stands for
     procedure_name(method=method, **flags): {"method": method, **flags}
     for method in Method.values

@@ -19,8 +19,8 @@ from evaluation import windows
 from evaluation.change.position import ALLOWED_BINS, Bin, parse_bins
 from evaluation.models import CHANNEL_DIMENSIONS, Dimension, Method
 from evaluation.propositions.files import default_dimensions
-from evaluation.rehearsal import ENOUGH
 from evaluation.run_spec import MOST_REPEATS, RunSpec
+from evaluation.simulation import ENOUGH
 
 MOST_SAMPLES = 2_000  # per request: what it plans is stored before it is answered
 MOST_JUDGED = 4_000  # samples times repeats: planning that many takes seconds, in which SQLite lets nobody else write
@@ -71,9 +71,9 @@ class CaptureRequest(StrictBody):
         help_text="hand the questions in as a batch: half the price, an answer within a day; default false",
     )
     additional_context = ContextField(required=False, help_text="shown to the judge as data")
-    play = Flag(
+    simulate = Flag(
         required=False,
-        help_text=f"false: an agent with fewer than {ENOUGH} messages is not played first, these alone are measured; default true",
+        help_text=f"false: do not simulate conversations with an agent that has fewer than {ENOUGH} messages, measure these; default true",
     )
 
 
@@ -81,7 +81,7 @@ class RunRequest(CaptureRequest):
     """An evaluation of exactly one of agent and channel."""
 
     channel = Text(required=False, most=120, allowed="the slug of a channel", help_text="slug of what is measured")
-    play = None  # type: ignore[assignment]  # only a baseline is of played speech
+    simulate = None  # type: ignore[assignment]  # only a baseline is of simulated speech
 
 
 def spec_of(body: StrictBody, *, is_baseline: bool = False) -> RunSpec:
@@ -92,7 +92,7 @@ def spec_of(body: StrictBody, *, is_baseline: bool = False) -> RunSpec:
         PropositionError: Proposition files cannot be used.
     """
     body.is_valid(raise_exception=True)
-    asked = {name: value for name, value in body.validated_data.items() if name != "play"}
+    asked = {name: value for name, value in body.validated_data.items() if name != "simulate"}
     target = _target(asked.pop("agent", ""), asked.pop("channel", ""), channels="channel" in body.fields)
     for name, parse in _PARSED.items():
         if name in asked:

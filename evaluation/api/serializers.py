@@ -35,7 +35,7 @@ _OF_RUN = (
         "per_call",
         "history",
         "history_where",
-        "played",
+        "simulated",
         "overall_score",
         "coverage",
         "token_usage",

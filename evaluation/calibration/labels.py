@@ -9,7 +9,7 @@ from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
 from django.db.models import Count, Q
 
-from agents.transcripts.clean import Cleaner
+from agents.transcripts.records import Cleaner
 from evaluation.calibration.population import drawn_ids
 from evaluation.calibration.stored import key_of, mark_changed
 from evaluation.models import COUNTED, DrawnScore, EvaluationScore, LabelSet, ScoreLabel

@@ -28,7 +28,7 @@ from evaluation.verdicts import RULE_JUDGE
 
 MOST_DRAWN = 10_000
 OF_MESSAGES = ("adherence", "consistency")  # judged message by message; the others over a whole window
-_MARKS = ("hard", "double_check", "played")
+_MARKS = ("hard", "double_check", "simulated")
 
 
 class NothingToDraw(ValueError):

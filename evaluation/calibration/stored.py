@@ -9,7 +9,7 @@ from django.db import transaction
 from django.db.models import F, QuerySet
 from django.utils import timezone
 
-from agents.work_queues import wake_workers
+from agents.work.queues import wake_workers
 from evaluation.calibration.as_json import calibration_details
 from evaluation.calibration.figures import calibration
 from evaluation.calibration.population import procedure_fields
@@ -127,10 +127,10 @@ def labelled_keys(
 ) -> list[Key]:
     """The judges and dimensions that have labels."""
     run = "evaluation_score__evaluation_run__"
-    fields = (f"{run}judge", f"{run}method", f"{run}hard", f"{run}double_check", f"{run}played")
+    fields = (f"{run}judge", f"{run}method", f"{run}hard", f"{run}double_check", f"{run}simulated")
     labels = labels_of(judge=judge, procedure=procedure, dimension=dimension, label_set=label_set)
     rows = labels.order_by().values_list(*fields, "evaluation_score__dimension").distinct()
     return sorted(
-        Key(name, procedure_name(method=method, hard=hard, double_check=double, played=played), about)
-        for name, method, hard, double, played, about in rows
+        Key(name, procedure_name(method=method, hard=hard, double_check=double, simulated=simulated), about)
+        for name, method, hard, double, simulated, about in rows
     )

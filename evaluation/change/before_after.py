@@ -283,7 +283,7 @@ def just_before(
 
     Args:
         agent: Who is judged: what it said is its own action, everybody else's is what it answered to.
-        messages: Messages of any channels. One query per hundred, and one for each that has only played ones near it.
+        messages: Messages of any channels. One query per hundred, and one for each that has only simulated ones near it.
         unseen: Keys of messages that are never shown.
     """
     found: dict[int, tuple[Event, ...]] = {}

@@ -170,8 +170,8 @@ def reusable(spec: RunSpec) -> EvaluationRun | None:
     if spec.channel is not None:
         since = since.filter(channel=spec.channel)
     else:
-        own = Message.objects.filter(agent=spec.agent, synthetic=spec.played).order_by().values("channel")
-        since = since.filter(channel__in=own, synthetic=spec.played)
+        own = Message.objects.filter(agent=spec.agent, synthetic=spec.simulated).order_by().values("channel")
+        since = since.filter(channel__in=own, synthetic=spec.simulated)
     return None if since.exists() else run
 
 
@@ -190,7 +190,9 @@ def _enough_samples(
         if spec.agent is None or needed <= spec.samples:
             continue
         for where in tags:
-            said = spoken_by(agent=spec.agent, window=spec.window, where={**spec.where, **where}, played=spec.played)
+            said = spoken_by(
+                agent=spec.agent, window=spec.window, where={**spec.where, **where}, simulated=spec.simulated
+            )
             if said.count() > spec.samples:
                 found[spec.agent.slug] = min(needed, MOST_SAMPLES)
     return found

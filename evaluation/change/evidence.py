@@ -54,7 +54,7 @@ def runs_judged(judged: Judged) -> QuerySet[EvaluationRun]:
         method=method,
         hard="hard" in how,
         double_check="double-check" in how,
-        played="played" in how,
+        simulated="simulated" in how,
         status=EvaluationRun.Status.COMPLETED,
         agent__isnull=False,
         position_bins=[],

@@ -68,14 +68,16 @@ class History:
 
 def measured_lately(*, since: datetime) -> Measured:
     """Judges, procedures and agents of the newest 500 evaluations of agents; one query."""
-    fields = ("agent_id", "judge", "method", "hard", "double_check", "played")
+    fields = ("agent_id", "judge", "method", "hard", "double_check", "simulated")
     rows = EvaluationRun.objects.filter(
         status=EvaluationRun.Status.COMPLETED, created_at__gte=since, agent__isnull=False, position_bins=[]
     )
     ways: Counter[Judged] = Counter()
     agents: dict[Judged, dict[int, None]] = defaultdict(dict)
-    for agent, judge, method, hard, double, played in rows.order_by("-created_at").values_list(*fields)[:NEWEST_RUNS]:
-        procedure = procedure_name(method=method, hard=hard, double_check=double, played=played)
+    for agent, judge, method, hard, double, simulated in rows.order_by("-created_at").values_list(*fields)[
+        :NEWEST_RUNS
+    ]:
+        procedure = procedure_name(method=method, hard=hard, double_check=double, simulated=simulated)
         way = Judged(judge=judge, procedure=procedure)
         ways[way] += 1
         agents[way][agent] = None

@@ -106,17 +106,18 @@ def measurement_of(run: EvaluationRun, *, name: str = "", dimensions: Collection
             channel_run__status__in=WITHOUT_SCORE
         )
         runs = {share.channel_run_id: share for share in shares}
-        channels = {pk: s.channel_run.channel for pk, s in runs.items()}
-        _add_windows(
-            tally, {pk: (channels[pk].slug if channels[pk] else "", s.messages) for pk, s in runs.items()}, linked
-        )
+        channels = {
+            pk: (share.channel_run.channel.slug if share.channel_run.channel else "", share.messages)
+            for pk, share in runs.items()
+        }
+        _add_windows(tally, channels, linked)
         for dimension in linked:  # a channel can have its own wording, so the digests of all are joined
             joined: dict[str, set[str]] = defaultdict(set)
             for share in runs.values():
                 for proposition, digest in share.channel_run.proposition_digests.get(dimension, {}).items():
                     joined[proposition].add(digest)
             digests[dimension] = {p: "+".join(sorted(all_of)) for p, all_of in joined.items()}
-    tags = [] if run.played else [f"{key}={value}" for key, value in sorted(run.where.items())]
+    tags = [] if run.simulated else [f"{key}={value}" for key, value in sorted(run.where.items())]
     day = timezone.localtime(run.finished_at or run.created_at).date().isoformat()
     scope = [] if run.window == "all" else [run.window]
     reasons = tally.reasons()
@@ -134,7 +135,7 @@ def measurement_of(run: EvaluationRun, *, name: str = "", dimensions: Collection
         judged=tally.judged,
         evaluation_run=run.pk,
         scope=", ".join([*scope, *tags, *(["evenly by position"] if run.position_bins else [])]),
-        where={} if run.played else run.where,
+        where={} if run.simulated else run.where,
         digests=digests,
         shares=tally.shares,
         by_message=tally.by_message,
@@ -262,7 +263,7 @@ def _clusters(run: EvaluationRun) -> Iterator[tuple[int, str]]:
     """
     judged = EvaluationScore.objects.filter(evaluation_run=run, status="scored", message__isnull=False)
     messages = Message.objects.filter(pk__in=judged.values("message")).order_by()
-    if not run.played:
+    if not run.simulated:
         for pk, channel, name, text in messages.values_list("pk", "channel__slug", "external_id", "text").iterator():
             content = "\0".join((channel, name, text)).encode(errors="replace")
             yield pk, f"message:{hashlib.blake2s(content, digest_size=6).hexdigest()}"

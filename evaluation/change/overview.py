@@ -339,7 +339,7 @@ def _cards(agents: Sequence[Agent], judged: Judged, compared: Mapping[int, Compa
     parts = _parts(runs)
     digests = dict(EvaluationRun.objects.filter(pk__in=runs).order_by().values_list("pk", "proposition_digests"))
     cards = [_card(agent, judged, compared[agent.pk], parts, digests) for agent in agents]
-    if "played" not in judged.procedure.split("+"):
+    if "simulated" not in judged.procedure.split("+"):
         moves = [move for card in cards for move in card.moves]
         chances = [
             None

@@ -130,4 +130,4 @@ def candidate_words(card: Card) -> str:
 
 def tag_words(run: EvaluationRun) -> str:
     """The tags of the messages it was asked for, e.g. ``build 41``; those of a simulation are its own."""
-    return "" if run.played else ", ".join(tag_name(pair) for pair in sorted(run.where.items()))
+    return "" if run.simulated else ", ".join(tag_name(pair) for pair in sorted(run.where.items()))

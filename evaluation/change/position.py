@@ -82,18 +82,18 @@ def bin_of(position: int, bins: Sequence[Bin]) -> int | None:
     return next(within, None)
 
 
-def numbered(*, agent: Agent, played: bool = False) -> Any:
+def numbered(*, agent: Agent, simulated: bool = False) -> Any:
     """Everything the agent said, as messages, each with its position as `own_position`; channel by channel, each in its order."""
     own = Window(RowNumber(), partition_by=F("channel_id"), order_by=F("position").asc())
-    said = spoken_by(agent=agent, window=MessageWindow(), played=played)
+    said = spoken_by(agent=agent, window=MessageWindow(), simulated=simulated)
     return said.annotate(own_position=own).order_by("channel_id", "position")
 
 
-def positions_of(messages: Collection[int], *, agent: Agent, played: bool = False) -> dict[int, tuple[int, int]]:
+def positions_of(messages: Collection[int], *, agent: Agent, simulated: bool = False) -> dict[int, tuple[int, int]]:
     """Channel and position of some of the agent's messages, by primary key; those that are gone are left out."""
     wanted = set(messages)
     channels = Message.objects.filter(pk__in=wanted).values("channel_id")
-    rows = numbered(agent=agent, played=played).filter(channel_id__in=channels)
+    rows = numbered(agent=agent, simulated=simulated).filter(channel_id__in=channels)
     found = rows.values_list("pk", "channel_id", "own_position").iterator()
     return {pk: (channel, position) for pk, channel, position in found if pk in wanted}
 
@@ -106,7 +106,7 @@ def sample_by_position(
     bins: Sequence[Bin],
     samples: int,
     seed: int,
-    played: bool = False,
+    simulated: bool = False,
 ) -> list[int]:
     """Ids of up to `samples` messages, as many from each stretch; what a short one leaves goes to the others.
 
@@ -121,10 +121,10 @@ def sample_by_position(
         bins: The stretches.
         samples: Most messages, at least 1.
         seed: Equal seeds draw equal samples.
-        played: Whether `eligible` is simulated speech.
+        simulated: Whether `eligible` is simulated speech.
     """
     rng = random.Random(seed)  # noqa: S311 (repeatable, not unpredictable)
-    counts = Counter((channel, place) for _, channel, place in _in_bins(agent, eligible, bins, played))
+    counts = Counter((channel, place) for _, channel, place in _in_bins(agent, eligible, bins, simulated))
     sizes: Counter[int] = Counter()
     for (_, place), count in counts.items():
         sizes[place] += count
@@ -139,7 +139,7 @@ def sample_by_position(
             picked[channel, place] = sorted(rng.sample(range(counts[channel, place]), number), reverse=True)
     ids: list[int] = []
     seen: Counter[tuple[int, int]] = Counter()
-    for pk, channel, place in _in_bins(agent, eligible, bins, played):
+    for pk, channel, place in _in_bins(agent, eligible, bins, simulated):
         left = picked.get((channel, place))
         if left and left[-1] == seen[channel, place]:
             left.pop()
@@ -156,7 +156,7 @@ def spanning(counts: Mapping[tuple[int, int], int]) -> set[int]:
 
 
 def _in_bins(
-    agent: Agent, eligible: QuerySet[Message], bins: Sequence[Bin], played: bool
+    agent: Agent, eligible: QuerySet[Message], bins: Sequence[Bin], simulated: bool
 ) -> Iterator[tuple[int, int, int]]:
     """(message, channel, stretch) of what may be drawn. Positions count everything the agent said there, drawn or not.
 
@@ -165,7 +165,7 @@ def _in_bins(
     keys = eligible.order_by("channel_id", "position").values_list("channel_id", "position")
     may = keys.iterator(chunk_size=2000)
     next_may = next(may, None)
-    rows = numbered(agent=agent, played=played).values_list("pk", "channel_id", "position", "own_position")
+    rows = numbered(agent=agent, simulated=simulated).values_list("pk", "channel_id", "position", "own_position")
     for pk, channel, position, own_position in rows.iterator(chunk_size=2000):
         while next_may is not None and next_may < (channel, position):
             next_may = next(may, None)
@@ -339,7 +339,7 @@ def _judged(run: EvaluationRun, agent: Agent, dimension: str, bins: Sequence[Bin
             **{f"n_{status}": Count("pk", filter=Q(status=status)) for status in STATUSES},
         )
     )
-    positions = positions_of({row["message_id"] for row in rows}, agent=agent, played=run.played)
+    positions = positions_of({row["message_id"] for row in rows}, agent=agent, simulated=run.simulated)
     judged: list[_Judged] = []
     outside: set[int] = set()
     for row in rows:

@@ -23,8 +23,8 @@ from evaluation.change.position import PositionChange, PositionDimension, Positi
 from evaluation.coverage import percent, with_share
 from evaluation.models import EvaluationRun, is_heuristic
 from evaluation.presentation import heading_of, judge_label, number
-from evaluation.statistics.estimates import Estimate, Interval
-from evaluation.wording import counted, decimal, signed
+from evaluation.statistics.estimates import Estimate
+from evaluation.wording import counted, decimal, interval_text, signed
 
 MOST_NAMED = 10
 NARROW = 100
@@ -38,11 +38,6 @@ STYLES = {
 BLOCKS = "▁▂▃▄▅▆▇█"
 SPARKS = 30
 MOST_NOTED = 4  # series with the same note
-
-
-def interval_text(interval: Interval | None) -> str:
-    """E.g. ``−2.1 to +0.4``."""
-    return "–" if interval is None else f"{signed(interval.low)} to {signed(interval.high)}"
 
 
 def _table(title: str, padding: tuple[int, ...] = (0, 1)) -> Table:

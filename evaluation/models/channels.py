@@ -7,7 +7,7 @@ from typing import ClassVar
 from django.db import models
 from django.db.models import F, Q
 
-from agents.models import Channel, Claimable
+from agents.models import Channel, Leasable
 
 
 class ChannelShare(models.Model):
@@ -71,7 +71,7 @@ class Idea(models.Model):
         return self.idea[:80]
 
 
-class LineUpRun(Claimable):
+class LineUpRun(Leasable):
     """A voice line-up of a channel, made by a worker: it takes seconds, which no page should wait for."""
 
     WHOSE: ClassVar = F("channel_id") * -1

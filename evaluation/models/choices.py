@@ -30,9 +30,9 @@ class Method(models.TextChoices):
     )
 
 
-def procedure_name(*, method: str, hard: bool, double_check: bool, played: bool = False) -> str:
-    """A name for how something is judged, e.g. ``plumbline+hard``; speech that was played for it is another thing than real speech."""
-    parts = {"hard": hard, "double-check": double_check, "played": played}
+def procedure_name(*, method: str, hard: bool, double_check: bool, simulated: bool = False) -> str:
+    """A name for how something is judged, e.g. ``plumbline+hard``; speech that was simulated for it is another thing than real speech."""
+    parts = {"hard": hard, "double-check": double_check, "simulated": simulated}
     return "+".join([method, *(name for name, on in parts.items() if on)])
 
 

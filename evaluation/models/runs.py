@@ -8,11 +8,11 @@ from django.db import models
 from django.db.models import Exists, F, OuterRef, Q, Value
 from django.db.models.functions import Cast, Coalesce, Concat
 
-from agents.models import Agent, Channel, Claimable, LLMBatch
+from agents.models import Agent, Channel, Leasable, LLMBatch
 from evaluation.models.choices import CHANNEL_DIMENSIONS, Method, is_heuristic, procedure_name
 
 
-class EvaluationRun(Claimable):
+class EvaluationRun(Leasable):
     """One evaluation of exactly one target: an agent, or a channel. Its items are `EvaluationScore` rows."""
 
     WHOSE: ClassVar = Coalesce(F("agent_id"), F("channel_id") * -1)
@@ -47,16 +47,14 @@ class EvaluationRun(Claimable):
     additional_context = models.JSONField(
         default=dict, blank=True, help_text="what preconditions and the judge are given beside the messages, as data"
     )
-    played = models.BooleanField(
-        default=False, help_text="what was judged was played for it in a synthetic channel, never said to anybody"
+    simulated = models.BooleanField(
+        default=False, help_text="what was judged was said in simulated conversations, marked synthetic"
     )
-    actor_model = models.CharField(
-        max_length=200, blank=True, default="", help_text="model that spoke, where speech was played"
-    )
+    actor_model = models.CharField(max_length=200, blank=True, default="", help_text="model that acted in a simulation")
     position_bins = models.JSONField(
         default=list,
         blank=True,
-        help_text="sampled evenly by turn: [first, last] each, last empty = no end; empty = sampled over all",
+        help_text="sampled evenly by position: [first, last] each, last empty = no end; empty = sampled over all",
     )
     batch = models.BooleanField(
         default=False, help_text="the judge is asked in batches: half the price, an answer within a day"
@@ -137,11 +135,11 @@ class EvaluationRun(Claimable):
         return f"evaluation {self.pk} of {self.agent or self.channel}"
 
     @classmethod
-    def claimable(cls) -> Q:
+    def leasable(cls) -> Q:
         """As of all work, but for runs that wait for a batch."""
         served = Concat(Value("evaluation_run:"), Cast(OuterRef("pk"), models.CharField()))
         waits = Exists(LLMBatch.objects.filter(work_id=served, status__in=LLMBatch.OPEN))
-        return super().claimable() & (Q(batch=False) | ~Q(waits))
+        return super().leasable() & (Q(batch=False) | ~Q(waits))
 
     @property
     def work_id(self) -> str:
@@ -155,7 +153,9 @@ class EvaluationRun(Claimable):
     @property
     def procedure(self) -> str:
         """How it was judged, e.g. ``plumbline+hard``: scores compare only with scores of the same procedure."""
-        return procedure_name(method=self.method, hard=self.hard, double_check=self.double_check, played=self.played)
+        return procedure_name(
+            method=self.method, hard=self.hard, double_check=self.double_check, simulated=self.simulated
+        )
 
     @property
     def own_dimensions(self) -> list[str]:

@@ -44,7 +44,7 @@ class Subject:
         seed: Seed of the sampling.
         history: What self-consistency compares the window with.
         history_where: Tags the messages of the history must have.
-        played: Whether what was played for a measurement is looked at, instead of real speech.
+        simulated: Whether what was simulated for a measurement is looked at, instead of real speech.
         position_bins: Stretches of a conversation the sample is drawn evenly from.
         before: What was said just before a message, by its id, where that was read ahead.
         read: What was read of channels; agents that are measured together share it.
@@ -58,7 +58,7 @@ class Subject:
     seed: int
     history: MessageWindow = field(default_factory=lambda: MessageWindow(BEFORE))
     history_where: dict[str, str] = field(default_factory=dict)
-    played: bool = False
+    simulated: bool = False
     position_bins: tuple[tuple[int, int | None], ...] = ()
     before: dict[int, tuple[Event, ...]] = field(default_factory=dict)
     read: dict[tuple[object, ...], Ends] = field(default_factory=dict)
@@ -67,10 +67,10 @@ class Subject:
     _style: StyleProfile | None = None
 
     def spoken(self) -> QuerySet[Message]:
-        return spoken_by(agent=self.agent, window=self.window, where=self.where, played=self.played)
+        return spoken_by(agent=self.agent, window=self.window, where=self.where, simulated=self.simulated)
 
     def sample(self) -> list[int]:
-        """Ids of up to `samples` messages, drawn at random with the seed (AC-6.1.2), by turn evenly over its stretches."""
+        """Ids of up to `samples` messages, drawn at random with the seed (AC-6.1.2), by position evenly over its stretches."""
         if self.position_bins:
             return sample_by_position(
                 agent=self.agent,
@@ -78,7 +78,7 @@ class Subject:
                 bins=self.position_bins,
                 samples=self.samples,
                 seed=self.seed,
-                played=self.played,
+                simulated=self.simulated,
             )
         ids = list(self.spoken().values_list("pk", flat=True))
         if len(ids) <= self.samples:
@@ -96,7 +96,7 @@ class Subject:
                 where=self.where,
                 history=self.history,
                 history_where=self.history_where,
-                played=self.played,
+                simulated=self.simulated,
             )
         return self._halves
 
@@ -119,9 +119,11 @@ class Subject:
         """
         end = stretch_end(message.position, last_n)
         key = (message.channel_id, end, first_n, last_n)
-        shared = (*key, self.window.end, self.window.stored_by, self.played)
+        shared = (*key, self.window.end, self.window.stored_by, self.simulated)
         if shared not in self.read:
-            messages = Message.objects.filter(channel_id=message.channel_id, synthetic=self.played, position__lte=end)
+            messages = Message.objects.filter(
+                channel_id=message.channel_id, synthetic=self.simulated, position__lte=end
+            )
             if self.window.end is not None:
                 messages = messages.exclude(sent_at__gt=self.window.end)
             if self.window.stored_by is not None:

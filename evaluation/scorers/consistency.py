@@ -56,7 +56,7 @@ def read_ahead(subject: Subject, messages: Iterable[Message]) -> None:
     near = Q()
     for channel, looked_at in positions.items():
         near |= Q(channel=channel, position__in=sorted(looked_at))
-    around = said(Message.objects.filter(near, synthetic=subject.played).order_by("position"))
+    around = said(Message.objects.filter(near, synthetic=subject.simulated).order_by("position"))
     for message in wanted:
         found = [s for s in around if s.channel_id == message.channel_id and 0 < message.position - s.position <= NEAR]
         if len(found) >= SAID_BEFORE or message.position <= NEAR:  # else something was deleted: `context` looks further
@@ -80,12 +80,12 @@ def not_evaluable(subject: Subject) -> str:
     found = subject.halves()
     if not found.current:
         return NO_MESSAGE
-    if not found.history and subject.played:
-        return "not evaluable: what was played has no past but another play, and none was named to compare it with"
+    if not found.history and subject.simulated:
+        return "not evaluable: what was simulated has no past but another simulation, and none was named to compare it with"
     if not found.history:
         return "not evaluable: the agent said nothing before this window that it could be compared with"
     if not can_pair(found):
-        if subject.played:
-            return "not evaluable: the two plays have no line of a situation in common that the agent answered in both"
+        if subject.simulated:
+            return "not evaluable: the two simulations have no line of a situation in common that the agent answered in both"
         return "not evaluable: no channel has messages of the agent both in the window and in its history"
     return ""

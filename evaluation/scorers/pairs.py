@@ -40,7 +40,7 @@ def halves(
     where: Mapping[str, str],
     history: MessageWindow,
     history_where: Mapping[str, str],
-    played: bool = False,
+    simulated: bool = False,
 ) -> Halves:
     """What the agent says now, and what it said in the past it is compared with.
 
@@ -48,13 +48,13 @@ def halves(
     agent said is cut in the middle, the newer half is compared with the older one. The history has tags of its own
     (`history_where`, default none), so that one build can be compared with what was said before it.
 
-    Played speech has no past but another play, named by `history_where`: never real speech, and not whatever happened to be played before.
+    Simulated speech has no past but another simulation, named by `history_where`: never real speech.
     """
-    spoken = spoken_by(agent=agent, window=window, where=where, played=played)
+    spoken = spoken_by(agent=agent, window=window, where=where, simulated=simulated)
     current = tuple(spoken.values_list("pk", flat=True))
     if not current:
         return Halves((), ())
-    if played and (history.spec == BEFORE or not history_where):
+    if simulated and (history.spec == BEFORE or not history_where):
         return Halves(current, ())
     if history.spec == BEFORE and window.spec == "all" and not where:
         current = current[len(current) // 2 :]
@@ -62,7 +62,7 @@ def halves(
     elif history.spec == BEFORE:
         past = said_before(Message.objects.get(pk=current[0]), agent=agent, where=history_where)
     else:
-        past = spoken_by(agent=agent, window=history, where=history_where, played=played)
+        past = spoken_by(agent=agent, window=history, where=history_where, simulated=simulated)
     now = set(current)
     return Halves(current, tuple(pk for pk in past.values_list("pk", flat=True) if pk not in now))
 
@@ -77,7 +77,7 @@ def can_pair(found: Halves) -> bool:
 def find_pairs(found: Halves, *, seed: int) -> list[Pair]:
     """Up to ten pairs: messages of now drawn with the seed, each with the nearest message of its channel's history, none used twice.
 
-    Of played speech, the same line of the same situation stands for the channel.
+    Of simulated speech, the same line of the same situation stands for the channel.
 
     Nearness is the share of words two messages have in common, rare words counting more (weighted Jaccard, weights
     ``log((1 + n) / df)`` over the channel's pool). Of equally near messages the latest is taken.
@@ -105,8 +105,8 @@ def _drawn(ids: list[int], most: int, rng: random.Random) -> list[int]:
 def _contexts(ids: list[int]) -> Iterable[tuple[int, str]]:
     for start in range(0, len(ids), 5000):
         rows = Message.objects.filter(pk__in=ids[start : start + 5000])
-        for pk, channel, played in rows.values_list("pk", "channel_id", "synthetic"):
-            if not played:
+        for pk, channel, simulated in rows.values_list("pk", "channel_id", "synthetic"):
+            if not simulated:
                 yield pk, str(channel)
         for pk, channel, tags in rows.filter(synthetic=True).values_list("pk", "channel_id", "tags"):
             situation = tags.get("situation")

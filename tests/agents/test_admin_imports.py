@@ -229,7 +229,7 @@ def test_a_form_without_its_token_does_nothing(olga: User) -> None:
 def test_progress_says_when_something_happened_and_when_it_is_over(console: Client, olga: User) -> None:
     job = handed_in(file(TALK), user=olga)
     agree(job, without_agents=True)
-    assert job.claim(owner=owner_name(), lease=LEASE)
+    assert job.acquire(owner=owner_name(), lease=LEASE)
     Import.objects.update(doing="Importing", done=1000, total=4000)
     url = page_of(job).replace("change", "progress")
     html = read(console, page_of(job))

@@ -103,7 +103,7 @@ def test_a_turn_that_waits_is_cancelled(root: Client) -> None:
 
 
 def test_a_turn_that_runs_is_asked_to_stop_and_one_that_ended_is_left_alone(root: Client) -> None:
-    running = Run.objects.create(agent=make_agent(), channel=make_channel(), status="running", claimed_by="somebody")
+    running = Run.objects.create(agent=make_agent(), channel=make_channel(), status="running", lease_owner="somebody")
     ended = Run.objects.create(agent=make_agent("bob"), status="completed")
     said = [
         root.post(reverse("admin:agents_run_cancel", args=[run.pk]), follow=True).content.decode()

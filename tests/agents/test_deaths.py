@@ -13,7 +13,7 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from agents.models import LLMBatch, LLMBatchRequest, Run
-from agents.work_queues import release_lost_claims, work_models
+from agents.work.queues import release_lost_leases, work_models
 from tests.factories import make_agent
 from tests.queued_work import installed, kind_judge, statuses_in
 
@@ -44,22 +44,22 @@ def copy(run: Run) -> Run:
 
 def test_what_killed_so_many_workers_ends_as_errored_and_says_why(run: Run, dead_owner: str) -> None:
     for _ in range(3):
-        assert copy(run).claim(owner=dead_owner, lease=LEASE)
-        assert release_lost_claims() == 1
+        assert copy(run).acquire(owner=dead_owner, lease=LEASE)
+        assert release_lost_leases() == 1
 
     ended = copy(run)
-    assert (ended.status, ended.stop_reason, ended.claimed_by) == ("errored", "error", "")
+    assert (ended.status, ended.stop_reason, ended.lease_owner) == ("errored", "error", "")
     assert "lost 3 workers in a row" in ended.error
     assert ended.finished_at
-    assert not ended.claim(owner="me", lease=LEASE)
+    assert not ended.acquire(owner="me", lease=LEASE)
 
 
 def test_what_hosts_lost_that_nobody_hears_of_counts_by_its_lease(run: Run) -> None:
     for _ in range(3):
-        assert copy(run).claim(owner=ELSEWHERE, lease=OVER)
+        assert copy(run).acquire(owner=ELSEWHERE, lease=OVER)
 
     assert Run.in_turn() == [run]
-    assert Run.claim_next(owner="me", lease=LEASE) is None
+    assert Run.acquire_next(owner="me", lease=LEASE) is None
     assert copy(run).status == "errored"
     assert copy(run).attempt == 3
     assert Run.in_turn() == []
@@ -68,8 +68,8 @@ def test_what_hosts_lost_that_nobody_hears_of_counts_by_its_lease(run: Run) -> N
 def test_work_that_is_handed_back_is_never_ended_for_it(run: Run, dead_owner: str) -> None:
     for _ in range(5):
         for owner in (dead_owner, "a worker that stops"):
-            assert copy(run).claim(owner=owner, lease=LEASE)
-            release_lost_claims()
+            assert copy(run).acquire(owner=owner, lease=LEASE)
+            release_lost_leases()
         assert copy(run).finish(owner="a worker that stops", status="pending")
 
     assert (copy(run).status, copy(run).deaths, copy(run).attempt) == ("pending", 0, 10)
@@ -77,20 +77,20 @@ def test_work_that_is_handed_back_is_never_ended_for_it(run: Run, dead_owner: st
 
 def test_what_a_person_resumes_may_kill_as_many_again(run: Run, dead_owner: str) -> None:
     for _ in range(3):
-        copy(run).claim(owner=dead_owner, lease=LEASE)
-        release_lost_claims()
-    assert copy(run).claim(owner=dead_owner, lease=LEASE, resumable=("errored",))
-    release_lost_claims()
+        copy(run).acquire(owner=dead_owner, lease=LEASE)
+        release_lost_leases()
+    assert copy(run).acquire(owner=dead_owner, lease=LEASE, resumable=("errored",))
+    release_lost_leases()
 
     assert (copy(run).status, copy(run).deaths) == ("pending", 1)
 
 
 def test_two_workers_that_find_the_same_lost_work_count_one_death(run: Run) -> None:
-    run.claim(owner=ELSEWHERE, lease=OVER)
+    run.acquire(owner=ELSEWHERE, lease=OVER)
     first, second = copy(run), copy(run)
 
-    assert first.claim(owner="one", lease=LEASE)
-    assert not second.claim(owner="two", lease=LEASE)
+    assert first.acquire(owner="one", lease=LEASE)
+    assert not second.acquire(owner="two", lease=LEASE)
     assert copy(run).deaths == 1
 
 
@@ -101,9 +101,9 @@ def test_a_batch_that_kills_its_workers_sets_its_questions_free(settings: Settin
     question = LLMBatchRequest.objects.create(
         batch=batch, custom_id="1", work_id="w", request_key="k", request_digest="d", label={}
     )
-    batch.claim(owner=dead_owner, lease=LEASE)
+    batch.acquire(owner=dead_owner, lease=LEASE)
 
-    release_lost_claims()
+    release_lost_leases()
 
     question.refresh_from_db()
     assert question.result == "errored"

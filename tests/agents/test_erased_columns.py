@@ -48,7 +48,7 @@ NOT_SPEECH = {
 }
 ALWAYS = {
     "status",
-    "claimed_by",
+    "lease_owner",
     "dimension",
     "digest",
     "persona_digest",
@@ -56,8 +56,7 @@ ALWAYS = {
     "spec_digest",
     "procedure",
 }
-SUMS = {"LedgerSum", "LedgerTotal", "LedgerAgentTotal", "AttemptSum", "AttemptTotal", "DimensionSum", "DimensionTotal"}
-SUMS |= {"Baseline", "DriftAlert", "LastServed", "Rollup", "StaleHour"}
+SUMS = {"LedgerHour", "AttemptHour", "DimensionHour", "Baseline", "DriftAlert", "LastServed", "Rollup"}
 
 
 def text_columns(model: type[Model]) -> list[Field[Any, Any]]:

@@ -12,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from agents.models import Agent, LastServed, Message, Run, owner_name
-from agents.models.claimable import CANDIDATES
+from agents.work.lease import CANDIDATES
 from correction.models import ObservedMessage
 from evaluation import runs
 from evaluation.models import EvaluationRun
@@ -33,7 +33,7 @@ def take_in_turn(count: int) -> list[str]:
     """Whose turns are taken, one after the other."""
     taken = []
     for _ in range(count):
-        run = Run.claim_next(owner="me", lease=LEASE)
+        run = Run.acquire_next(owner="me", lease=LEASE)
         assert run is not None
         run.finish(owner="me", status="completed")
         taken.append(run.agent.slug)
@@ -124,7 +124,7 @@ def test_who_lost_a_race_for_an_evaluation_keeps_its_place(monkeypatch: pytest.M
     talk(ada, ["one"])
     run = create_run(make_plan(RunSpec(agent=ada, dimensions=("adherence",))))
     seen = EvaluationRun.in_turn()
-    assert run.claim(owner="faster", lease=LEASE)
+    assert run.acquire(owner="faster", lease=LEASE)
     monkeypatch.setattr(EvaluationRun, "in_turn", lambda: seen)
 
     assert runs.work_one(owner="slower")
@@ -155,7 +155,7 @@ def test_lost_turns_come_before_all_others() -> None:
 
     queue_turns(make_agent("ada"), 2)
     lost = queue_turns(make_agent("bob"), 1)[0]
-    assert lost.claim(owner=owner_name().replace(":", "-elsewhere:", 1), lease=LEASE)
+    assert lost.acquire(owner=owner_name().replace(":", "-elsewhere:", 1), lease=LEASE)
     lost.note_served()
     Run.objects.filter(pk=lost.pk).update(lease_expires_at=timezone.now() - LEASE)
 
@@ -167,7 +167,7 @@ def test_workers_that_look_at_once_each_find_something() -> None:
     queue_turns(make_agent("bob"), 1)
     seen_by_both = Run.in_turn()
 
-    assert [row.claim(owner=str(n), lease=LEASE) for n, row in enumerate(chain(seen_by_both, seen_by_both))] == [
+    assert [row.acquire(owner=str(n), lease=LEASE) for n, row in enumerate(chain(seen_by_both, seen_by_both))] == [
         *(True, True),
         *(False, False),
     ]

@@ -9,9 +9,9 @@ import pytest
 from django.db import DatabaseError, InternalError, OperationalError, ProgrammingError, connection
 
 from agents.models import ChannelMember, Run, owner_name
-from agents.outages import is_outage, is_unavailable, outlasting, patient
 from agents.turn import orchestrator
-from agents.turn.starting import start_turn
+from agents.turn.send_message import start_turn
+from agents.work.outages import is_outage, is_unavailable, outlasting, patient
 from tests.factories import make_agent, make_channel
 
 LOCKED = OperationalError("database is locked")
@@ -125,4 +125,4 @@ def test_a_turn_that_met_an_outage_waits_for_another_try(monkeypatch: pytest.Mon
         orchestrator.work_one(owner=owner_name())
 
     run.refresh_from_db()
-    assert (run.status, run.claimed_by) == (Run.Status.PENDING, "")
+    assert (run.status, run.lease_owner) == (Run.Status.PENDING, "")

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from agents.models import owner_is_dead, owner_name
-from agents.models.owners import _namespace
+from agents.work.lease import _namespace
 
 
 @pytest.fixture(scope="module")

@@ -32,11 +32,10 @@ from agents.models import (
     Run,
     RunMessage,
     RunStep,
-    StaleHour,
 )
-from agents.rollup import sum_up
 from correction.costs import get_total_cost_summary
-from correction.marks import mark_result, precision
+from correction.gate.statistics import get_gate_statistics
+from correction.gate.thresholds import mark_result, precision
 from correction.models import (
     BehaviorEffect,
     BehaviorRequest,
@@ -45,7 +44,6 @@ from correction.models import (
     InterventionLog,
     ObservedMessage,
 )
-from correction.statistics import get_gate_statistics
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.windows import MessageWindow
 from tests.factories import make_agent, make_channel, say
@@ -207,20 +205,6 @@ def test_costs_statistics_and_precision_are_the_same_before_and_after() -> None:
     assert LLMCall.objects.count() == 0
     assert list(CorrectionLog.objects.values_list("pk", flat=True)) == [failed.log_id]  # with what a person said of it
     assert figures() == before
-
-
-@pytest.mark.django_db
-def test_hours_that_are_not_summed_up_are_kept_and_the_reason_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    everything(OLD)
-    sum_up()
-    Rollup.objects.update(claimed_by="elsewhere:1:2", lease_expires_at=timezone.now() + timedelta(minutes=5))
-    StaleHour.objects.create(name="ledger", hour=OLD)
-
-    with pytest.raises(CommandError, match="llm_calls: its hours are not summed up") as refused:
-        prune()
-
-    assert refused.value.returncode == 1
-    assert (LLMCall.objects.count(), CorrectionLog.objects.count()) == (1, 0)
 
 
 @pytest.mark.django_db

@@ -20,7 +20,7 @@ from django.utils import timezone
 
 from agents import retention
 from agents.models import LLMCall
-from agents.rollup import sum_up
+from agents.ops.sums import sum_up
 from tests.machinery import wait_until
 
 OLD = timezone.now() - timedelta(days=100)
@@ -31,7 +31,7 @@ from datetime import datetime, UTC
 from agents.models import LLMCall
 LLMCall.objects.bulk_create(LLMCall(**{CALL}) for _ in range(600))
 LLMCall.objects.update(created_at=datetime(2026, 1, 5, tzinfo=UTC))
-from agents.rollup import sum_up
+from agents.ops.sums import sum_up
 sum_up()
 """
 
@@ -47,7 +47,7 @@ def test_on_sqlite_others_write_on_while_batches_are_deleted(database_file: Path
         while pruning.poll() is None:
             writer.execute("begin immediate")  # an error, such as "database is locked", fails the test
             [[rows]] = writer.execute("select count(*) from llm_calls").fetchall()
-            writer.execute("update rollups set lease_expires_at = lease_expires_at where name = 'nobody'")
+            writer.execute("update rollups set name = name where name = 'nobody'")
             writer.execute("commit")
             left.add(rows)
             time.sleep(0.002)

@@ -9,7 +9,7 @@ from django.core.management import call_command
 from django.utils import timezone
 
 from agents.models import Agent
-from correction.demonstration_view import show_correction
+from correction.demonstration import show_correction
 from correction.models import GateDimensionResult
 from evaluation.calibration.labels import save_label
 from evaluation.capture import capture

@@ -20,7 +20,7 @@ from rest_framework.views import APIView
 
 from agents.api.idempotency import IdempotentPosts
 from agents.api.problems import Conflict
-from agents.idempotency import KEPT, LONGEST_RUN, Sent, claim, keep, prune_idempotent_requests
+from agents.idempotency import KEPT, LONGEST_RUN, Sent, begin, keep, prune_idempotent_requests
 from agents.models import IdempotentRequest, owner_name
 from evaluation.models import EvaluationRun
 from tests.api_client import program
@@ -145,7 +145,7 @@ def test_nor_is_a_crash(eve: User) -> None:
 def test_while_the_first_still_runs_the_second_is_a_409(eve: User) -> None:
     send = till()
     send(eve)
-    IdempotentRequest.objects.update(status=None, claimed_by=owner_name())
+    IdempotentRequest.objects.update(status=None, lease_owner=owner_name())
 
     refused = send(eve)
 
@@ -153,26 +153,26 @@ def test_while_the_first_still_runs_the_second_is_a_409(eve: User) -> None:
     assert "still running" in refused.data["detail"]
 
 
-def test_a_claim_of_a_process_that_died_is_taken_over(eve: User) -> None:
-    row, _ = claim(user_id=eve.pk, key="k", sent=SENT)
-    host, _, rest = row.claimed_by.partition(":")
+def test_a_lease_of_a_process_that_died_is_taken_over(eve: User) -> None:
+    row, _ = begin(user_id=eve.pk, key="k", sent=SENT)
+    host, _, rest = row.lease_owner.partition(":")
     IdempotentRequest.objects.update(
-        claimed_by=f"{host}:{2**22 + 1}:{rest.rpartition(':')[2]}"
+        lease_owner=f"{host}:{2**22 + 1}:{rest.rpartition(':')[2]}"
     )  # no process has this id
 
-    taken, act = claim(user_id=eve.pk, key="k", sent=SENT)
+    taken, act = begin(user_id=eve.pk, key="k", sent=SENT)
 
     assert (act, taken.pk) == (True, row.pk)
-    assert not keep(row, status=201, answer="{}", headers={}), "whoever lost the claim stores nothing"
+    assert not keep(row, status=201, answer="{}", headers={}), "one that lost the lease stores nothing"
     assert keep(taken, status=201, answer="{}", headers={})
 
 
-def test_a_claim_from_another_machine_is_taken_over_after_ten_minutes(eve: User) -> None:
-    claim(user_id=eve.pk, key="k", sent=SENT)
+def test_a_lease_from_another_machine_is_taken_over_after_ten_minutes(eve: User) -> None:
+    begin(user_id=eve.pk, key="k", sent=SENT)
     long_ago = timezone.now() - LONGEST_RUN - timedelta(seconds=1)
-    IdempotentRequest.objects.update(claimed_by="elsewhere:1:a", claimed_at=long_ago)
+    IdempotentRequest.objects.update(lease_owner="elsewhere:1:a", leased_at=long_ago)
 
-    assert claim(user_id=eve.pk, key="k", sent=SENT)[1]
+    assert begin(user_id=eve.pk, key="k", sent=SENT)[1]
 
 
 def test_after_a_day_a_key_is_new_again_and_old_ones_are_pruned_in_batches(eve: User) -> None:
@@ -211,7 +211,7 @@ def test_of_two_at_once_one_acts(eve: User) -> None:
     def send() -> None:
         try:
             start.wait(10)
-            outcomes.append(claim(user_id=eve.pk, key="k", sent=SENT)[1])
+            outcomes.append(begin(user_id=eve.pk, key="k", sent=SENT)[1])
         except ValueError as error:
             outcomes.append(type(error).__name__)
         finally:

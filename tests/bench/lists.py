@@ -107,9 +107,7 @@ def spread(say: Callable[[str], None]) -> None:
     """Let the rows of the logs be of the last `DAYS` days instead of now, and sum up, as workers do."""
     from django.db import connection
 
-    from agents.models import owner_name
-    from agents.rollup import LEDGER
-    from agents.rollups import roll_up
+    from agents.ops.sums import LEDGER, roll_up
     from correction.rollup import GATE
 
     begun = time.perf_counter()
@@ -118,7 +116,7 @@ def spread(say: Callable[[str], None]) -> None:
             newest = f"(select max(id) from {table})"  # noqa: S608 (the names are ours)
             apart = f"(interval '{DAYS} days' / greatest(1, (select count(*) from {table})))"  # noqa: S608
             cursor.execute(f"update {table} set created_at = now() - ({newest} - id) * {apart}")  # noqa: S608
-    hours = sum(roll_up(rolled, owner=owner_name(), seconds=None) for rolled in (LEDGER, GATE))
+    hours = sum(roll_up(rolled) for rolled in (LEDGER, GATE))
     say(f"logs spread over {DAYS} days, {hours:,} hours summed up in {time.perf_counter() - begun:.0f} s")
 
 

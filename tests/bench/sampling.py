@@ -58,7 +58,7 @@ def _gate_tokens() -> tuple[float, float]:
 
     from agents.models import Message
     from agents.turn.send_message import send_message
-    from correction.configure import configure
+    from correction.config.configure import configure
     from tests.bench.gate import VERDICT
     from tests.llm_server import LLMServer
     from tests.prompt_cache import PromptCache

@@ -146,7 +146,7 @@ def _summaries() -> Iterator[Case]:
 
 def _statistics() -> Iterator[Case]:
     from agents.models import Agent
-    from correction.statistics import get_gate_statistics
+    from correction.gate.statistics import get_gate_statistics
 
     one = Agent.objects.get(slug="agent-7")
     url = "/api/evaluations/gate-statistics/?window=all"

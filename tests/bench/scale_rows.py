@@ -21,9 +21,8 @@ def make_rows(say: Say) -> None:
     """Fill an empty, migrated database, and sum up."""
     from django.db import connection
 
-    from agents.models import Agent, Channel, LLMCall, Rollup, Span, owner_name
-    from agents.rollup import CALLS
-    from agents.rollups import roll_up
+    from agents.models import Agent, Channel, LLMCall, Rollup
+    from agents.ops.sums import roll_up
     from correction.models import CorrectionLog, GateDimensionResult
     from correction.rollup import GATE
 
@@ -49,25 +48,15 @@ def make_rows(say: Say) -> None:
             say(f"{what}: {cursor.rowcount:,} rows in {time.perf_counter() - begun:.0f} s")
 
         run("sums of hours", start=since, hourly=-(-ROLLED_UP // hours), rows=ROLLED_UP)
-        run("sums of hours, all agents")
         begin = now - timedelta(days=RAW_DAYS)
         run("calls", start=begin, days=RAW_DAYS, rows=RAW)
         run("logs", start=now - timedelta(days=LOG_DAYS), days=LOG_DAYS, rows=LOGS)
         run("verdicts")
         cursor.execute("set session_replication_role = origin")
         cursor.execute("analyze")
-    begun = time.perf_counter()
-    day = since.replace(hour=0)
-    while day + timedelta(days=1) <= closed:
-        CALLS.fill(Span.DAY, day)
-        day += timedelta(days=1)
-    for month in sorted({(since + timedelta(days=n)).replace(day=1, hour=0) for n in range(ROLLED_DAYS)}):
-        if (month + timedelta(days=32)).replace(day=1) <= closed:
-            CALLS.fill(Span.MONTH, month)
     Rollup.objects.create(name="ledger", closed_before=closed)
-    say(f"days and months of the ledger: {time.perf_counter() - begun:.0f} s")
     begun = time.perf_counter()
-    done = roll_up(GATE, owner=owner_name(), seconds=None)
+    done = roll_up(GATE)
     say(f"the gate summed up by the service: {done:,} hours in {time.perf_counter() - begun:.0f} s")
     with connection.cursor() as cursor:
         cursor.execute("vacuum analyze")

@@ -5,20 +5,13 @@ with kinds (kind, purpose, mechanism, dimension, model, role) as (values
   (0, 'gate', 'gate', 'adherence', 'claude-haiku-5-5', 'judge'), (1, 'gate', 'gate', 'consistency', 'claude-haiku-5-5', 'judge'),
   (2, 'gate', 'gate', 'fluency', 'claude-haiku-5-5', 'judge'), (3, 'evaluation', 'adherence', 'adherence', 'claude-haiku-4-5', 'judge'),
   (4, 'turn', '', '', 'claude-haiku-5-5', 'actor'), (5, 'intervention', 'anti_convergence', '', 'claude-haiku-5-5', 'judge'))
-insert into ledger_sums (span, start, agent_id, purpose, mechanism, dimension, model, role, provider, status, calls, unpriced,
+insert into ledger_hours (hour, agent_id, purpose, mechanism, dimension, model, role, provider, status, calls, unpriced,
   input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_usd, latency_ms)
-select 1, %(start)s + (n / %(hourly)s) * interval '1 hour', a.ids[1 + mod(mod(n, %(hourly)s), %(agents)s)], purpose, mechanism, dimension, model, role,
+select %(start)s + (n / %(hourly)s) * interval '1 hour', a.ids[1 + mod(mod(n, %(hourly)s), %(agents)s)], purpose, mechanism, dimension, model, role,
   'anthropic', case when mod(n, 97) = 0 then 'timeout' else 'ok' end, 1 + mod(n, 9), (mod(n, 101) = 0)::int, 900 * (1 + mod(n, 9)), 80 * (1 + mod(n, 9)),
   400, 0, 0.00013 * (1 + mod(n, 9)), 900 * (1 + mod(n, 9))
 from generate_series(0::bigint, %(rows)s - 1) n
 join kinds on kind = mod(mod(n, %(hourly)s) / %(agents)s + n / %(hourly)s, 6), (select array_agg(id order by id) ids from agents) a
-
--- name: sums of hours, all agents
-insert into ledger_totals (span, start, purpose, mechanism, dimension, model, role, provider, status, calls, unpriced, input_tokens,
-  output_tokens, cache_read_tokens, cache_write_tokens, cost_usd, latency_ms)
-select 1, start, purpose, mechanism, dimension, model, role, provider, status, sum(calls), sum(unpriced), sum(input_tokens),
-  sum(output_tokens), sum(cache_read_tokens), sum(cache_write_tokens), sum(cost_usd), sum(latency_ms)
-from ledger_sums where span = 1 group by start, purpose, mechanism, dimension, model, role, provider, status
 
 -- name: calls
 with kinds (kind, purpose, mechanism, dimension, model, role) as (values

@@ -12,8 +12,8 @@ from django.test.utils import CaptureQueriesContext
 from pytest_django import Settings
 
 from agents.models import Agent, Channel, ChannelMember, Run
+from agents.turn.pipeline import Accept, Draft, SendResult, Turn
 from agents.turn.send_message import send_message
-from agents.turn.values import Accept, Draft, SendResult, Turn
 from correction.models import AgentEvaluationConfig, CorrectionLog
 from tests.evaluation.judging import entry, tail_of
 from tests.factories import make_agent, make_channel

@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from agents.models import Agent, Channel, Message
-from agents.turn.pipeline import Pipeline
-from agents.turn.values import Section, TraceEntry, Turn
-from correction.config import resolve_config
+from agents.turn.pipeline import Pipeline, Section, TraceEntry, Turn
+from correction.config.resolve import resolve_config
 from correction.interventions import (
     FunctionalPrecondition,
     Intervention,
@@ -16,7 +15,7 @@ from correction.interventions import (
     PromptModification,
     evaluate_interventions,
 )
-from correction.interventions.context import Surroundings
+from correction.interventions.functions import Surroundings
 from correction.models import AgentEvaluationConfig, InterventionLog
 from correction.models import Intervention as InterventionRow
 from correction.stages import Interventions, RepetitionSuppression

@@ -14,8 +14,8 @@ from django.urls import reverse
 from django.utils import timezone
 
 from agents.models import Agent, LLMCall
-from correction.config import resolve_config
-from correction.configure import configure
+from correction.config.configure import configure
+from correction.config.resolve import resolve_config
 from correction.models import CorrectionLog, GateDimensionResult, InterventionLog
 from tests.console import HOSTILE, page_of, plain, queries, read, signed_in, staff, viewer
 from tests.correction.config_page import filled_in

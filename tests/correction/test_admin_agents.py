@@ -8,8 +8,8 @@ import pytest
 from django.test import Client
 
 from agents.models import Agent
-from correction.config import resolve_config
-from correction.configure import config_history, configure
+from correction.config.configure import config_history, configure
+from correction.config.resolve import resolve_config
 from correction.models import AgentEvaluationConfig
 from tests.console import HOSTILE, list_of, page_of, plain, queries, read, signed_in, staff, viewer
 from tests.factories import make_agent

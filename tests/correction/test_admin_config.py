@@ -9,9 +9,9 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
 
-from correction.config import resolve_config
-from correction.configure import config_history, configure
-from correction.marks import mark_result
+from correction.config.configure import config_history, configure
+from correction.config.resolve import resolve_config
+from correction.gate.thresholds import mark_result
 from correction.models import AgentEvaluationConfig
 from tests.console import HOSTILE, Browser, page_of, plain, queries, read, signed_in, staff, viewer
 from tests.correction.config_page import filled_in, own, save, url_of

@@ -7,8 +7,8 @@ from django.contrib.auth.models import User
 from django.test import Client
 from pytest_django import Settings
 
-from correction.configure import config_history
-from correction.marks import mark_result
+from correction.config.configure import config_history
+from correction.gate.thresholds import mark_result
 from correction.models import AgentEvaluationConfig
 from tests.console import HOSTILE, plain, read
 from tests.correction.config_page import own, save, url_of

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from agents.models import Agent, LLMCall
 from correction.admin import home as console_home
-from correction.configure import configure
+from correction.config.configure import configure
 from correction.models import AgentEvaluationConfig, BehaviorRequest, CorrectionLog, InterventionLog
 from tests.agents.test_admin_home import HOME, card, home, own_links, steps
 from tests.console import HOSTILE, list_of, plain, queries, read, signed_in, staff, superuser, viewer

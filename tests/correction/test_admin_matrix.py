@@ -10,9 +10,9 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from correction.admin.mechanisms import MECHANISMS
-from correction.config import FIELDS, resolve_config, resolve_defaults
-from correction.configure import config_history, configure
+from correction.admin.matrix import MECHANISMS
+from correction.config.configure import config_history, configure
+from correction.config.resolve import FIELDS, resolve_config, resolve_defaults
 from correction.models import AgentEvaluationConfig
 from tests.console import HOSTILE, Browser, list_of, queries, read, signed_in, staff, superuser, viewer
 from tests.factories import make_agent

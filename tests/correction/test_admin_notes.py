@@ -13,7 +13,7 @@ from django.test import Client
 from django.urls import reverse
 
 from agents.models import Channel, Message, Run
-from correction.admin import notes
+from correction.admin import sessions
 from correction.models import CorrectionLog, GateDimensionResult, InterventionLog
 from tests.console import HOSTILE, Browser, list_of, page_of, plain, queries, read, signed_in, staff, superuser, viewer
 from tests.correction.judged_drafts import OFFLINE, corrected, make_log, verdict
@@ -125,7 +125,7 @@ def test_only_who_may_mark_sees_the_buttons() -> None:
 def test_drafts_too_long_to_compare_are_shown_whole_and_the_session_named(root: Client) -> None:
     ada, channel = make_agent(), make_channel()
     message = say(channel, ada, "Noted.")
-    make_log(ada, {"adherence": 2.0}, text="word " * notes.MOST_COMPARED, message=message, outcome="corrected")
+    make_log(ada, {"adherence": 2.0}, text="word " * sessions.MOST_COMPARED, message=message, outcome="corrected")
     text = plain(note_of(read(root, transcript(message)), 1))
 
     assert "Too long to compare here" in text
@@ -135,7 +135,7 @@ def test_drafts_too_long_to_compare_are_shown_whole_and_the_session_named(root: 
 def test_a_page_compares_a_few_drafts_and_names_the_session_of_the_others(
     root: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(notes, "MOST_DIFFS", 2)
+    monkeypatch.setattr(sessions, "MOST_DIFFS", 2)
     ada, channel = make_agent(), make_channel()
     messages = [say(channel, ada, "Noted.") for _ in range(3)]
     logs = [make_log(ada, {"adherence": 2.0}, text="Hooray!", message=m, outcome="corrected") for m in messages]

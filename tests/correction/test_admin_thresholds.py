@@ -14,9 +14,8 @@ from django.urls import reverse
 from pytest_django import Settings
 
 from agents.models import Agent
-from correction.marks import mark_result
+from correction.gate.thresholds import failing, mark_result, scores_of, would_fail
 from correction.models import AgentEvaluationConfig, CorrectionLog
-from correction.preview import failing, scores_of, would_fail
 from tests.console import HOSTILE, list_of, plain, queries, read, signed_in, staff, viewer
 from tests.correction.config_page import own, url_of
 from tests.correction.judged_drafts import MODEL, OFFLINE, make_log, verdict

@@ -11,8 +11,8 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from agents.models import Agent
-from correction.config import FIELDS, resolve_config
-from correction.configure import config_history, configure
+from correction.config.configure import config_history, configure
+from correction.config.resolve import FIELDS, resolve_config
 from tests.api_client import Program, program
 from tests.console import superuser
 from tests.factories import make_agent

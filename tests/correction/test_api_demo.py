@@ -9,7 +9,7 @@ import pytest
 from django.urls import URLResolver, get_resolver
 
 from agents.models import LLMCall, ModelPrice
-from correction.configure import configure
+from correction.config.configure import configure
 from correction.models import CorrectionLog
 from tests.api_client import program
 from tests.console import superuser

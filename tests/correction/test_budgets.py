@@ -17,8 +17,8 @@ from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries, Settings
 
 from agents.models import Agent, LLMCall, ModelPrice
-from correction.config import resolve_config
-from correction.configure import configure
+from correction.config.configure import configure
+from correction.config.resolve import resolve_config
 from correction.costs import over_budget, spent_today
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.planning import RunSpec, prepare_run

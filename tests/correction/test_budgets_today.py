@@ -8,9 +8,9 @@ from decimal import Decimal
 import pytest
 
 from agents.models import Agent
-from agents.rollup import sum_up
-from correction.budgets import BudgetDay, budgets_today
-from correction.configure import configure
+from agents.ops.sums import sum_up
+from correction.config.configure import configure
+from correction.costs import BudgetDay, budgets_today
 from tests.correction.ledger import call
 from tests.factories import make_agent
 

@@ -8,7 +8,7 @@ import pytest
 from django.utils import timezone
 
 from agents.models import Agent, Channel, LLMCall
-from correction.configure import configure
+from correction.config.configure import configure
 from correction.costs import evaluation_over_budget
 from evaluation.models import EvaluationRun
 from evaluation.planning import RunSpec, prepare_run

@@ -9,9 +9,9 @@ from django.contrib.auth.models import User
 from pytest_django import DjangoAssertNumQueries
 
 from agents.models import Agent
-from correction.config import resolve_config
-from correction.config_fields import ConfigError
-from correction.configure import config_history, configure, copy_config, ensure_rows, revert
+from correction.config.configure import config_history, configure, copy_config, ensure_rows, revert
+from correction.config.fields import ConfigError
+from correction.config.resolve import resolve_config
 from correction.models import AgentEvaluationConfig
 from tests.factories import make_agent
 

@@ -14,12 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.models import Agent
-from correction.config import resolve_config
-from correction.config_fields import CONFIG_FIELDS, ConfigError
-from correction.configure import config_history, configure, copy_config, revert
+from correction.config.configure import config_history, configure, copy_config, revert
+from correction.config.fields import CONFIG_FIELDS, ConfigError, read_names, show_names
+from correction.config.resolve import resolve_config
 from correction.models import AgentEvaluationConfig
 from correction.models.config import validate_names
-from correction.name_lists import read_names, show_names
 from tests.api_client import program
 from tests.console import plain, read, superuser
 from tests.correction.config_page import own, save, url_of

@@ -13,9 +13,9 @@ from django.db import IntegrityError, connection
 from pytest_django import DjangoAssertNumQueries
 
 from agents.models import Agent
-from agents.turn.values import Turn
-from correction.config import BUILT_IN, FIELDS, config_of, resolve_all, resolve_config, resolve_defaults
-from correction.config_fields import CONFIG_FIELDS
+from agents.turn.pipeline import Turn
+from correction.config.fields import CONFIG_FIELDS
+from correction.config.resolve import BUILT_IN, FIELDS, config_of, resolve_all, resolve_config, resolve_defaults
 from correction.models import AgentEvaluationConfig
 from tests.factories import make_agent, make_channel
 

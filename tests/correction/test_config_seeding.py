@@ -9,8 +9,8 @@ from django.core.management import call_command
 from pytest_django import Settings
 
 from agents.models import Agent
-from correction.config import resolve_all
-from correction.configure import config_history, configure
+from correction.config.configure import config_history, configure
+from correction.config.resolve import resolve_all
 from correction.models import AgentEvaluationConfig
 from tests.factories import make_agent
 

@@ -11,9 +11,9 @@ import sentry_sdk
 from sentry_sdk.envelope import Envelope
 from sentry_sdk.transport import Transport
 
-from agents.turn.values import Turn
-from correction.config import config_of, resolve_config
-from correction.configure import configure
+from agents.turn.pipeline import Turn
+from correction.config.configure import configure
+from correction.config.resolve import config_of, resolve_config
 from tests.factories import make_agent, make_channel
 
 pytestmark = pytest.mark.django_db
@@ -58,7 +58,7 @@ def test_loading_a_configuration_is_a_span_with_the_mode_it_resolved_to(sentry: 
         resolve_config(agent)
 
     (span,) = sentry.spans
-    assert (span["op"], span["data"]["gate_mode"]) == ("correction.config", "enforce")
+    assert (span["op"], span["data"]["gate_mode"]) == ("correction.config.resolve", "enforce")
     assert "raccoon" not in json.dumps(sentry.spans)
 
 
@@ -69,4 +69,4 @@ def test_a_turn_has_one_such_span_however_many_stages_ask(sentry: Caught) -> Non
         for _ in range(3):
             config_of(turn)
 
-    assert [span["op"] for span in sentry.spans] == ["correction.config"]
+    assert [span["op"] for span in sentry.spans] == ["correction.config.resolve"]

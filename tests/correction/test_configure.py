@@ -13,9 +13,9 @@ import pytest
 from django.conf import settings
 
 from agents.models import Agent
-from correction.config import resolve_config
-from correction.config_fields import ConfigError
-from correction.configure import configure, notes_on
+from correction.config.configure import configure, notes_on
+from correction.config.fields import ConfigError
+from correction.config.resolve import resolve_config
 from correction.models import AgentEvaluationConfig
 from tests.factories import make_agent
 
@@ -169,7 +169,7 @@ def test_settings_without_effect_are_named(ada: Agent) -> None:
 WRITER = """
 import sys, django; django.setup()
 from agents.models import Agent
-from correction.configure import configure
+from correction.config.configure import configure
 agent, name = Agent.objects.get(), sys.argv[1]
 print("ready", flush=True); sys.stdin.readline()
 for n in range(30):

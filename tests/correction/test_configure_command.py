@@ -10,8 +10,8 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from agents.models import Agent
-from correction.config import FIELDS, resolve_config
-from correction.configure import config_history, configure
+from correction.config.configure import config_history, configure
+from correction.config.resolve import FIELDS, resolve_config
 from tests.factories import make_agent
 
 pytestmark = pytest.mark.django_db

@@ -14,11 +14,11 @@ from agents.models import Agent, Channel, LLMCall, Message
 from agents.persona import upsert_agent
 from agents.seed.loader import personas
 from correction import demonstration as scenes
-from correction import observe
-from correction.demonstration_view import show_correction
+from correction.demonstration import show_correction
+from correction.gate import observe
+from correction.gate.statistics import get_gate_statistics
+from correction.gate.thresholds import would_fail
 from correction.models import AgentEvaluationConfig, CorrectionLog, InterventionLog
-from correction.preview import would_fail
-from correction.statistics import get_gate_statistics
 from evaluation.windows import parse_window, spoken_by
 from tests.llm_server import LLMServer
 

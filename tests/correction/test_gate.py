@@ -10,8 +10,8 @@ from pytest_django import Settings
 
 from agents.llm import Label
 from agents.models import LLMCall, Message
-from correction.gate import check_action_quality
-from correction.gate_values import Action, GateResult
+from correction.gate.check import check_action_quality
+from correction.gate.scores import Action, GateResult
 from correction.models import AgentEvaluationConfig, CorrectionLog, Outcome
 from evaluation.trajectory import Event
 from tests.correction.gating import (

@@ -15,7 +15,7 @@ from pytest_django import Settings
 from agents.llm import breaker, complete_many
 from agents.llm.breaker import PROBE_PAUSE, Breaker, Found
 from agents.models import Agent, Channel, LLMCall
-from correction.statistics import get_gate_statistics
+from correction.gate.statistics import get_gate_statistics
 from evaluation.check import Check, CheckResult, ask_together
 from evaluation.judge import score_proposition
 from tests.agents.test_admin_home import card, home

@@ -10,7 +10,7 @@ from django.db import connection
 from pytest_django import Settings
 
 from agents.models import Agent, Channel, LLMCall, Message
-from agents.turn.values import SendResult
+from agents.turn.pipeline import SendResult
 from correction.models import CorrectionLog
 from tests.correction.gating import DIMENSIONS, configure, join, judge, send
 from tests.factories import make_agent, make_channel

@@ -16,8 +16,7 @@ from agents.llm import Label, LLMRequest, Reply, Status, complete_many
 from agents.llm.client import Clients
 from agents.llm.requests import Block, Turn
 from agents.models import LLMCall, Message
-from correction.gate_scores import combine, judge_parts
-from correction.gate_values import Part
+from correction.gate.scores import Part, combine, judge_parts
 from evaluation.judge import Question
 from tests.correction.gating import DIMENSIONS, gated, judge, logs, outcomes, scores, send, team_file
 from tests.evaluation.judging import CONTEXT, LABEL, claim

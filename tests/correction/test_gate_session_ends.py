@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from agents.models import Message, Run
 from agents.turn.pipeline import pipeline
-from correction.gate_session import Attempt, best_attempt
+from correction.gate.sessions import Attempt, best_attempt
 from tests.correction.gating import DIMENSIONS, by_text, configure, gated, join, judge, logs, outcomes, send, turn_of
 from tests.factories import make_channel
 from tests.llm_server import LLMServer

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agents.models import Message
-from correction.gate_session import check_session
+from correction.gate.sessions import check_session
 from tests.correction.gating import DIMENSIONS, by_text, gated, join, judge, logs, outcomes, send
 from tests.factories import make_agent, make_channel
 from tests.llm_server import LLMServer

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from pytest_django import DjangoAssertNumQueries
 
 from agents.models import Agent
+from correction.gate.statistics import get_gate_statistics
 from correction.models import CorrectionLog, GateDimensionResult
-from correction.statistics import get_gate_statistics
 from tests.factories import make_agent
 
 

@@ -7,8 +7,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from agents.models import Agent, Channel, LLMCall, Run
-from agents.turn.pipeline import Pipeline
-from agents.turn.values import Turn
+from agents.turn.pipeline import Pipeline, Turn
 from correction.interventions import TextualPrecondition
 from correction.stages import Interventions
 from tests.correction.steering import (

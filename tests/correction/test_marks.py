@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pytest_django import DjangoAssertNumQueries
 
 from agents.models import Agent
-from correction.marks import mark_result, precision, wilson_interval
+from correction.gate.thresholds import mark_result, precision, wilson_interval
 from correction.models import GateDimensionResult
 from tests.correction.test_gate_statistics import attempt
 from tests.factories import make_agent

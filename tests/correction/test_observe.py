@@ -8,9 +8,9 @@ import pytest
 from pytest_django import DjangoCaptureOnCommitCallbacks, Settings
 
 from agents.models import LLMCall, Message
-from agents.work_queues import wake_workers
+from agents.work.queues import wake_workers
+from correction.gate.observe import is_sampled, work_one
 from correction.models import ObservedMessage
-from correction.observe import is_sampled, work_one
 from tests.correction.gating import DIMENSIONS, configure, gated, judge, logs, scores, send
 from tests.evaluation.judging import prompt_of
 from tests.factories import say

@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 from pytest_django import DjangoAssertNumQueries
 
-from correction.preview import would_fail
+from correction.gate.thresholds import would_fail
 from tests.correction.judged_drafts import OFFLINE, make_log
 from tests.factories import make_agent
 

@@ -9,9 +9,9 @@ import pytest
 from pytest_django import Settings
 
 from agents.models import Agent, Channel, LLMCall, Message, ModelPrice
-from correction.configure import configure
+from correction.config.configure import configure
+from correction.gate.statistics import get_gate_statistics
 from correction.models import CorrectionLog
-from correction.statistics import get_gate_statistics
 from tests.api.seeded import member
 from tests.api_client import Program, program
 from tests.console import superuser, viewer

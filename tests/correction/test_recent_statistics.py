@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from agents.rollup import sum_up
+from agents.ops.sums import sum_up
+from correction.gate.statistics import get_gate_statistics, get_recent_statistics
 from correction.models import CorrectionLog
-from correction.statistics import get_gate_statistics, get_recent_statistics
 from evaluation.windows import MessageWindow
 from tests.correction.judged_drafts import make_log
 from tests.factories import make_agent, make_channel

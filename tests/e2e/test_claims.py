@@ -11,7 +11,7 @@ from django.contrib.auth.models import User
 from playwright.sync_api import Page, expect
 from pytest_django import Settings
 
-from correction.marks import mark_result
+from correction.gate.thresholds import mark_result
 from correction.models import AgentEvaluationConfig
 from evaluation.propositions.files import load_file
 from tests.correction.gating import gated, send

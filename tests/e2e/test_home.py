@@ -12,7 +12,7 @@ from playwright.sync_api import expect
 from pytest_django.live_server_helper import LiveServer
 
 from agents.models import Agent
-from correction.configure import configure
+from correction.config.configure import configure
 from evaluation.models import DriftAlert
 from tests.correction.judged_drafts import make_log
 from tests.correction.ledger import call

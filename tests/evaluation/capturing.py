@@ -30,7 +30,7 @@ def two_agents(settings: Settings, propositions: PropositionFolder) -> dict[str,
 
 def command(*arguments: str) -> str:
     out = io.StringIO()
-    call_command("capture_baseline", "--no-play", *arguments, stdout=out)
+    call_command("capture_baseline", "--no-simulate", *arguments, stdout=out)
     return out.getvalue()
 
 

@@ -85,12 +85,12 @@ def test_only_what_was_said_is_shown_as_said_ac_6_1_1(llm_server: LLMServer, pro
     propositions.claims("adherence/_default.yaml", "voice")
     ada = make_agent("ada")
     talk(ada, ["said"])
-    talk(ada, ["played for a test"], synthetic=True)
+    talk(ada, ["simulated for a test"], synthetic=True)
 
     found = measured(ada)
 
     assert found.summary.run.sample_size == 1
-    assert "played for a test" not in json.dumps(llm_server.bodies)
+    assert "simulated for a test" not in json.dumps(llm_server.bodies)
 
 
 def test_up_to_twenty_messages_are_sampled_ac_6_1_2(llm_server: LLMServer, propositions: PropositionFolder) -> None:

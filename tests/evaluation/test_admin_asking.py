@@ -97,12 +97,12 @@ def test_a_baseline_is_asked_for_in_the_same_way(root: Client, ada: Agent) -> No
     assert EvaluationRun.objects.get().is_baseline
 
 
-def test_who_said_too_little_is_played_first_and_the_page_says_so(root: Client) -> None:
+def test_who_said_too_little_is_simulated_first_and_the_page_says_so(root: Client) -> None:
     bob = make_agent("bob")
-    assert "said fewer than 10 things" in read(root, ask(bob, "capture"))
+    assert "fewer than 10 messages" in read(root, ask(bob, "capture"))
     root.post(ask(bob, "capture"), {"dimensions": ["adherence"], "samples": "20"})
 
-    assert EvaluationRun.objects.get().played
+    assert EvaluationRun.objects.get().simulated
 
 
 def test_the_dimensions_of_its_baselines_are_chosen_first(root: Client, ada: Agent) -> None:

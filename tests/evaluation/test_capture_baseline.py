@@ -29,7 +29,7 @@ def cast(settings: Settings, propositions: PropositionFolder) -> dict[str, Agent
 def test_json_is_one_object_with_the_documented_keys(llm_server: LLMServer, capfd: pytest.CaptureFixture[str]) -> None:
     llm_server.respond = answers(lambda claim: 8 if "voice" in claim else 6 if "mood" in claim else 3)
 
-    call_command("capture_baseline", "--no-play", "--json")
+    call_command("capture_baseline", "--no-simulate", "--json")
 
     out, _ = capfd.readouterr()
     document = json.loads(out)

@@ -55,12 +55,12 @@ def test_the_table_shows_counts_apart_and_a_line_per_channel(cast: dict[str, Age
 
 
 def test_a_dry_run_counts_each_channel_once(llm_server: LLMServer, cast: dict[str, Agent]) -> None:
-    asked = ("--dimensions", "fluency,convergence", "--no-play", "--dry-run")
+    asked = ("--dimensions", "fluency,convergence", "--no-simulate", "--dry-run")
     document = json.loads(command("--agents", "ada,bea", "--json", *asked))
 
     assert [(c["channel"], c["calls"]) for c in document["channels"]] == [("one", 1), ("two", 1)]
     assert [(a["agent"], a["calls"]) for a in document["agents"]] == [("ada", 1), ("bea", 1)]
-    assert "#one" in command("--agents", "ada", "--dimensions", "convergence", "--no-play", "--dry-run")
+    assert "#one" in command("--agents", "ada", "--dimensions", "convergence", "--no-simulate", "--dry-run")
     assert llm_server.calls == 0
 
 

@@ -140,7 +140,7 @@ def test_queued_work_is_done_in_any_order_and_by_anybody(cast: dict[str, Agent])
 def test_an_agents_run_that_ended_first_is_brought_up_to_date(cast: dict[str, Agent]) -> None:
     run, _ = prepare_run(RunSpec(agent=cast["bea"], dimensions=("fluency", "convergence"), is_baseline=True))
     (channel_run,) = run.channel_runs.all()
-    assert channel_run.claim(owner="other:1:x", lease=timedelta(minutes=5))
+    assert channel_run.acquire(owner="other:1:x", lease=timedelta(minutes=5))
     execute([run])
     assert run.overall_score == summarize(run).dimensions["fluency"].score
     assert channel_run.finish(owner="other:1:x", status="pending")
@@ -160,7 +160,7 @@ def test_a_late_channel_does_not_put_an_old_baseline_back(cast: dict[str, Agent]
     spec = RunSpec(agent=cast["bea"], dimensions=("fluency", "convergence"), is_baseline=True)
     old, _ = prepare_run(spec)
     (late,) = old.channel_runs.all()
-    assert late.claim(owner="other:1:x", lease=timedelta(minutes=5))
+    assert late.acquire(owner="other:1:x", lease=timedelta(minutes=5))
     execute([old])
     newer, _ = prepare_run(RunSpec(agent=cast["bea"], dimensions=("fluency", "convergence"), is_baseline=True, seed=9))
     execute([newer])

@@ -194,7 +194,7 @@ def test_nothing_is_queued_twice(ada: Agent) -> None:
 
 def test_what_a_worker_is_at_is_left_to_it(ada: Agent) -> None:
     run, _ = queue_run(spec(ada))
-    assert run.claim(owner=WORKER, lease=timedelta(minutes=1))
+    assert run.acquire(owner=WORKER, lease=timedelta(minutes=1))
 
     again, taken_up = queue_run(spec(ada))
 

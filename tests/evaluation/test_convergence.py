@@ -187,14 +187,14 @@ def test_window_and_tags_choose_the_stretch(llm_server: LLMServer, one_claim: ob
 def test_played_speech_is_left_out_of_a_real_channel_and_measured_in_a_played_one(
     llm_server: LLMServer, one_claim: object
 ) -> None:
-    real, played = diverse("real"), Channel.objects.create(slug="played", name="played", synthetic=True)
-    say(real, "Lou", "rehearsed", synthetic=True)
-    converse(played, in_turn(DRY, LOUD), synthetic=True)
+    real, simulated = diverse("real"), Channel.objects.create(slug="simulated", name="simulated", synthetic=True)
+    say(real, "Lou", "simulated", synthetic=True)
+    converse(simulated, in_turn(DRY, LOUD), synthetic=True)
 
     convergence(real)
-    found = convergence(played)
+    found = convergence(simulated)
 
-    assert "rehearsed" not in json.dumps(llm_server.bodies[0])
+    assert "simulated" not in json.dumps(llm_server.bodies[0])
     assert found.dimensions["convergence"].scored == 1
 
 

@@ -67,7 +67,7 @@ def test_what_was_stored_is_not_asked_again(llm_server: LLMServer, settings: Set
     with pytest.raises(KeyboardInterrupt):
         capture([spec(chatty, samples=30)], progress=until_five)
     run = EvaluationRun.objects.get()
-    assert (run.status, run.claimed_by) == ("errored", ""), "given up at once, for whoever asks for the same again"
+    assert (run.status, run.lease_owner) == ("errored", ""), "given up at once, for whoever asks for the same again"
     assert statuses() == Counter({"scored": 5, "pending": 25})
     judged = set(EvaluationScore.objects.filter(status="scored").values_list("pk", "judged_at"))
     before = llm_server.calls

@@ -125,7 +125,7 @@ def test_only_what_was_really_said_counts() -> None:
     channel, (formal, shouty) = make_channel(), voices("formal", "shouty")
     chat(channel, [formal, shouty], 6)
     for _ in range(5):
-        say(channel, formal, "played", synthetic=True)
+        say(channel, formal, "simulated", synthetic=True)
         say(channel, shouty, "  \n ")
 
     assert (line_up(channel=channel).lines, line_up(channel=channel).compared) == (12, 12)

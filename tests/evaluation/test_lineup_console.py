@@ -129,7 +129,7 @@ def test_a_line_up_that_crashed_is_errored_and_its_card_says_why(
 
 def test_a_lost_line_up_is_made_by_the_next_worker(channel: Channel) -> None:
     queue_line_up(channel=channel)
-    LineUpRun.objects.update(status="running", claimed_by="elsewhere:1:x", lease_expires_at=None)
+    LineUpRun.objects.update(status="running", lease_owner="elsewhere:1:x", lease_expires_at=None)
 
     assert work_one(owner=owner_name())
     assert LineUpRun.objects.get().status == "completed"

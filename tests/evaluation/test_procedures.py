@@ -198,7 +198,7 @@ def test_the_table_says_how_it_was_judged(llm_server: LLMServer, ada: Agent) -> 
     llm_server.respond = answers(lambda claim: entry(6, flaws=[]))
     out = io.StringIO()
 
-    call_command("capture_baseline", "--agents", "ada", "--hard", "--repeats", "3", "--no-play", stdout=out)
+    call_command("capture_baseline", "--agents", "ada", "--hard", "--repeats", "3", "--no-simulate", stdout=out)
 
     assert "plumbline+hard, mean of 3 judgements" in out.getvalue()
 

@@ -154,7 +154,7 @@ def finish(database: Path, server: LLMServer) -> subprocess.CompletedProcess[str
 
 def check_whole(database: Path) -> None:
     """One run, completed, every message judged once by every proposition."""
-    assert rows(database, "select status, claimed_by from evaluation_runs") == [("completed", "")]
+    assert rows(database, "select status, lease_owner from evaluation_runs") == [("completed", "")]
     counted = rows(database, "select message_id, proposition_id, count(*), status from evaluation_scores group by 1, 2")
     assert len(counted) == MESSAGES * 3
     assert {(count, status) for _, _, count, status in counted} == {(1, "scored")}
@@ -189,7 +189,7 @@ def test_ctrl_c_hands_the_run_back(database: Path, server: LLMServer) -> None:
         process.send_signal(signal.SIGINT)
         process.wait(60)
 
-    assert rows(database, "select status, claimed_by from evaluation_runs") == [("errored", "")], (
+    assert rows(database, "select status, lease_owner from evaluation_runs") == [("errored", "")], (
         "no worker takes it up unasked"
     )
     assert process.returncode == 130
@@ -204,7 +204,7 @@ def test_a_worker_told_to_stop_hands_the_run_back(database: Path, server: LLMSer
 
     assert process.returncode == 0
     assert "Stopped; unfinished work was handed back." in out
-    assert rows(database, "select status, claimed_by from evaluation_runs") == [("pending", "")]
+    assert rows(database, "select status, lease_owner from evaluation_runs") == [("pending", "")]
     assert scored(database) == ANSWERED
 
 

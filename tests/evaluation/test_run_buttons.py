@@ -48,7 +48,7 @@ def press(client: Client, run: EvaluationRun, act: str) -> str:
 
 
 def test_a_run_is_cancelled_and_goes_on(root: Client, ada: Agent) -> None:
-    run = make_run(ada, status="running", claimed_by="worker:1:x")
+    run = make_run(ada, status="running", lease_owner="worker:1:x")
     make_score(run, 3)
     assert offered(root, run) == ["Cancel"]
 

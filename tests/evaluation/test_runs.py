@@ -87,7 +87,7 @@ def test_a_run_ends_completed_with_its_numbers(llm_server: LLMServer, ada: Agent
     assert run.is_baseline
     assert run.started_at
     assert run.finished_at
-    assert (run.claimed_by, run.lease_expires_at, run.attempt) == ("", None, 1)
+    assert (run.lease_owner, run.lease_expires_at, run.attempt) == ("", None, 1)
     assert len(run.persona_digest) == len(run.proposition_digest) == 64
     assert set(LLMCall.objects.values_list("work_id", "agent", "purpose", "dimension")) == {
         (f"evaluation_run:{run.pk}", ada.pk, "evaluation", "adherence")

@@ -54,7 +54,7 @@ def test_a_baseline_is_one_trace_with_a_span_per_dimension_and_call_ac_6_0_18_ac
         {
             ("evaluation.run", "evaluation.baseline"): 1,
             ("evaluation.adherence", "evaluation.run"): 1,
-            ("correction.config", "evaluation.adherence"): 1,  # whether the agent has a budget
+            ("correction.config.resolve", "evaluation.adherence"): 1,  # whether the agent has a budget
             ("evaluation.fluency", "evaluation.run"): 1,
             ("llm.call", "evaluation.adherence"): 2,
             ("llm.call", "evaluation.fluency"): 1,
@@ -105,7 +105,7 @@ def test_a_worker_traces_its_runs_too(sentry: Caught, llm_server: LLMServer, ada
         "evaluation.run",
         "evaluation.adherence",
         "evaluation.fluency",
-        "correction.config",
+        "correction.config.resolve",
         "llm.call",
     }
 

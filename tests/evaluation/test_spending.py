@@ -128,7 +128,13 @@ def test_a_judge_that_was_asked_often_is_estimated_by_its_own_answers(
 
     assert spec.agent is not None
     call_command(
-        "capture_baseline", "--agents", spec.agent.slug, "--dimensions", "adherence,fluency", "--no-play", "--dry-run"
+        "capture_baseline",
+        "--agents",
+        spec.agent.slug,
+        "--dimensions",
+        "adherence,fluency",
+        "--no-simulate",
+        "--dry-run",
     )
     printed = " ".join(capsys.readouterr().out.split())
     assert f"60 for an answered claim of adherence (the mean of this judge's last {first.calls} calls)" in printed
@@ -145,7 +151,7 @@ def test_an_offline_judge_is_not_estimated_its_calls_cost_nothing() -> None:
 def test_a_capture_says_estimate_and_actual_in_its_json(judge: LLMServer, capsys: pytest.CaptureFixture[str]) -> None:
     diverse()
 
-    call_command("capture_baseline", "--dimensions", ",".join(EVERYTHING), "--no-play", "--json")
+    call_command("capture_baseline", "--dimensions", ",".join(EVERYTHING), "--no-simulate", "--json")
 
     document = json.loads(capsys.readouterr().out)
     before, after = document["estimate"], document["actual"]
@@ -165,7 +171,7 @@ def test_a_capture_prints_estimate_and_actual_under_its_table(
 ) -> None:
     diverse()
 
-    call_command("capture_baseline", "--dimensions", "adherence,convergence", "--no-play")
+    call_command("capture_baseline", "--dimensions", "adherence,convergence", "--no-simulate")
 
     printed = capsys.readouterr().out
     table = printed[printed.index("Estimate before, actual after") :].splitlines()
@@ -181,7 +187,7 @@ def test_calls_without_a_price_are_said(
     settings.JUDGE_MODEL = "house-model-1"
     diverse()
 
-    call_command("capture_baseline", "--dimensions", "fluency", "--no-play")
+    call_command("capture_baseline", "--dimensions", "fluency", "--no-simulate")
 
     printed = capsys.readouterr().out
     assert "3 calls have no price and are not in the cost." in printed

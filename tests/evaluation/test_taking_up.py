@@ -115,7 +115,7 @@ def test_broken_proposition_files_fail_the_run_and_it_can_be_taken_up(
 # -- who holds a run
 def held_by(run: EvaluationRun, owner: str, *, seconds: int) -> None:
     expires = timezone.now() + timedelta(seconds=seconds)
-    EvaluationRun.objects.filter(pk=run.pk).update(status="running", claimed_by=owner, lease_expires_at=expires)
+    EvaluationRun.objects.filter(pk=run.pk).update(status="running", lease_owner=owner, lease_expires_at=expires)
 
 
 def test_a_run_that_another_process_holds_is_left_alone(llm_server: LLMServer, ada: Agent) -> None:
@@ -155,7 +155,7 @@ def test_a_crash_is_an_error_that_can_be_taken_up(llm_server: LLMServer, ada: Ag
     with pytest.raises(RuntimeError):
         capture([spec(ada)], progress=crash)
     run = EvaluationRun.objects.get()
-    assert (run.status, run.error, run.claimed_by) == ("errored", "RuntimeError: the terminal is gone", "")
+    assert (run.status, run.error, run.lease_owner) == ("errored", "RuntimeError: the terminal is gone", "")
 
     assert measured(ada).summary.run.status == "completed"
     assert EvaluationRun.objects.get().attempt == 2

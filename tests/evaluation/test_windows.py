@@ -72,7 +72,7 @@ def test_only_committed_messages_of_the_agent_are_its_speech_ac_6_1_1() -> None:
 def test_what_was_played_for_an_evaluation_is_never_measured() -> None:
     ada = make_agent("ada")
     [real] = talk(ada, ["real"])
-    talk(ada, ["played"], synthetic=True)
+    talk(ada, ["simulated"], synthetic=True)
 
     assert texts(ada) == ["real"]
     window, _ = subject(ada).window_around(real, 10, 10)

@@ -20,7 +20,7 @@ from pytest_django import Settings
 
 from agents.llm import endpoints
 from agents.models import Agent, Channel, ChannelMember
-from correction.configure import configure
+from correction.config.configure import configure
 from correction.models import CorrectionLog
 from evaluation.calibration.labels import save_label
 from evaluation.models import EvaluationScore
@@ -70,7 +70,7 @@ def measured(*names: str) -> dict[str, Any]:
     where = ("--agents", "michael", "--dimensions", "adherence,consistency,fluency")
     return {
         f"capture_baseline{names[0]}": ran(
-            "capture_baseline", *where, "--samples", "6", "--no-play", "--where", "build=40"
+            "capture_baseline", *where, "--samples", "6", "--no-simulate", "--where", "build=40"
         ),
         f"evaluate{names[0]}": ran("evaluate", *where, "--samples", "6", "--where", "build=41"),
         f"compare{names[0]}": ran(

@@ -1,35 +1,34 @@
-"""``manage.py rollup``: sum up hours now, or compare the sums with the raw rows."""
+"""``manage.py rollup``: sum hours now, or compare the sums with the raw rows."""
 
 from __future__ import annotations
 
 from argparse import ArgumentParser
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
+from django.utils import timezone
 from django.utils.dateparse import parse_date, parse_datetime
 
-from agents.models import owner_name
-from agents.rollup import rollups
-from agents.rollups import mark_hours_stale, roll_up, verify
+from agents.ops.sums import roll_up, rollups, verify
 
 SHOWN = 20
 
 
 class Command(BaseCommand):
     help = (
-        "Sum up the whole hours of the ledger and of the gate's logs that are over. Workers do it by themselves; this is for the first "
-        "time, for looking after it (--verify) and for making sums anew (--since). Hours whose raw rows were pruned keep their sums."
+        "Sum the whole hours of the ledger and of the gate's logs that are over. Workers do it by themselves; this is for the first "
+        "time, for checking the sums (--verify) and for summing again (--since). Hours whose raw rows were pruned keep their sums."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(
-            "--since", metavar="TIME", type=_moment, help="also make the hours from this UTC date or time on anew"
+            "--since", metavar="TIME", type=_moment, help="sum the hours from this UTC date or time on again"
         )
         parser.add_argument(
             "--verify",
             action="store_true",
-            help="compare sums with raw rows, and days and months with hours, and end with 1 on a difference; nothing is changed",
+            help="compare sums with raw rows, and end with 1 on a difference; nothing is changed",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -37,22 +36,20 @@ class Command(BaseCommand):
             self._verify(options["since"])
             return
         for rolled in rollups():
-            if options["since"] is not None:
-                mark_hours_stale(rolled, since=options["since"])
-            done = roll_up(rolled, owner=owner_name(), seconds=None)
-            self.stdout.write(f"{rolled.name}: {done} hour{'s' * (done != 1)} summed up")
+            done = roll_up(rolled, since=options["since"])
+            self.stdout.write(f"{rolled.name}: {done} hour{'s' * (done != 1)} summed")
 
     def _verify(self, since: datetime | None) -> None:
         wrong: list[str] = []
         for rolled in rollups():
-            found = verify(rolled, since=since)
-            pruned = f", {found.pruned} pruned, not comparable" if found.pruned else ""
-            if not found.spans and not found.pruned:
-                self.stdout.write(f"{rolled.name}: nothing is summed up yet, so nothing was compared")
+            checked = verify(rolled, since=since)
+            if not checked.hours:
+                self.stdout.write(f"{rolled.name}: no hour is summed yet, so none was compared")
                 continue
-            told = f"{len(found.differences)} differences" if found.differences else "no difference"
-            self.stdout.write(f"{rolled.name}: {found.spans} hours, days and months compared{pruned}: {told}")
-            wrong += map(str, found.differences)
+            pruned = f", {checked.pruned} pruned, not comparable" if checked.pruned else ""
+            result = f"{len(checked.differences)} differences" if checked.differences else "no difference"
+            self.stdout.write(f"{rolled.name}: {checked.hours} hours compared{pruned}: {result}")
+            wrong += checked.differences
         if wrong:
             more = f"\nand {len(wrong) - SHOWN} more" if len(wrong) > SHOWN else ""
             raise CommandError("\n".join(wrong[:SHOWN]) + more, returncode=1)
@@ -64,8 +61,10 @@ def _moment(text: str) -> datetime:
         moment = parse_datetime(text) if day is None else datetime(day.year, day.month, day.day, tzinfo=UTC)
     except ValueError:
         moment = None
-    if moment is None or moment - datetime.now(moment.tzinfo) > timedelta(0):
+    if moment is not None and moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    if moment is None or moment > timezone.now():
         raise CommandError(
             f"--since {text!r}: allowed: a UTC date or time in the past, e.g. 2026-11-22 or 2026-11-22T08:00"
         )
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return moment

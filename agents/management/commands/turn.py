@@ -85,11 +85,11 @@ class Command(BaseCommand):
     def _stopped(self, run: Run) -> str:
         run.refresh_from_db()
         if run.status == Run.Status.RUNNING:
-            return f"Stopped waiting. Turn {run.pk} goes on at {run.claimed_by}."
+            return f"Stopped waiting. Turn {run.pk} goes on at {run.lease_owner}."
         return f"Stopped. Turn {run.pk} was handed back: `manage.py work` goes on with it."
 
     def _waiting_for(self, run: Run) -> str:
         if run.status == Run.Status.RUNNING:
-            return f"Waiting: turn {run.pk} is being taken by {run.claimed_by}."
+            return f"Waiting: turn {run.pk} is being taken by {run.lease_owner}."
         other = Run.objects.filter(agent=run.agent, status=Run.Status.RUNNING).first()
         return f"Waiting: {run.agent.slug} is taking another turn{f' ({other.pk})' if other else ''}."

@@ -17,7 +17,7 @@ from agents.llm import warm_up
 from agents.log_formats import json_time
 from agents.models import WorkerHeartbeat, owner_name
 from agents.stopping import Grace, Stopped
-from agents.work_queues import work_queues
+from agents.work.queues import work_queues
 from agents.worker import Piece, Worker
 from agents.worker_heartbeat import Heartbeat, alive_here
 from agents.worker_processes import several

@@ -8,10 +8,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from agents.models.conversations import TAG_KEY
-from agents.transcripts.json_input import parse
-from agents.transcripts.readers.content import SYSTEM_ROLES
+from agents.transcripts.json_input import Row, parse
+from agents.transcripts.readers.chat import SYSTEM_ROLES
 from agents.transcripts.records import Kind, OptionError, ReaderOptions, Record, Skipped, SourceMessage, TranscriptError
-from agents.transcripts.rows import Row
 from agents.transcripts.source import MAX_LINE, Source
 
 EXPORT_COLUMNS = (
@@ -34,7 +33,7 @@ _ESCAPED = re.compile(r"'+[=+\-@\t\r]")
 csv.field_size_limit(MAX_LINE)
 
 
-def read(source: Source, options: ReaderOptions) -> Iterator[Record]:
+def read_csv(source: Source, options: ReaderOptions) -> Iterator[Record]:
     """Read CSV. Without a column map, columns are found by their usual names."""
     rows = _rows(source)
     line, header = next(rows, (1, []))

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from agents.transcripts.json_input import json_lines
+from agents.transcripts.json_input import Row, json_lines, shown
 from agents.transcripts.records import ChannelInfo, Kind, ReaderOptions, Record, SourceMessage
-from agents.transcripts.rows import Row, shown
 from agents.transcripts.source import Source
 
 VERSION = 1
@@ -20,7 +19,7 @@ MESSAGE_KEYS = frozenset(
 AUTHORS: tuple[Kind, ...] = ("agent", "user", "outsider")
 
 
-def read(source: Source, options: ReaderOptions) -> Iterator[Record]:
+def read_jsonl(source: Source, options: ReaderOptions) -> Iterator[Record]:
     """Read our JSONL.
 
     With a header, unknown keys and unknown agents are errors. Without one, other keys are ignored, a name that is no

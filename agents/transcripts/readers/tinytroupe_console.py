@@ -1,4 +1,4 @@
-"""TinyTroupe console output: speech is what agents TALK, and each stimulus once, however many agents received it.
+"""TinyTroupe console output, as text or in a notebook: speech is what agents TALK, and each stimulus once, however many agents received it.
 
 The console shows the same words again and again: to every listener, and in full when an agent's interactions are printed (then
 with times). So words are counted per view and receiver, and are new only when that count exceeds what is in the transcript.
@@ -11,11 +11,46 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
-from agents.transcripts.readers.notebook import printed_outputs
-from agents.transcripts.records import ReaderOptions, Record, Skipped, SourceMessage, TranscriptError
+from agents.transcripts.json_input import json_values
+from agents.transcripts.records import ReaderOptions, Record, Skipped, SourceMessage, TranscriptError, parse_time
 from agents.transcripts.source import MAX_MESSAGE, Source
-from agents.transcripts.times import parse_time
+
+
+def is_notebook(value: dict[str, Any]) -> bool:
+    """Whether this JSON object is a notebook."""
+    return "nbformat" in value and isinstance(value.get("cells"), list)
+
+
+def printed_outputs(source: Source) -> Iterator[Iterator[tuple[int, str]]]:
+    """Yield each output of the cells that is text, in order, as (line number, line); lines are numbered through from 1."""
+    _, value = next(json_values(source), (0, None))
+    if not isinstance(value, dict) or not is_notebook(value):
+        raise TranscriptError(source.name, 1, "JSON, but no Jupyter notebook")
+    number = 1
+    for cell in value["cells"]:
+        for output in _list(cell, "outputs"):
+            lines = _text(output).split("\n")
+            yield enumerate(lines, start=number)
+            number += len(lines)
+
+
+def _list(value: Any, key: str) -> list[Any]:
+    found = value.get(key) if isinstance(value, dict) else None
+    return found if isinstance(found, list) else []
+
+
+def _text(output: Any) -> str:
+    """The text of an output: what it streamed, or the plain form of what it displayed."""
+    if not isinstance(output, dict):
+        return ""
+    data = output.get("data")
+    text = output.get("text") if not isinstance(data, dict) else data.get("text/plain")
+    if isinstance(text, list):
+        text = "".join(part for part in text if isinstance(part, str))
+    return text if isinstance(text, str) else ""
+
 
 ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
 _MARKUP = re.compile(r"\[/?(?:[a-z][a-z0-9_# ]*)?\]")
@@ -48,7 +83,7 @@ class _Block:
         return text.removesuffix("[/]").rstrip() if self.marked_up else text
 
 
-def read(source: Source, options: ReaderOptions) -> Iterator[Record]:
+def read_console(source: Source, options: ReaderOptions) -> Iterator[Record]:
     """Read a console log, with or without terminal colours, also from the outputs of a Jupyter notebook."""
     notebook = source.head(1024).lstrip().startswith("{")
     heard = _Heard()

@@ -9,13 +9,25 @@ from getpass import getuser
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
+from rich import box
+from rich.markup import escape
+from rich.table import Table
 
 from agents.finding import UnknownAgent, find_agent
 from agents.models import Agent
-from correction.config import ResolvedConfig
-from correction.config_fields import CONFIG_FIELDS, ConfigError
-from correction.configure import config_history, configure, gate_from_now_on, in_effect, notes_on, plain_values, revert
-from correction.presentation import config_table, field_table, history_table
+from agents.terminal import console_on
+from correction.config.configure import (
+    ConfigChange,
+    config_history,
+    configure,
+    gate_from_now_on,
+    in_effect,
+    notes_on,
+    plain_values,
+    revert,
+)
+from correction.config.fields import CONFIG_FIELDS, ConfigError
+from correction.config.resolve import BUILT_IN, ResolvedConfig
 
 EXAMPLES = """
 examples:
@@ -140,3 +152,55 @@ def pairs(arguments: Sequence[str]) -> dict[str, str]:
             raise CommandError(f"{name.strip()} is given twice", returncode=2)
         found[name.strip()] = value
     return found
+
+
+def config_table(agent: Agent | None, config: ResolvedConfig, out: Any) -> None:
+    """Every field: the value in effect, where it comes from, what is allowed, what it means."""
+    table = _table(f"Correction of {agent.display_name} ({agent.slug})" if agent else "Correction: the defaults")
+    for heading in ("Field", "In effect", "From"):
+        table.add_column(heading, no_wrap=True)
+    table.add_column("Allowed")
+    table.add_column("Meaning")
+    for name, field in CONFIG_FIELDS.items():
+        meaning = field.description
+        table.add_row(
+            name, field.show_effective(config[name]), config.provenance[name], field.allowed, escape(meaning),
+            style="" if config.provenance[name] == "built-in" else "bold",
+        )  # fmt: skip
+    console_on(out).print(table)
+
+
+def field_table(out: Any) -> None:
+    """Every field, whatever anybody set."""
+    table = _table("Fields. Each may also be `inherit`: the defaults, else the built-in value, then hold.")
+    table.add_column("Field", no_wrap=True)
+    for heading in ("Allowed", "Built-in", "Meaning"):
+        table.add_column(heading)
+    for name, field in CONFIG_FIELDS.items():
+        table.add_row(name, field.allowed, field.show_effective(BUILT_IN[name]), escape(field.description))
+    console_on(out).print(table)
+
+
+def history_table(agent: Agent | None, changes: Sequence[ConfigChange], out: Any) -> None:
+    """The changes, newest first."""
+    whose = agent.slug if agent else "the defaults"
+    if not changes:
+        out.write(f"Nobody has changed the configuration of {whose} yet.")
+        return
+    table = _table(f"History of {whose}. `--revert ENTRY` goes back to the state after an entry.")
+    for heading in ("Entry", "When", "Who", "What", "Why"):
+        table.add_column(heading, no_wrap=heading in ("Entry", "When"))
+    for change in changes:
+        what = [
+            f"{name}: {CONFIG_FIELDS[name].show(before)} → {CONFIG_FIELDS[name].show(after)}"
+            for name, (before, after) in change.changes.items()
+        ]
+        when = f"{change.at:%Y-%m-%d %H:%M:%S} UTC"
+        table.add_row(
+            str(change.history_id), when, escape(change.user or "–"), escape("\n".join(what) or change.kind), escape(change.reason)
+        )  # fmt: skip
+    console_on(out).print(table)
+
+
+def _table(title: str) -> Table:
+    return Table(title=title, box=box.SIMPLE_HEAD, title_justify="left")

@@ -7,17 +7,23 @@ from argparse import ArgumentParser
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
+from rich import box
+from rich.markup import escape
+from rich.table import Table
 
 from agents.finding import UnknownAgent, find_agent
+from agents.llm.ledger import Totals
+from agents.terminal import console_on
 from correction.costs import (
     ALLOWED_WINDOWS,
     GROUPINGS,
+    CostSummary,
+    Grouping,
+    costs_as_json,
     get_cost_summary,
     get_total_cost_summary,
     groupings,
 )
-from correction.costs_json import costs_as_json
-from correction.presentation import cost_tables
 
 
 class Command(BaseCommand):
@@ -49,3 +55,57 @@ class Command(BaseCommand):
             self.stdout.write(json.dumps(costs_as_json(summary), indent=2))
         else:
             cost_tables(summary, self.stdout)
+
+
+def cost_tables(summary: CostSummary, out: Any) -> None:
+    """The sums, then a table per grouping."""
+    console = console_on(out)
+    whose = summary.agent.slug if summary.agent else "all agents"
+    since = f"since {summary.window.start:%Y-%m-%d %H:%M} UTC" if summary.window.start else "of all time"
+    total, correction = summary.total, summary.correction
+    console.print(f"Model calls for {escape(whose)} {since}: {_sums(total)}; correction alone: {_sums(correction)}.\n")
+    for grouping, rows in summary.by.items():
+        if not rows:
+            continue
+        table = _table(f"By {grouping}")
+        if told_apart := any(row.purpose for row in rows):
+            table.add_column("Purpose")
+        table.add_column(_HEADINGS[grouping], no_wrap=True)
+        for heading in ("Calls", "Input", "Output", "Cache read", "Cache write", "US$", "Unpriced calls"):
+            table.add_column(heading, justify="right")
+        for row in rows:
+            t = row.totals
+            counts = (t.calls, t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens)
+            table.add_row(
+                *([escape(row.purpose)] if told_apart else []),
+                escape(row.key or _NOBODY.get(grouping, "–")),
+                *(f"{count:,}" for count in counts),
+                f"{t.cost_usd:.4f}",
+                f"{t.unpriced:,}" if t.unpriced else "–",
+            )
+        console.print(table)
+    if total.unpriced:
+        console.print(
+            "Unpriced calls are not in the dollars: give their model a price in the console (0 if it costs nothing)."
+        )
+
+
+_HEADINGS: dict[Grouping, str] = {
+    "mechanism": "Mechanism",
+    "dimension": "Dimension",
+    "model": "Model",
+    "day": "Day (UTC)",
+    "agent": "Agent",
+}
+
+
+_NOBODY: dict[Grouping, str] = {"agent": "no agent (channels)"}  # a conversation is measured for all who are in it
+
+
+def _sums(totals: Totals) -> str:
+    unpriced = f" + {totals.unpriced:,} unpriced" if totals.unpriced else ""
+    return f"{totals.calls:,} calls, ${totals.cost_usd:.4f}{unpriced}"
+
+
+def _table(title: str) -> Table:
+    return Table(title=title, box=box.SIMPLE_HEAD, title_justify="left")

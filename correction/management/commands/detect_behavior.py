@@ -11,12 +11,12 @@ from django.core.management.base import BaseCommand, CommandError
 
 from agents.finding import UnknownAgent, find_agent
 from agents.terminal import printable
-from agents.turn.admission import fault_of
+from agents.turn.send_message import fault_of
 from correction.behavior.detect import try_text
 from correction.behavior.policy import Requester
 from correction.behavior.settling import applied_today
 from correction.behavior.trial_output import show_trial, trial_json
-from correction.config import resolve_config
+from correction.config.resolve import resolve_config
 
 NO_ANSWER, BAD_INPUT = 1, 2
 

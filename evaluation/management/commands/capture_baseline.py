@@ -22,10 +22,18 @@ from evaluation.models import Method
 from evaluation.planning import RunSpec
 from evaluation.presentation import ProgressBar, outcome_table
 from evaluation.propositions.files import PropositionError, default_dimensions
-from evaluation.rehearsal import ENOUGH, Play, estimate_play, has_little_speech, load_situations, plays_json
-from evaluation.rehearsal.presentation import TOO_FEW, play_with_bar, plays_table
 from evaluation.result_json import as_json
 from evaluation.scorers import SCORERS
+from evaluation.simulation import (
+    ENOUGH,
+    Simulation,
+    estimate_simulation,
+    has_little_speech,
+    load_situations,
+    simulate_where_little,
+    simulations_json,
+)
+from evaluation.simulation.output import TOO_FEW, SimulationBar, simulations_table
 from evaluation.spending import estimated, spending_json, spent_on
 from evaluation.windows import ALLOWED, BEFORE, NO_MESSAGE, parse_history, parse_window
 
@@ -111,9 +119,9 @@ class Command(CodedCommand):
             "--by-tag", metavar="TAG", help="also show adherence per value of this tag, from the same judgements"
         )
         parser.add_argument(
-            "--no-play",
+            "--no-simulate",
             action="store_true",
-            help=f"measure agents with fewer than {ENOUGH} messages by these alone, instead of playing ten situations with them",
+            help=f"measure agents with fewer than {ENOUGH} messages by these alone, instead of simulating ten conversations with them",
         )
         parser.add_argument(
             "--json", action="store_true", help="print one JSON object on standard output and nothing else"
@@ -187,26 +195,31 @@ class Command(CodedCommand):
         return tuple(name.strip() for name in named.split(",") if name.strip())
 
     def _dry_run(self, specs: Sequence[RunSpec], options: dict[str, Any]) -> None:
-        played = [] if options["no_play"] else [spec for spec in specs if has_little_speech(spec)]
-        real = [spec for spec in specs if spec not in played]
-        pairs = [estimate_play(spec, situations=load_situations()) for spec in played]
+        simulated = [] if options["no_simulate"] else [spec for spec in specs if has_little_speech(spec)]
+        real = [spec for spec in specs if spec not in simulated]
+        pairs = [estimate_simulation(spec, situations=load_situations()) for spec in simulated]
         estimates = [
             *(judging for _, judging in pairs),
             *(estimate(spec) for spec in real),
             *estimate_channels(real),
         ]
-        plays = [acting for acting, _ in pairs]
+        simulations = [acting for acting, _ in pairs]
         if options["json"]:
-            self._emit(estimate_json(estimates, plays), options)
+            self._emit(estimate_json(estimates, simulations), options)
         else:
-            estimate_table(estimates, self.stdout, plays)
-        if plays:
-            who = ", ".join(play.agent for play in plays)
-            self.stderr.write(f"Fewer than {ENOUGH} messages: {who} would be played first, if not played before.")
+            estimate_table(estimates, self.stdout, simulations)
+        if simulations:
+            who = ", ".join(simulation.agent for simulation in simulations)
+            self.stderr.write(
+                f"Fewer than {ENOUGH} messages: conversations with {who} would be simulated first, unless that was done before."
+            )
 
     def _capture(self, specs: Sequence[RunSpec], options: dict[str, Any]) -> None:
         quiet = options["json"] and not sys.stderr.isatty()
-        specs, plays = (specs, []) if options["no_play"] else play_with_bar(specs, sys.stderr, quiet=quiet)
+        simulations: list[Simulation] = []
+        if not options["no_simulate"]:
+            with SimulationBar(sys.stderr, quiet=quiet) as simulating:
+                specs, simulations = simulate_where_little(specs, progress=simulating.progress)
         before = estimate_before(specs)
         with ProgressBar("Judging", sys.stderr, quiet=quiet) as bar:
             results = capture(specs, prepared=bar.prepared, progress=bar.progress, notice=self._notice) if specs else []
@@ -214,7 +227,7 @@ class Command(CodedCommand):
             raise CommandError(wrong, returncode=WRONG_USAGE)
         judge = str(settings.JUDGE_MODEL)
         estimate, actual = estimated(before) if before else None, spent_on(results)
-        document = {**as_json(judge, results), **spending_json(estimate, actual), **plays_json(plays)}
+        document = {**as_json(judge, results), **spending_json(estimate, actual), **simulations_json(simulations)}
         if options["by_tag"]:
             from evaluation.summary import by_tag
 
@@ -226,10 +239,10 @@ class Command(CodedCommand):
             if results:
                 outcome_table(judge, results, self.stdout, by_tag=options["by_tag"] or "")
                 spending_table(estimate, actual, self.stdout)
-            plays_table(plays, self.stdout, why=TOO_FEW)
+            simulations_table(simulations, self.stdout, why=TOO_FEW)
             if options["out"]:
                 self._write(document, options["out"])
-        self._complain(results, plays, named=options["agents"].strip().lower() != "all")
+        self._complain(results, simulations, named=options["agents"].strip().lower() != "all")
 
     def _notice(self, words: str) -> None:
         for line in filter(None, words.splitlines()):
@@ -246,7 +259,7 @@ class Command(CodedCommand):
         except OSError as error:
             raise CommandError(f"--out {path}: {error}", returncode=WRONG_USAGE) from None
 
-    def _complain(self, results: Sequence[Captured], plays: Sequence[Play], *, named: bool) -> None:
+    def _complain(self, results: Sequence[Captured], simulations: Sequence[Simulation], *, named: bool) -> None:
         """Exit 2 when some agent has no score, saying why on standard error.
 
         One that nobody named and that said nothing is a note, unless nothing at all was measured.
@@ -256,13 +269,15 @@ class Command(CodedCommand):
             names = ", ".join(str(result.summary.run.agent.slug) for result in silent if result.summary.run.agent)
             self.stderr.write(f"Not measured, for they said nothing there: {names}.")
             results = [result for result in results if result not in silent]
-        problems = [f"{play.agent.slug}: failed: {play.problem}" for play in plays if play.failed]
+        problems = [
+            f"{simulation.agent.slug}: failed: {simulation.problem}" for simulation in simulations if simulation.failed
+        ]
         for result in results:
             run = result.summary.run
             name = run.agent.slug if run.agent else str(run.pk)
             if result.held_elsewhere and run.status == "running":
                 problems.append(
-                    f"{name}: run {run.pk} is being judged by another process ({run.claimed_by}); run this again when it ended"
+                    f"{name}: run {run.pk} is being judged by another process ({run.lease_owner}); run this again when it ended"
                 )
             elif run.status != "completed" or not result.summary.measured:
                 status = "" if run.status == "completed" else f"{run.status}: "

@@ -19,25 +19,25 @@ from agents.stopping import stopping_on_sigterm
 from agents.usage import NOT_ENOUGH, STOPPED, WRONG_USAGE, CodedCommand
 from evaluation.change.measurement_files import UnreadableFile
 from evaluation.change.measurements import NotComparable
+from evaluation.ci.arguments import add_arguments
+from evaluation.ci.baseline import BaselineSource, CurrentBaselines, FileBaseline, NoBaseline
+from evaluation.ci.gather import gather
+from evaluation.ci.private import UnusableFiles, load_files, private_database, with_propositions
+from evaluation.ci.report import Report, make_report
+from evaluation.ci.request import Request, WrongUsage, named_agents, read_request, specs_of
+from evaluation.ci.simulating import estimate_simulations, simulate_agents
+from evaluation.ci.spending import estimate_line, simulations_line
+from evaluation.ci.terminal import complaint, tell, verdict_table
 from evaluation.estimate import estimate, estimate_before, estimate_channels
 from evaluation.estimate_tables import estimate_json, estimate_table
 from evaluation.failures import refusal
-from evaluation.harness.arguments import add_arguments
-from evaluation.harness.baseline import BaselineSource, CurrentBaselines, FileBaseline, NoBaseline
-from evaluation.harness.gather import gather
-from evaluation.harness.playing import estimate_rehearsal, rehearse
-from evaluation.harness.private import UnusableFiles, load_files, private_database, with_propositions
-from evaluation.harness.report import Report, make_report
-from evaluation.harness.request import Request, WrongUsage, named_agents, read_request, specs_of
-from evaluation.harness.spending import estimate_line, plays_line
-from evaluation.harness.terminal import complaint, tell, verdict_table
 from evaluation.management.commands.capture_baseline import tag_pairs
 from evaluation.presentation import ProgressBar
 from evaluation.propositions.files import PropositionError
 from evaluation.propositions.yaml_files import YamlProblems
-from evaluation.rehearsal import Play
-from evaluation.rehearsal.presentation import PlayBar
 from evaluation.run_spec import RunSpec
+from evaluation.simulation import Simulation
+from evaluation.simulation.output import SimulationBar
 from evaluation.spending import Spending, estimated
 
 logger = logging.getLogger(__name__)
@@ -82,7 +82,7 @@ class Command(CodedCommand):
         except PropositionError as error:
             raise CommandError(f"proposition files cannot be used:\n{error}", returncode=WRONG_USAGE) from None
         except YamlProblems as error:
-            raise CommandError(f"--rehearse: {error}", returncode=WRONG_USAGE) from None
+            raise CommandError(f"--simulate: {error}", returncode=WRONG_USAGE) from None
         except USAGE as error:
             raise CommandError(str(error), returncode=WRONG_USAGE) from None
         except CommandError:
@@ -121,15 +121,15 @@ class Command(CodedCommand):
             return None
         baseline, named = self._baseline(request, specs), named_agents(request, specs)
         quiet = options["json"] and not sys.stderr.isatty()
-        plays: list[Play] = []
-        if options["rehearse"]:
+        simulations: list[Simulation] = []
+        if options["simulate"]:
             self._tell_plays(specs, request)
-            with PlayBar(sys.stderr, quiet=quiet) as playing:
-                specs, plays = rehearse(
+            with SimulationBar(sys.stderr, quiet=quiet) as simulating:
+                specs, simulations = simulate_agents(
                     specs,
-                    situations=options["rehearse"],
+                    situations=options["simulate"],
                     actor_model=options["actor_model"],
-                    progress=playing.progress,
+                    progress=simulating.progress,
                 )
         before = self._estimate(specs, request)
         with ProgressBar("Judging", sys.stderr, quiet=quiet) as bar:
@@ -144,7 +144,7 @@ class Command(CodedCommand):
         if wrong := refusal(result.run for result in results):
             raise WrongUsage(wrong)
         judge = str(settings.JUDGE_MODEL)
-        return make_report(judge, results, request.limits, bins=request.bins, plays=plays, estimate=before)
+        return make_report(judge, results, request.limits, bins=request.bins, simulations=simulations, estimate=before)
 
     def _estimate(self, specs: Sequence[RunSpec], request: Request) -> Spending | None:
         """What judging will need, told before anything is asked; None where the judge costs nothing."""
@@ -157,12 +157,12 @@ class Command(CodedCommand):
         return found
 
     def _tell_plays(self, specs: Sequence[RunSpec], request: Request) -> None:
-        """What playing will need, before anybody is played; nothing where the actors cost nothing."""
+        """What simulating will need, before anybody is simulated; nothing where the actors cost nothing."""
         options = request.options
         if options["json"]:
             return
-        plays, _ = estimate_rehearsal(specs, situations=options["rehearse"], actor_model=options["actor_model"])
-        if line := plays_line(plays):
+        simulations, _ = estimate_simulations(specs, situations=options["simulate"], actor_model=options["actor_model"])
+        if line := simulations_line(simulations):
             tell(line, self.stdout)
 
     def _baseline(self, request: Request, specs: Sequence[RunSpec]) -> BaselineSource:
@@ -176,16 +176,16 @@ class Command(CodedCommand):
 
     def _dry_run(self, specs: Sequence[RunSpec], request: Request) -> None:
         options = request.options
-        if options["rehearse"]:
-            plays, estimates = estimate_rehearsal(
-                specs, situations=options["rehearse"], actor_model=options["actor_model"]
+        if options["simulate"]:
+            simulations, estimates = estimate_simulations(
+                specs, situations=options["simulate"], actor_model=options["actor_model"]
             )
         else:
-            plays, estimates = [], [*(estimate(spec) for spec in specs), *estimate_channels(specs)]
+            simulations, estimates = [], [*(estimate(spec) for spec in specs), *estimate_channels(specs)]
         if options["json"]:
-            self.stdout.write(json.dumps(estimate_json(estimates, plays), ensure_ascii=False, indent=2))
+            self.stdout.write(json.dumps(estimate_json(estimates, simulations), ensure_ascii=False, indent=2))
         else:
-            estimate_table(estimates, self.stdout, plays)
+            estimate_table(estimates, self.stdout, simulations)
 
     def _emit(self, report: Report, request: Request) -> None:
         """Write everything that was asked for; then end with the verdict's exit code."""

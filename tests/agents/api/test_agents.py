@@ -9,7 +9,7 @@ from pytest_django import Settings
 
 from agents.models import Agent, Channel, PersonaVersion, Trait
 from agents.persona import TraitValue, save_persona
-from agents.turn.values import Turn
+from agents.turn.pipeline import Turn
 from tests.agents.api.asking import listed, paged, queries
 from tests.api_client import Program, program
 from tests.console import staff, viewer

@@ -9,7 +9,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from agents.models import Agent, Channel, Message, Run
-from correction.configure import configure
+from correction.config.configure import configure
 from correction.models import CorrectionLog, ObservedMessage
 from tests.api_client import Program, program
 from tests.console import staff

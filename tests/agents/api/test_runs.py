@@ -159,7 +159,7 @@ def test_a_waiting_turn_is_cancelled_at_once_and_a_running_one_before_its_next_s
     client: Program, ada: Agent, bob: Agent, office: Channel
 ) -> None:
     waiting = Run.objects.create(agent=ada, channel=office)
-    running = Run.objects.create(agent=bob, channel=office, status="running", claimed_by="other:1:x")
+    running = Run.objects.create(agent=bob, channel=office, status="running", lease_owner="other:1:x")
 
     first = client.post(f"{RUNS}{waiting.pk}/cancel/")
     second = client.post(f"{RUNS}{running.pk}/cancel/")

@@ -11,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 from pytest_django import Settings
 
 from agents.models import Agent, Channel, Message
-from agents.turn.values import Accept, Draft, Turn
+from agents.turn.pipeline import Accept, Draft, Turn
 from correction.models import AgentEvaluationConfig, CorrectionLog
 from tests.agents.turn import stages
 from tests.agents.turn.playing import texts

@@ -13,7 +13,7 @@ from django.db import connection, transaction
 from agents.events import Stream, join
 from agents.events.conversations import Conversation
 from agents.models import Channel
-from agents.turn.channel_log import append
+from agents.turn.send_message import append
 from tests.factories import make_channel
 from tests.machinery import wait_until
 

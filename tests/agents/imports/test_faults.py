@@ -122,7 +122,7 @@ def test_a_lost_import_is_taken_up_by_the_next_worker() -> None:
     job = handed_in(file(TALK))
     agree(job, without_agents=True)
     Import.objects.update(
-        status="running", claimed_by="elsewhere:1:x", lease_expires_at=timezone.now() - timedelta(minutes=1)
+        status="running", lease_owner="elsewhere:1:x", lease_expires_at=timezone.now() - timedelta(minutes=1)
     )
 
     assert work()

@@ -154,4 +154,4 @@ def test_agreeing_twice_imports_once() -> None:
         agree(same, without_agents=True)
     assert work()
     assert not work()
-    assert owner_name() != job.claimed_by
+    assert owner_name() != job.lease_owner

@@ -21,8 +21,7 @@ from django.utils import timezone
 
 from agents import health
 from agents.llm import Status, complete, complete_together, ledger
-from agents.models import Agent, LedgerTotal, LLMCall, LLMPayload, ModelPrice, Span, WorkerHeartbeat, owner_name
-from agents.rollup import sum_up
+from agents.models import Agent, LLMCall, LLMPayload, ModelPrice, WorkerHeartbeat, owner_name
 from agents.worker import Worker
 from agents.worker_heartbeat import Heartbeat
 from tests.agents.llm.asking import asking, row_of
@@ -120,27 +119,17 @@ def test_a_row_whose_agent_was_deleted_during_the_outage_keeps_its_cost_and_its_
     assert LLMPayload.objects.count() == LLMCall.objects.count() == 3
 
 
-def of_another_process(*, days_ago: int) -> None:
-    row = LLMCall.objects.create(role="judge", purpose="evaluation", provider="anthropic", model="m", status="ok")
-    LLMCall.objects.filter(pk=row.pk).update(created_at=timezone.now() - timedelta(days=days_ago))
-
-
-def test_a_late_row_has_the_price_of_its_own_day_and_is_added_to_sums_that_were_made_without_it(
+def test_a_late_row_has_the_price_of_its_own_day(
     llm_server: LLMServer, priced: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     then = timezone.now() - timedelta(days=3)
     with away(), monkeypatch.context() as patched:
         patched.setattr(timezone, "now", lambda: then)
         complete(asking("late"))
-    of_another_process(days_ago=2)
-    sum_up()
 
     complete(asking("next"))
-    of_another_process(days_ago=1)
-    sum_up()
 
     assert LLMCall.objects.get(dimension="late").cost_usd == Decimal("0.0001")
-    assert sum(total.calls for total in LedgerTotal.objects.filter(span=Span.HOUR, dimension="late")) == 1
 
 
 def test_what_does_not_fit_in_memory_is_counted_and_logged(

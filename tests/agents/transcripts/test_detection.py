@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.transcripts.detect import detect
+from agents.transcripts.readers import detect
 from agents.transcripts.records import TranscriptError
 from agents.transcripts.source import Source
 from tests.agents.transcripts.helpers import write

@@ -12,7 +12,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from agents.models import Channel, Message
-from agents.transcripts import clean, json_input, source
+from agents.transcripts import json_input, records, source
 from agents.transcripts.importer import import_transcript
 from agents.transcripts.records import TranscriptError
 from tests.agents.transcripts.helpers import make_agent, run_json, said, write
@@ -132,7 +132,7 @@ def test_what_no_database_keeps_is_replaced_and_counted(tmp_path: Path) -> None:
 
 
 def test_a_text_beyond_the_limit_is_cut_visibly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clean, "TEXT_LIMIT", 10)
+    monkeypatch.setattr(records, "TEXT_LIMIT", 10)
     report = run_json("import_transcript", write(tmp_path, "t.jsonl", lines("0123456789", "0123456789abcde")))
     assert [text for _, text in said()] == ["0123456789", "0123456789\n[cut on import: 5 of 15 characters left out]"]
     assert report["cut_texts"] == 1

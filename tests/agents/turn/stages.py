@@ -7,8 +7,8 @@ from django.db import transaction
 from agents import llm
 from agents.models import Agent, MemoryPassage, Message, Run, RunStep
 from agents.turn.orchestrator import cancel
+from agents.turn.pipeline import Accept, Draft, Revise, Turn
 from agents.turn.send_message import commit
-from agents.turn.values import Accept, Draft, Revise, Turn
 
 heard: list[tuple[str, str]] = []
 SESSION = "0b5e2f3c-0000-4000-8000-000000000001"
@@ -173,7 +173,7 @@ class Stealing:
     name = "stealing"
 
     def prepare(self, turn: Turn) -> None:
-        Run.objects.filter(agent=turn.agent).update(claimed_by="another-host:1:a")
+        Run.objects.filter(agent=turn.agent).update(lease_owner="another-host:1:a")
 
 
 class StepTaker:

@@ -14,8 +14,8 @@ from agents.models import (
     RunMessage,
     owner_name,
 )
-from agents.models.claimable import CANDIDATES
 from agents.turn.orchestrator import cancel, run_turn, start_turn, work_one
+from agents.work.lease import CANDIDATES
 from tests.agents.turn import stages
 from tests.agents.turn.playing import plays, take_turn, texts
 from tests.llm_server import LLMServer
@@ -30,7 +30,7 @@ def test_an_agent_takes_one_turn_at_a_time_and_the_second_waits(
     ada: Agent, office: Channel, llm_server: LLMServer
 ) -> None:
     one, two = start_turn(agent=ada, channel=office), start_turn(agent=ada, channel=office)
-    assert one.claim(owner="another-host:1:a", lease=timedelta(seconds=60))
+    assert one.acquire(owner="another-host:1:a", lease=timedelta(seconds=60))
 
     assert run_turn(two, owner=owner_name()).status == "pending"
     assert not work_one(owner=owner_name())
@@ -45,7 +45,7 @@ def test_an_agent_takes_one_turn_at_a_time_and_the_second_waits(
 
 def test_a_busy_agent_holds_up_nobody_else(ada: Agent, bob: Agent, office: Channel, llm_server: LLMServer) -> None:
     running = start_turn(agent=ada, channel=office)
-    running.claim(owner="another-host:1:a", lease=timedelta(seconds=60))
+    running.acquire(owner="another-host:1:a", lease=timedelta(seconds=60))
     for _ in range(CANDIDATES + 5):
         start_turn(agent=ada, channel=office)
     last = start_turn(agent=bob, channel=office)
@@ -59,7 +59,7 @@ def test_a_busy_agent_holds_up_nobody_else(ada: Agent, bob: Agent, office: Chann
 
 def test_a_lost_turn_is_taken_up_before_its_agents_next_one(ada: Agent, office: Channel, llm_server: LLMServer) -> None:
     waiting, lost = start_turn(agent=ada, channel=office), start_turn(agent=ada, channel=office)
-    lost.claim(owner="another-host:1:a", lease=timedelta(seconds=-1))
+    lost.acquire(owner="another-host:1:a", lease=timedelta(seconds=-1))
     plays(llm_server, SAY, "done")
 
     assert work_one(owner=owner_name())
@@ -76,7 +76,7 @@ def test_a_turn_taken_over_by_another_process_is_left_to_it(
 
     ended = take_turn(ada, office)
 
-    assert (ended.status, ended.claimed_by) == ("running", "another-host:1:a")
+    assert (ended.status, ended.lease_owner) == ("running", "another-host:1:a")
     assert llm_server.calls == 0
     assert not RunMessage.objects.exists()
 

@@ -8,8 +8,7 @@ import pytest
 from pytest_django import Settings
 
 from agents.models import Agent, Channel, Message
-from agents.turn.overrides import model_of, scene_of, stages_of, tags_of
-from agents.turn.pipeline import pipeline
+from agents.turn.pipeline import model_of, pipeline, scene_of, stages_of, tags_of
 from agents.turn.scripted import next_line
 from agents.turn.send_message import send_message
 from tests.agents.turn.playing import join, plays, take_turn

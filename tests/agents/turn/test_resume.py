@@ -168,7 +168,7 @@ def go_on(server: LLMServer, database: Path, *, stages: tuple[str, ...] = ()) ->
         cwd=ROOT, env=environment(database, server), capture_output=True, text=True, timeout=120,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert rows(database, "select status, stop_reason, attempt, claimed_by from runs") == [
+    assert rows(database, "select status, stop_reason, attempt, lease_owner from runs") == [
         ("completed", "end_turn", 2, "")
     ], done.stderr
 
@@ -244,7 +244,7 @@ def test_a_worker_told_to_stop_hands_the_turn_back(database: Path, server: LLMSe
     process = stopped(server, database, signal.SIGTERM, calls=2)
 
     assert process.returncode == 0
-    assert rows(database, "select status, claimed_by from runs") == [("pending", "")]
+    assert rows(database, "select status, lease_owner from runs") == [("pending", "")]
     go_on(server, database)
     assert said(database) == ["Hello."]
 

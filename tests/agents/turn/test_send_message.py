@@ -11,9 +11,8 @@ from pytest_django import Settings
 
 from agents.models import Agent, Channel, Message
 from agents.persona import save_persona
-from agents.turn.channel_log import append
-from agents.turn.send_message import SendRefused, commit, send_message
-from agents.turn.values import Accept, Draft, Turn
+from agents.turn.pipeline import Accept, Draft, Turn
+from agents.turn.send_message import SendRefused, append, commit, send_message
 from tests.agents.turn.playing import join, texts
 from tests.factories import make_agent, make_channel, say
 

@@ -7,8 +7,8 @@ from django.test.utils import CaptureQueriesContext
 from pytest_django import Settings
 
 from agents.models import Agent, Channel, MemoryPassage, Run
+from agents.turn.pipeline import Turn
 from agents.turn.send_message import RequiredStageFailed, send_message
-from agents.turn.values import Turn
 from tests.agents.turn import stages
 from tests.agents.turn.playing import join, texts
 from tests.factories import make_channel

@@ -34,7 +34,7 @@ def test_a_turn_that_says_something_and_ends(ada: Agent, office: Channel, llm_se
     run = take_turn(ada, office)
 
     message = Message.objects.get()
-    assert (run.status, run.stop_reason, run.error, run.claimed_by) == ("completed", "end_turn", "", "")
+    assert (run.status, run.stop_reason, run.error, run.lease_owner) == ("completed", "end_turn", "", "")
     assert (message.text, message.agent, message.run) == ("No.", ada, run)
     assert run.finished_at is not None
     assert llm_server.calls == 2
@@ -127,7 +127,7 @@ def test_a_crash_is_marked_and_the_agent_can_act_again(
     with pytest.raises(ImportError):
         work_one(owner=owner_name())
     run.refresh_from_db()
-    assert (run.status, run.stop_reason, run.claimed_by) == ("errored", "error", "")
+    assert (run.status, run.stop_reason, run.lease_owner) == ("errored", "error", "")
     assert run.error.startswith("ModuleNotFoundError")
 
     settings.TURN_PIPELINE = []
@@ -145,7 +145,7 @@ def test_a_turn_told_to_stop_is_handed_back(ada: Agent, office: Channel, setting
         run_turn(run, owner=owner_name())
 
     run.refresh_from_db()
-    assert (run.status, run.claimed_by, run.stop_reason) == ("pending", "", "")
+    assert (run.status, run.lease_owner, run.stop_reason) == ("pending", "", "")
 
 
 def test_what_changed_before_a_turn_began_fails_it_in_words(ada: Agent, office: Channel) -> None:

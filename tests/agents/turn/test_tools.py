@@ -10,9 +10,8 @@ from pytest_django import Settings
 
 from agents.llm import ToolCall
 from agents.models import Agent, Channel, ChannelMember, MemoryBlock, MemoryPassage, Reaction, Run
-from agents.turn.actions import MEMORY_BLOCKS, Performed, perform
-from agents.turn.tools import INPUTS, tool_definitions
-from agents.turn.values import Turn
+from agents.turn.pipeline import Turn
+from agents.turn.tools import INPUTS, MEMORY_BLOCKS, Performed, perform, tool_definitions
 from tests.agents.turn.playing import join, plays, take_turn, texts
 from tests.factories import make_channel, say
 from tests.llm_server import LLMServer

@@ -145,7 +145,7 @@ def test_ctrl_c_hands_the_turn_back(ada: Agent, office: Channel, settings: Setti
     run = Run.objects.get()
     assert error.returncode == 130
     assert str(error) == f"Stopped. Turn {run.pk} was handed back: `manage.py work` goes on with it."
-    assert (run.status, run.claimed_by) == ("pending", "")
+    assert (run.status, run.lease_owner) == ("pending", "")
 
 
 def test_offline_it_works_without_key_and_network(office: Channel, settings: Settings) -> None:

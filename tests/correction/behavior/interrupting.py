@@ -25,12 +25,12 @@ def is_told_to_stop(request: LLMRequest) -> dict[str, Any]:
 
 
 def loses_the_claim(request: LLMRequest) -> dict[str, Any]:
-    BehaviorRequest.objects.update(claimed_by="another worker")
+    BehaviorRequest.objects.update(lease_owner="another worker")
     return answer(request)
 
 
 def is_cancelled(request: LLMRequest) -> dict[str, Any]:
-    BehaviorRequest.objects.update(status="cancelled", claimed_by="")
+    BehaviorRequest.objects.update(status="cancelled", lease_owner="")
     return answer(request)
 
 

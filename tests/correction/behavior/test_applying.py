@@ -11,7 +11,7 @@ from agents.persona import TraitValue, render_persona
 from correction.behavior.applying import BehaviorError, apply_request, reject_request, retry_request, revert_request
 from correction.behavior.rules import trait_json
 from correction.behavior.writing import Overtaken, StillOvertaken, delete_trait, in_one_go, write_trait
-from correction.configure import configure
+from correction.config.configure import configure
 from correction.models import BehaviorRequest
 from tests.console import superuser
 from tests.correction.behavior.proposals import CONCISE, Status, proposed

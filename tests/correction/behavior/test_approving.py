@@ -12,7 +12,7 @@ from django.core.management import call_command
 from agents.models import Agent, PersonaVersion, Trait
 from agents.persona import TraitValue
 from correction.behavior.applying import BehaviorError, apply_request
-from correction.configure import configure
+from correction.config.configure import configure
 from tests.console import superuser
 from tests.correction.behavior.proposals import CONCISE, Status, proposed
 from tests.factories import make_agent

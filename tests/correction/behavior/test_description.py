@@ -12,7 +12,7 @@ from agents.models import Agent, DescriptionUpdate, LLMCall
 from agents.persona import AgentValues, TraitValue, upsert_agent
 from correction.behavior.applying import apply_request
 from correction.behavior.description import LONGEST, describe_request, queue_description, resume_paused, work_one
-from correction.configure import configure
+from correction.config.configure import configure
 from tests.correction.behavior.proposals import proposed
 from tests.evaluation.judging import prompt_of
 from tests.factories import make_agent

@@ -46,7 +46,7 @@ def test_a_request_that_was_followed_ends_with_0(
     assert "(95 % interval" in out
     assert "Cost: 6 calls, unpriced" in out
     effect = BehaviorEffect.objects.get()
-    assert (effect.status, effect.judge, effect.claimed_by) == ("completed", "test-model", "")
+    assert (effect.status, effect.judge, effect.lease_owner) == ("completed", "test-model", "")
 
 
 def test_a_request_that_was_not_followed_ends_with_1(llm_server: LLMServer, settings: Settings, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from agents.models import LLMCall, ModelPrice, owner_name
 from correction.behavior import effects
 from correction.behavior.effects import measure_now, queue_effect, resume_paused, work_one
 from correction.behavior.errors import BehaviorError
-from correction.configure import configure
+from correction.config.configure import configure
 from correction.models import BehaviorEffect
 from tests.correction.behavior.changed import changed
 from tests.llm_server import LLMServer
@@ -36,7 +36,7 @@ def test_a_worker_told_to_stop_hands_it_back_and_it_is_judged_anew_under_the_sam
     def stops(judged: int) -> None:
         raise KeyboardInterrupt
 
-    effect.claim(owner="w", lease=timedelta(minutes=5))
+    effect.acquire(owner="w", lease=timedelta(minutes=5))
     with pytest.raises(KeyboardInterrupt):
         effects._measured(effect, "w", stops)
     paid = LLMCall.objects.filter(work_id=effect.work_id).count()
@@ -55,19 +55,19 @@ def test_whoever_lost_the_claim_asks_no_more_and_stores_nothing(
     llm_server: LLMServer, settings: Settings, tmp_path: Path
 ) -> None:
     effect = queue_effect(request=changed(llm_server, settings, tmp_path / "p", before=40, since=40), messages=40)
-    effect.claim(owner="w", lease=timedelta(minutes=5))
-    BehaviorEffect.objects.update(claimed_by="another worker")
-    with pytest.raises(effects._ClaimLost):
+    effect.acquire(owner="w", lease=timedelta(minutes=5))
+    BehaviorEffect.objects.update(lease_owner="another worker")
+    with pytest.raises(effects._LeaseLost):
         effects._measured(effect, "w")
 
     assert llm_server.calls < 80
     effect.refresh_from_db()
-    assert (effect.status, effect.claimed_by, effect.result) == ("running", "another worker", None)
+    assert (effect.status, effect.lease_owner, effect.result) == ("running", "another worker", None)
 
 
 def test_a_lease_that_ran_out_is_taken_up(llm_server: LLMServer, settings: Settings, tmp_path: Path) -> None:
     effect = queue_effect(request=changed(llm_server, settings, tmp_path / "p"))
-    assert effect.claim(owner="elsewhere:1:x", lease=timedelta(seconds=-1))
+    assert effect.acquire(owner="elsewhere:1:x", lease=timedelta(seconds=-1))
     assert work_one(owner="w")
     effect.refresh_from_db()
     assert (effect.status, effect.attempt) == ("completed", 2)
@@ -79,7 +79,7 @@ def test_an_outage_hands_it_back(llm_server: LLMServer, settings: Settings, tmp_
     with pytest.raises(OperationalError):
         work_one(owner="w")
     effect.refresh_from_db()
-    assert (effect.status, effect.claimed_by) == ("pending", "")
+    assert (effect.status, effect.lease_owner) == ("pending", "")
 
 
 def is_away(*args: Any, **kwargs: Any) -> str:

@@ -14,7 +14,7 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from agents.models import Channel, LLMCall
-from agents.work_queues import work_models, work_queues
+from agents.work.queues import work_models, work_queues
 from correction.behavior.applying import revert_request
 from correction.behavior.effects import queue_effect, work_one
 from correction.behavior.errors import BehaviorError

@@ -12,7 +12,7 @@ from pytest_django import DjangoCaptureOnCommitCallbacks
 
 from agents.ingest import Spoken, ingest_messages
 from agents.models import Agent, Channel, ChannelMember, Message, Run
-from agents.work_queues import name_of, wake_workers, work_queues
+from agents.work.queues import name_of, wake_workers, work_queues
 from correction.behavior import work
 from correction.behavior.own_words import own_words
 from correction.models import AgentEvaluationConfig, BehaviorRequest

@@ -12,7 +12,7 @@ from agents.persona import TraitValue
 from correction.behavior.hostile import hostile_signs
 from correction.behavior.policy import Decision, Requester, decide, may_ask, requester_of
 from correction.behavior.rules import Change, read_map
-from correction.config import ResolvedConfig, merge
+from correction.config.resolve import ResolvedConfig, merge
 from correction.models import AgentEvaluationConfig
 from tests.factories import make_channel
 

@@ -14,7 +14,7 @@ from agents.erasure.forgetting import forget
 from agents.erasure.person import find_outsider
 from agents.metrics.work import collect
 from agents.models import Agent, LLMCall, Message, Trait
-from agents.work_queues import work_models
+from agents.work.queues import work_models
 from correction.behavior.applying import apply_request, revert_request
 from correction.models import BehaviorRequest
 from tests.correction.behavior.proposals import CONCISE, Status, proposed
@@ -42,13 +42,13 @@ def test_it_is_claimed_by_its_own_statuses(ada: Agent) -> None:
     request = proposed(ada, status=Status.QUEUED)
     assert BehaviorRequest in work_models()
 
-    claimed = BehaviorRequest.claim_next(owner="host:1:x", lease=timedelta(minutes=1))
+    claimed = BehaviorRequest.acquire_next(owner="host:1:x", lease=timedelta(minutes=1))
     assert claimed is not None
     assert (claimed.pk, claimed.status, claimed.attempt) == (request.pk, "running", 1)
-    assert BehaviorRequest.claim_next(owner="host:2:y", lease=timedelta(minutes=1)) is None
+    assert BehaviorRequest.acquire_next(owner="host:2:y", lease=timedelta(minutes=1)) is None
     assert claimed.finish(owner="host:1:x", status=Status.PENDING)
     assert (claimed.status, claimed.finished_at) == ("queued", None)
-    claimed.claim(owner="host:1:x", lease=timedelta(minutes=1))
+    claimed.acquire(owner="host:1:x", lease=timedelta(minutes=1))
     assert claimed.finish(owner="host:1:x", status=Status.NO_REQUEST)
     assert claimed.finished_at is not None
 
@@ -58,7 +58,7 @@ def test_agents_come_in_turn(ada: Agent) -> None:
     for agent in (ada, ada, bob):
         proposed(agent, status=Status.QUEUED)
 
-    served = [BehaviorRequest.claim_next(owner=f"host:{n}:x", lease=timedelta(minutes=1)) for n in range(3)]
+    served = [BehaviorRequest.acquire_next(owner=f"host:{n}:x", lease=timedelta(minutes=1)) for n in range(3)]
 
     assert [row.agent_id for row in served if row] == [ada.pk, bob.pk, ada.pk]
 

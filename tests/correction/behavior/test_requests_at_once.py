@@ -20,14 +20,14 @@ import json, sys, django; django.setup()
 from django.contrib.auth.models import User
 from agents.models import Message
 from agents.persona import TraitValue
-from correction.configure import configure
+from correction.config.configure import configure
 from tests.correction.behavior.proposals import CONCISE, proposed
 from tests.factories import make_agent
 limit, names, status = json.loads(sys.argv[1])
 agent = make_agent(traits=[TraitValue(f"trait {n}", f"text {n}", 0.5, 0.5) for n in range(10)])
 configure(agent=agent, changes={"behavior_daily_limit": limit})
 keys = [proposed(agent, f"Be {name}.", after={**CONCISE, "name": name, "strength": 0.0}, status=status, confidence="high",
-                 claimed_by="host:1:test").pk for name in names]
+                 lease_owner="host:1:test").pk for name in names]
 Message.objects.update(user=User.objects.create(username="zoe"), outsider="")
 print(json.dumps(keys))
 """

@@ -50,7 +50,7 @@ def test_a_worker_that_is_told_to_stop_hands_the_request_back_with_its_answers(
 
     request = BehaviorRequest.objects.get()
     stored = [name for name in TIERS if getattr(request, f"{name}_result") is not None]
-    assert (request.status, request.claimed_by, stored) == ("queued", "", list(TIERS[: TIERS.index(tier)]))
+    assert (request.status, request.lease_owner, stored) == ("queued", "", list(TIERS[: TIERS.index(tier)]))
 
     happens(settings, "answer", tier)
     assert work_one(owner="v")

@@ -13,7 +13,7 @@ from agents.models import Agent, Message, PersonaVersion, Trait
 from agents.persona import TraitValue, current_digest
 from correction.behavior.applying import revert_request
 from correction.behavior.settling import applied_today, settle_request
-from correction.configure import configure
+from correction.config.configure import configure
 from correction.models import BehaviorRequest
 from tests.correction.behavior.proposals import CONCISE, Status, proposed
 from tests.factories import make_agent
@@ -30,7 +30,7 @@ def ada() -> Agent:
 
 def running(agent: Agent, text: str = "Be brief, please.", **fields: Any) -> BehaviorRequest:
     """A request whose tiers have answered, in a worker's hands; Zoe wrote it in a direct message."""
-    known = {"status": Status.RUNNING, "claimed_by": OWNER, "confidence": "high", "why": "", **fields}
+    known = {"status": Status.RUNNING, "lease_owner": OWNER, "confidence": "high", "why": "", **fields}
     request = proposed(agent, text, **known)
     zoe = User.objects.get_or_create(username="zoe")[0]
     Message.objects.filter(behavior_requests=request).update(user=zoe, outsider="")
@@ -46,7 +46,7 @@ def test_what_the_policy_allows_is_applied_by_itself(ada: Agent) -> None:
     request = settled(running(ada), warnings=("an odd quote",))
 
     assert (request.status, request.operation, request.automatic) == ("applied", "add", True)
-    assert (request.reviewed_by, request.reviewed_at, request.claimed_by) == (None, None, "")
+    assert (request.reviewed_by, request.reviewed_at, request.lease_owner) == (None, None, "")
     assert request.finished_at is not None
     assert request.warnings == ["an odd quote"]
     assert Trait.objects.get(name="concise replies").strength == 0.7
@@ -141,7 +141,7 @@ def test_one_that_changes_every_time_waits_for_a_person(ada: Agent) -> None:
 
 def test_a_claim_that_was_lost_changes_nothing(ada: Agent) -> None:
     request = running(ada)
-    BehaviorRequest.objects.update(claimed_by="host:2:other")
+    BehaviorRequest.objects.update(lease_owner="host:2:other")
 
     assert settled(request).status == "running"
     assert Trait.objects.count() == 1

@@ -17,7 +17,7 @@ from correction.behavior.own_words import own_words
 from correction.behavior.policy import Decision, Requester, decide, made_by_requests, protected
 from correction.behavior.rules import read_map
 from correction.behavior.tiers import tier_request
-from correction.config import ResolvedConfig, merge
+from correction.config.resolve import ResolvedConfig, merge
 from correction.models import AgentEvaluationConfig
 from tests.correction.behavior.asking import CONCISE, subject
 from tests.correction.behavior.test_policy import HARMLESS

@@ -25,7 +25,7 @@ def looked_at() -> BehaviorRequest:
     """The only request, after a worker has looked at it."""
     assert work_one(owner="w")
     request: BehaviorRequest = BehaviorRequest.objects.get()
-    assert (request.claimed_by, request.lease_expires_at) == ("", None) or request.status == "paused_budget"
+    assert (request.lease_owner, request.lease_expires_at) == ("", None) or request.status == "paused_budget"
     return request
 
 

@@ -28,7 +28,7 @@ def act(client: Program, run: EvaluationRun, way: str, **kwargs: Any) -> Any:
 
 
 def test_a_run_is_cancelled_and_goes_on(client: Program, ada: Agent) -> None:
-    run = make_run(ada, status="running", claimed_by="worker:1:x")
+    run = make_run(ada, status="running", lease_owner="worker:1:x")
     make_score(run, 3)
 
     cancelled = act(client, run, "cancel")

@@ -56,7 +56,7 @@ def test_the_list_is_narrowed_by_everything_else_and_ordered(client: Program) ->
     ada = make_agent("ada")
     one = make_run(ada, dimensions=["adherence", "fluency"], is_baseline=True)
     two = make_run(ada, dimensions=["fluency"], status="failed", judge=OFFLINE, double_check=True)
-    three = make_run(dimensions=["convergence"], played=True, method="tinytroupe")
+    three = make_run(dimensions=["convergence"], simulated=True, method="tinytroupe")
     for day, run in enumerate((one, two, three), start=1):
         EvaluationRun.objects.filter(pk=run.pk).update(created_at=datetime(2026, 11, day, tzinfo=UTC))
 
@@ -71,7 +71,7 @@ def test_the_list_is_narrowed_by_everything_else_and_ordered(client: Program) ->
         f"judge={LLM}": [three, one],
         "procedure=plumbline": [one],
         "procedure=plumbline%2Bdouble-check": [two],
-        "procedure=tinytroupe%2Bplayed": [three],
+        "procedure=tinytroupe%2Bsimulated": [three],
         "is_baseline=true": [one],
         "is_baseline=false&agent=ada": [two],
         "since=2026-11-02": [three, two],
@@ -88,7 +88,7 @@ def test_the_list_is_narrowed_by_everything_else_and_ordered(client: Program) ->
         ("channel=nowhere", "channel", "there is no channel 'nowhere'; channels: "),
         ("dimension=charm", "dimension", "dimension 'charm': allowed: adherence, consistency, fluency"),
         ("status=done", "status", "status 'done': allowed: pending, running, completed"),
-        ("procedure=hard", "procedure", "procedure 'hard': allowed: plumbline, plumbline+played"),
+        ("procedure=hard", "procedure", "procedure 'hard': allowed: plumbline, plumbline+simulated"),
         ("is_baseline=yes", "is_baseline", "is_baseline 'yes': allowed: true, false"),
         ("since=soon", "since", "since 'soon': allowed: a date or time such as"),
         ("ordering=score", "ordering", "ordering 'score': allowed: -id, id"),

@@ -33,7 +33,7 @@ def when_looked_at(server: BatchServer) -> None:
 def test_the_command_stays_until_the_answers_are_there(ada: Agent, server: BatchServer, price: ModelPrice) -> None:
     when_looked_at(server)
     out, err = io.StringIO(), io.StringIO()
-    call_command("capture_baseline", "--no-play", "--batch", "--json", "--agents", "ada", stdout=out, stderr=err)
+    call_command("capture_baseline", "--no-simulate", "--batch", "--json", "--agents", "ada", stdout=out, stderr=err)
     found = json.loads(out.getvalue())
     assert "Waiting for batch msgbatch_01: 0 of 3 answered" in err.getvalue()
     assert found["runs"][0]["status"] == "completed"
@@ -47,7 +47,9 @@ def test_the_same_command_goes_on_with_an_open_batch_even_without_the_option(ada
     queued(ada, dimensions=("adherence",))
     work_one(owner="test")
     when_looked_at(server)
-    call_command("capture_baseline", "--no-play", "--agents", "ada", "--dimensions", "adherence", stdout=io.StringIO())
+    call_command(
+        "capture_baseline", "--no-simulate", "--agents", "ada", "--dimensions", "adherence", stdout=io.StringIO()
+    )
     assert (server.made(), server.live(), EvaluationRun.objects.count()) == (1, 0, 1)
     assert statuses() == {"scored": 6}
 
@@ -75,7 +77,7 @@ def test_the_api_takes_it_and_says_what_is_waited_for(path: str, ada: Agent, ser
     client = program(superuser())
     body = {"agent": "ada", "dimensions": ["adherence"], "batch": True}
     if path:
-        body["play"] = False
+        body["simulate"] = False
     made = client.post(f"/api/evaluations/{path}", body, format="json")
     assert made.status_code == 202
     assert (made.json()["batch"], made.json()["waits_for"]) == (True, "")

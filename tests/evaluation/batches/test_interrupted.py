@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[3]
 def nobody_holds_it() -> None:
     """As when the claims of a dead process are released: its batches are looked at anew."""
     LLMBatch.objects.filter(status__in=LLMBatch.OPEN).update(
-        status="pending", claimed_by="", lease_expires_at=None, next_look_at=timezone.now()
+        status="pending", lease_owner="", lease_expires_at=None, next_look_at=timezone.now()
     )
 
 
@@ -179,7 +179,7 @@ KILLED = """
 import os, signal
 {patch}
 from django.core.management import call_command
-call_command("capture_baseline", "--agents", "ada", "--dimensions", "adherence", "--no-play", "--batch")
+call_command("capture_baseline", "--agents", "ada", "--dimensions", "adherence", "--no-simulate", "--batch")
 """
 BEFORE_THE_NAME_IS_STORED = """
 from agents.llm import batch_api
@@ -234,7 +234,7 @@ def test_a_killed_capture_is_gone_on_with_and_nothing_is_asked_or_stored_twice(
     assert (server.made(), taken.count(("POST", "/v1/messages/batches"))) == (1, 1)
     server_end()
     soon = "from agents.models import LLMBatch\nfrom django.utils import timezone\nLLMBatch.objects.update(next_look_at=timezone.now())\n"
-    free = "from agents.work_queues import release_lost_claims\nrelease_lost_claims()\n"
+    free = "from agents.work.queues import release_lost_leases\nrelease_lost_leases()\n"
     again = process(soon + free + KILLED.format(patch=""))
     assert again.returncode == 0, again.stderr
     assert (server.made(), server.live()) == (1, 0)

@@ -69,7 +69,7 @@ def test_other_judges_procedures_and_dimensions_are_not_drawn() -> None:
     kept = judgements([5], agent=agent)
     judgements([5], run=make_run(agent, judge=OFFLINE))
     judgements([5], run=make_run(agent, hard=True))
-    judgements([5], run=make_run(agent, played=True))
+    judgements([5], run=make_run(agent, simulated=True))
     judgements([5], run=make_run(agent, method="tinytroupe"))
     judgements([5], run=make_run(agent), fields={"dimension": "fluency"})
 
@@ -139,9 +139,9 @@ def test_nothing_to_draw_from_says_of_what() -> None:
 @pytest.mark.parametrize("method", ["plumbline", "tinytroupe"])
 @pytest.mark.parametrize("hard", [True, False])
 @pytest.mark.parametrize("double_check", [True, False])
-@pytest.mark.parametrize("played", [True, False])
-def test_a_procedures_name_says_its_fields(method: str, hard: bool, double_check: bool, played: bool) -> None:
-    fields = {"method": method, "hard": hard, "double_check": double_check, "played": played}
+@pytest.mark.parametrize("simulated", [True, False])
+def test_a_procedures_name_says_its_fields(method: str, hard: bool, double_check: bool, simulated: bool) -> None:
+    fields = {"method": method, "hard": hard, "double_check": double_check, "simulated": simulated}
 
     assert procedure_fields(procedure_name(**fields)) == fields  # type: ignore[arg-type]
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from agents.work_queues import work_queues
+from agents.work.queues import work_queues
 from evaluation.calibration import calibration_json, calibration_of, draw_label_set, save_label
 from evaluation.calibration.stored import refresh, work_one
 from evaluation.calibration.values import Agreement

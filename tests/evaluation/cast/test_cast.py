@@ -101,9 +101,9 @@ def test_chance_is_corrected_for_all_claims_that_are_looked_at() -> None:
 
 def test_played_speech_is_not_tested_as_if_its_turns_were_independent() -> None:
     ada = make_agent()
-    capture(ada, {"dry": [9] * 8}, played=True)
-    ada.baselines.update(procedure="plumbline+played")
-    measure(ada, {"dry": [1] * 8}, played=True)
+    capture(ada, {"dry": [9] * 8}, simulated=True)
+    ada.baselines.update(procedure="plumbline+simulated")
+    measure(ada, {"dry": [1] * 8}, simulated=True)
 
     assert card_of(ada).state == "maybe"
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from evaluation.change.comparison import Change, Comparison
-from evaluation.change.measurements import Side, mean_of
+from evaluation.change.measurements import Measurement, mean_of
 from evaluation.statistics.bootstrap import Observation
 
 LLM, OFFLINE = "claude-haiku-5-5", "offline:lexical-1"
@@ -20,7 +20,7 @@ def of(scores: Scores, *, unit: str = "message", first: int = 1, weight: float =
 
 def side(
     judged: Mapping[str, Mapping[str, Sequence[Observation]]] | None = None, /, *, name: str = "side", **fields: Any
-) -> Side:
+) -> Measurement:
     """A side whose scores follow from its observations."""
     found = {d: {p: tuple(rows) for p, rows in by.items()} for d, by in (judged or {}).items()}
     given = {
@@ -32,10 +32,10 @@ def side(
         "observations": {d: {p: rows for p, rows in by.items() if rows} for d, by in found.items()},
         "digests": {d: dict.fromkeys(by, "same") for d, by in found.items()},
     }
-    return Side(name=name, **{**given, **fields})
+    return Measurement(name=name, **{**given, **fields})
 
 
-def adherence(scores: Scores, *, first: int = 1, unit: str = "message", **fields: Any) -> Side:
+def adherence(scores: Scores, *, first: int = 1, unit: str = "message", **fields: Any) -> Measurement:
     """A side of one adherence proposition."""
     return side({"adherence": {"voice": of(scores, first=first, unit=unit)}}, **fields)
 

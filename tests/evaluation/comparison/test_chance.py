@@ -13,7 +13,7 @@ from scipy import stats
 
 from evaluation.change.choosing import detections
 from evaluation.change.comparison import adjusted, compare
-from evaluation.change.measurements import Side, mean_of
+from evaluation.change.measurements import Measurement, mean_of
 from evaluation.statistics.bootstrap import Observation
 from evaluation.statistics.difference import difference_p, from_fixed_p, holm, n_to_detect
 from tests.evaluation.comparison.sides import adherence, of, only, side
@@ -117,7 +117,7 @@ AGENTS, MESSAGES, CASTS = 16, 15, 40
 NAMES = [f"p{n}" for n in range(10)]
 
 
-def steady_side(rng: random.Random, target: str, first: int) -> Side:
+def steady_side(rng: random.Random, target: str, first: int) -> Measurement:
     """An agent that never changes: messages differ, propositions differ, the judge is noisy; scores are whole and end at 9."""
     rows: dict[str, list[Observation]] = {name: [] for name in NAMES}
     for message in range(first, first + MESSAGES):
@@ -144,7 +144,7 @@ def test_a_steady_cast_of_sixteen_with_ten_propositions_each_is_rarely_accused()
     assert dimensions / CASTS <= 0.05
 
 
-def falls(before: Side, now: Side, names: Sequence[str]) -> tuple[float, bool]:
+def falls(before: Measurement, now: Measurement, names: Sequence[str]) -> tuple[float, bool]:
     """p of the difference in these propositions, and whether it is a fall."""
     rows = [[o for name in names for o in s.observations["adherence"][name]] for s in (before, now)]
     return difference_p(*rows) or 0.0, (mean_of(rows[1]) or 0) < (mean_of(rows[0]) or 0)

@@ -113,8 +113,8 @@ def test_another_procedure_does_not_compare_and_both_are_named() -> None:
 
 
 def test_played_speech_does_not_compare_with_real_speech() -> None:
-    with pytest.raises(NotComparable, match=r"plumbline\+played"):
-        compare(adherence(HIGH), adherence(LOW, procedure="plumbline+played", played=True))
+    with pytest.raises(NotComparable, match=r"plumbline\+simulated"):
+        compare(adherence(HIGH), adherence(LOW, procedure="plumbline+simulated", simulated=True))
 
 
 def test_two_agents_do_not_compare() -> None:

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from evaluation.change.comparison import compare
-from evaluation.change.measurements import Side
+from evaluation.change.measurements import Measurement
 from evaluation.statistics.bootstrap import Observation, bootstrap_difference
 from tests.evaluation.comparison.sides import adherence, of, only, side
 
@@ -17,7 +17,7 @@ TRIALS = 150
 OFF_BY_CHANCE = 3 * (0.95 * 0.05 / TRIALS) ** 0.5  # three standard errors of a share of 95 %
 
 
-def share_covered(make: Callable[[random.Random], tuple[Side, Side]], true_change: float) -> float:
+def share_covered(make: Callable[[random.Random], tuple[Measurement, Measurement]], true_change: float) -> float:
     rng, held = random.Random(2), 0
     for _ in range(TRIALS):
         interval = only(compare(*make(rng), propositions=False)).interval
@@ -26,7 +26,7 @@ def share_covered(make: Callable[[random.Random], tuple[Side, Side]], true_chang
     return held / TRIALS
 
 
-def noisy(rng: random.Random, mean: float, first: int, *, messages: int, repeats: int = 1) -> Side:
+def noisy(rng: random.Random, mean: float, first: int, *, messages: int, repeats: int = 1) -> Measurement:
     """Three propositions on each message; the mean of noisy repeats; what is good in one is good in the others."""
     rows: dict[str, list[Observation]] = {"a": [], "b": [], "c": []}
     for message in range(first, first + messages):
@@ -51,7 +51,7 @@ def test_one_score_per_message_gives_nearly_students_interval() -> None:
 def test_scores_of_one_message_belong_together(messages: int, repeats: int) -> None:
     """95 % intervals (94.7 % in 4,500 trials); were each score counted alone, three times as many would give some 75 %."""
 
-    def make(rng: random.Random) -> tuple[Side, Side]:
+    def make(rng: random.Random) -> tuple[Measurement, Measurement]:
         return (
             noisy(rng, 6.0, 0, messages=messages, repeats=repeats),
             noisy(rng, 5.0, 1000, messages=messages, repeats=repeats),
@@ -61,10 +61,10 @@ def test_scores_of_one_message_belong_together(messages: int, repeats: int) -> N
 
 
 def test_pairs_of_situations_that_differ_widely() -> None:
-    def make(rng: random.Random) -> tuple[Side, Side]:
+    def make(rng: random.Random) -> tuple[Measurement, Measurement]:
         hard = [rng.gauss(5, 3) for _ in range(10)]
-        played = [[s + shift + rng.gauss(0, 1) for s in hard] for shift in (0.0, -1.0)]
-        return tuple(side({"adherence": {"voice": of(scores, unit="situation")}}) for scores in played)  # type: ignore[return-value]
+        simulated = [[s + shift + rng.gauss(0, 1) for s in hard] for shift in (0.0, -1.0)]
+        return tuple(side({"adherence": {"voice": of(scores, unit="situation")}}) for scores in simulated)  # type: ignore[return-value]
 
     assert share_covered(make, -1.0) == pytest.approx(0.95, abs=OFF_BY_CHANCE)
 

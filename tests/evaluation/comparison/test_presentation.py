@@ -5,7 +5,7 @@ from __future__ import annotations
 from io import StringIO
 
 from evaluation.change.comparison import Comparison, compare
-from evaluation.change.measurements import Side
+from evaluation.change.measurements import Measurement
 from evaluation.change.tables import comparisons_table
 from tests.evaluation.comparison.sides import LLM, OFFLINE, adherence, of, side
 
@@ -18,7 +18,7 @@ def shown(*comparisons: Comparison) -> str:
     return " ".join(out.getvalue().split())
 
 
-def window(score: float, *, target: str = "ada", judge: str = OFFLINE) -> Side:
+def window(score: float, *, target: str = "ada", judge: str = OFFLINE) -> Measurement:
     """A fluency judged once, of the window as a whole."""
     return side({"fluency": {"varied": of([score], unit="repeat")}}, target=target, judge=judge)
 

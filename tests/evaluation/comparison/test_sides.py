@@ -10,7 +10,7 @@ from django.test.utils import CaptureQueriesContext
 
 from agents.models import Agent, Message
 from evaluation.capture import evaluate_agent, evaluate_channel
-from evaluation.change.measurements import NotComparable, Side, measurement_of
+from evaluation.change.measurements import Measurement, NotComparable, measurement_of
 from evaluation.models import EvaluationRun
 from evaluation.summary import RunSummary, summarize
 from tests.evaluation.conftest import PropositionFolder
@@ -23,11 +23,11 @@ from tests.llm_server import LLMServer
 pytestmark = pytest.mark.django_db
 
 
-def clusters(side: Side, dimension: str = "adherence") -> set[str]:
+def clusters(side: Measurement, dimension: str = "adherence") -> set[str]:
     return {str(o.cluster) for rows in side.observations.get(dimension, {}).values() for o in rows}
 
 
-def same_numbers(side: Side, summary: RunSummary) -> None:
+def same_numbers(side: Measurement, summary: RunSummary) -> None:
     for name, dimension in summary.dimensions.items():
         number = dimension.score if dimension.count is None else dimension.count
         assert side.scores[name] == (None if number is None else pytest.approx(number, abs=2e-4)), name
@@ -143,10 +143,10 @@ def test_messages_deleted_since_are_one_cluster(ada: Agent) -> None:
 def test_played_speech_is_clustered_by_situation() -> None:
     agent, run = make_agent(), None
     for situations in (("a", "b"), ("only",)):
-        run = make_run(agent, played=True)
+        run = make_run(agent, simulated=True)
         for situation in situations:
             for repeat in ("1", "2"):
-                tags = {"play": "p", "situation": situation, "repeat": repeat}
+                tags = {"simulation": "p", "situation": situation, "repeat": repeat}
                 channel = make_channel(f"{situation}-{repeat}")
                 for message in talk(agent, ["Well.", "No."], channel=channel, tags=tags, synthetic=True):
                     make_score(run, 5, message=message)

@@ -1,23 +1,23 @@
-"""What an interval is over: messages, situations that were played, channels, repeats of a whole window, counts."""
+"""What an interval is over: messages, situations that were simulated, channels, repeats of a whole window, counts."""
 
 from __future__ import annotations
 
 import pytest
 
 from evaluation.change.comparison import Change, compare
-from evaluation.change.measurements import Side
+from evaluation.change.measurements import Measurement
 from evaluation.statistics.bootstrap import bootstrap_difference
 from tests.evaluation.comparison.sides import LLM, OFFLINE, adherence, of, only, side
 
 HARD = [2, 4, 6, 8, 3, 5, 7, 9]  # situations differ more than builds do
 
 
-def whole(scores: list[float], *, judge: str = LLM) -> Side:
+def whole(scores: list[float], *, judge: str = LLM) -> Measurement:
     """A fluency judged of a whole window, once per score."""
     return side({"fluency": {"varied": of(scores, unit="repeat")}}, judge=judge)
 
 
-def change_between(before: Side, now: Side) -> Change:
+def change_between(before: Measurement, now: Measurement) -> Change:
     return only(compare(before, now))
 
 
@@ -126,7 +126,7 @@ def test_one_channel_before_and_several_now_have_no_interval() -> None:
 
 
 # -- counts
-def ideas(counts: list[int], count: int) -> Side:
+def ideas(counts: list[int], count: int) -> Measurement:
     return side(
         {"ideas_quantity": {"ideas": of(counts, unit="repeat")}},
         scores={"ideas_quantity": count},

@@ -12,7 +12,7 @@ from django.utils.module_loading import import_string
 
 from agents.models import Agent, owner_name
 from agents.tasks import sweep, work
-from agents.work_queues import work_queues
+from agents.work.queues import work_queues
 from evaluation import runs, schedules
 from evaluation.models import EvaluationRun, EvaluationSchedule
 from evaluation.planning import RunSpec, prepare_run
@@ -111,7 +111,7 @@ def test_a_run_that_was_killed_goes_on_as_itself(recent: Agent, llm_server: LLMS
     schedule = make_schedule("nightly", recent)
     assert fire()
     lost = EvaluationRun.objects.get(schedule=schedule)
-    lost.claim(owner="gone:1:x", lease=timedelta(seconds=-1))
+    lost.acquire(owner="gone:1:x", lease=timedelta(seconds=-1))
 
     assert measure()
 

@@ -128,7 +128,7 @@ def test_played_speech_and_other_agents_are_not_drawn() -> None:
     ada, bea = make_agent("ada"), make_agent("bea")
     channel = chat(ada, "long", 3)
     talk(bea, ["mine"], channel=channel)
-    say(channel, ada, "played", synthetic=True)
+    say(channel, ada, "simulated", synthetic=True)
 
     assert turns(ada, draw(ada)) == [1, 2, 3]
 

@@ -1,0 +1,1 @@
+"""Looking after an installation: the hourly sums of its logs."""

@@ -1,0 +1,390 @@
+"""TODO: what this module is for."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.db.models import Q, QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.template.loader import render_to_string
+from django.urls import reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from agents.admin import display
+from agents.admin.access import user_of
+from agents.admin.chart_values import Marker
+from agents.admin.markers import MOST_OF_A_KIND, MarkerSource, add_markers
+from agents.admin.transcript import transcript_url
+from agents.adminsite import Select
+from agents.llm.ledger import Totals
+from agents.models import Agent, LLMCall
+from correction.admin.config_form import stored_rows
+from correction.admin.display import (
+    MODE_TONES,
+    Ending,
+    against_threshold,
+    attempt_badge,
+    endings,
+    label_of,
+    origin,
+    setting,
+    source_badge,
+)
+from correction.admin.matrix import BY_ID, MECHANISMS, Mechanism, config_url, observe_url, target_of
+from correction.config.configure import configure, copy_config, gate_from_now_on, notes_on
+from correction.config.fields import CONFIG_FIELDS, ConfigError
+from correction.config.resolve import FIELDS, GATE_DIMENSIONS, ResolvedConfig, resolve_all, resolve_config
+from correction.costs import CORRECTION, CostRow, get_cost_summary
+from correction.models import AgentEvaluationConfig, CorrectionLog, GateMode, InterventionLog, Outcome
+from evaluation.admin.drift_overview import Step
+from evaluation.change.overview import Card
+
+
+def config_panel(request: HttpRequest, agent: Agent) -> SafeString:
+    """One line per mechanism, in one query."""
+    config = resolve_config(agent)
+    context = {
+        "rows": [_row(agent, config, mechanism) for mechanism in MECHANISMS],
+        "notes": notes_on(config),
+        "edit_url": config_url(agent),
+        "history_url": reverse("admin:correction_agentevaluationconfig_target_history", args=[agent.pk]),
+        "logs_url": display.list_url(CorrectionLog, agent__id__exact=agent.pk),
+        "interventions_url": display.list_url(InterventionLog, agent__id__exact=agent.pk),
+        "may_change": request.user.has_perm("correction.change_agentevaluationconfig"),
+    }
+    return SafeString(render_to_string("admin/correction/agent_config.html", context, request))
+
+
+def _row(agent: Agent, config: ResolvedConfig, mechanism: Mechanism) -> dict[str, Any]:
+    switch = mechanism.switch
+    return {
+        "label": mechanism.label,
+        "purpose": mechanism.purpose,
+        "url": config_url(agent, mechanism),
+        "state": _state(config, switch),
+        "origin": origin(config, switch),
+        "is_own": config.provenance[switch] == "agent",
+        "numbers": [
+            {
+                "label": label_of(name),
+                "value": setting(name, config[name]),
+                "origin": origin(config, name),
+                "is_own": config.provenance[name] == "agent",
+            }
+            for name in mechanism.fields
+            if name != switch
+        ],
+    }
+
+
+def _state(config: ResolvedConfig, switch: str) -> SafeString:
+    if switch == "gate_mode":
+        return display.badge(config.gate_mode, MODE_TONES.get(config.gate_mode, "plain"))
+    return display.badge("on", "good") if config[switch] else display.badge("off")
+
+
+SHOWN = 5
+MOST_LOOKED_AT = 500  # newest rows of the agent's that are searched for what the panel shows
+COST_WINDOW = "7d"
+CORRECTED = (Outcome.CORRECTED, Outcome.PASSED_AFTER_RETRY, Outcome.FORCED_THROUGH)
+READING = "agents.view_message"
+
+
+def corrections_panel(request: HttpRequest, agent: Agent) -> SafeString:
+    """The last drafts that did not pass at once."""
+    newest = CorrectionLog.objects.filter(agent=agent).order_by("-created_at", "-pk").values("pk")[:MOST_LOOKED_AT]
+    held_back = CorrectionLog.objects.filter(pk__in=list(newest.values_list("pk", flat=True)), outcome__in=CORRECTED)
+    held_back = held_back.select_related("message__channel").prefetch_related("dimension_results").order_by("-pk")
+    rows = list(held_back[:SHOWN])
+    ended = endings(rows)
+    may_read = request.user.has_perm(READING)
+    context = {
+        "rows": [_log(log, ended[log.session], may_read=may_read) for log in rows],
+        "looked_at": MOST_LOOKED_AT,
+        "logs_url": display.list_url(CorrectionLog, agent__id__exact=agent.pk),
+    }
+    return SafeString(render_to_string("admin/correction/agent_corrections.html", context, request))
+
+
+def _log(log: CorrectionLog, ending: Ending, *, may_read: bool) -> dict[str, Any]:
+    return {
+        "when": display.moment(log.created_at),
+        "page": display.page_of(log, f"attempt {log.attempt}"),
+        "outcome": attempt_badge(log, ending),
+        "source": source_badge(log),
+        "results": [against_threshold(result) for result in log.dimension_results.all()],
+        "draft": display.visible(display.shortened(" ".join(log.judged_text.split()), 160)) if may_read else "",
+        "said": display.link(transcript_url(log.message), "what was said") if log.message is not None else "",
+    }
+
+
+def nudges_panel(request: HttpRequest, agent: Agent) -> SafeString:
+    """The last nudges that it was shown."""
+    newest = InterventionLog.objects.filter(agent=agent).order_by("-created_at", "-pk").values_list("pk", flat=True)
+    fired = InterventionLog.objects.filter(pk__in=list(newest[:MOST_LOOKED_AT]), fired=True).select_related("channel")
+    context = {
+        "rows": [
+            {
+                "when": display.moment(log.created_at),
+                "page": display.page_of(log, log.name.replace("_", " ")),
+                "channel": display.visible(log.channel) if log.channel is not None else "",
+                "nudge": display.folded(log.nudge, 120),
+            }
+            for log in fired.order_by("-pk")[:SHOWN]
+        ],
+        "logs_url": display.list_url(InterventionLog, agent__id__exact=agent.pk),
+    }
+    return SafeString(render_to_string("admin/correction/agent_nudges.html", context, request))
+
+
+def costs_panel(request: HttpRequest, agent: Agent) -> SafeString:
+    """What its calls cost in the last seven days, by what they were for; the same sums as everywhere."""
+    found = get_cost_summary(agent=agent, window=COST_WINDOW, by=("mechanism",))
+    calls = {"agent__id__exact": agent.pk}
+    context = {
+        "rows": [_cost(row) for row in found.by["mechanism"]],
+        "calls": f"{found.total.calls:,}",
+        "total": _money(found.total),
+        "correction": _money(found.correction),
+        "calls_url": display.list_url(LLMCall, **calls),
+        "slug": agent.slug,
+    }
+    return SafeString(render_to_string("admin/correction/agent_costs.html", context, request))
+
+
+def _cost(row: CostRow) -> dict[str, Any]:
+    used = row.totals
+    name = (row.key or row.purpose or "other").replace("_", " ")
+    return {
+        "name": display.visible(name),
+        "is_correction": row.purpose in CORRECTION,
+        "calls": f"{used.calls:,}",
+        "tokens": f"{used.input_tokens + used.cache_read_tokens + used.cache_write_tokens:,} · {used.output_tokens:,}",
+        "cost": _money(used),
+    }
+
+
+def _money(used: Totals) -> SafeString:
+    """Where no call has a price there is no sum, not even one of 0."""
+    return display.money(
+        used.cost_usd if used.unpriced < used.calls or not used.calls else None, unpriced=used.unpriced
+    )
+
+
+NAMED = 5  # agents of each kind that the answer names
+
+
+class SwitchForm(forms.Form):
+    """Which mechanism, and what becomes of it; the gate itself has modes instead of on and off."""
+
+    mechanism = forms.ChoiceField(choices=[(m.id, f"{m.label}: {m.purpose}") for m in MECHANISMS], widget=Select)
+    state = forms.ChoiceField(
+        label="shall be",
+        choices=[
+            ("on", "on"),
+            ("off", "off"),
+            ("observe", "observe"),
+            ("enforce", "enforce"),
+            ("inherit", "inherited"),
+        ],
+        widget=Select,
+        help_text="observe and enforce: for the gate; on: for all others",
+    )
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = dict(super().clean() or {})
+        if "mechanism" in cleaned and "state" in cleaned:
+            try:
+                CONFIG_FIELDS[BY_ID[cleaned["mechanism"]].switch].read(cleaned["state"])
+            except ConfigError as error:
+                self.add_error("state", str(error))
+        return cleaned
+
+
+class CopyForm(forms.Form):
+    """Whose settings the others get."""
+
+    source: Any = forms.ModelChoiceField(
+        queryset=Agent.objects.order_by("display_name"),
+        widget=Select,
+        label="from",
+        help_text="its own settings, and what it leaves to the defaults; what the chosen agents had set is replaced",
+    )
+
+
+@admin.action(description="Switch a correction mechanism on or off")
+def switch_mechanism(model_admin: Any, request: HttpRequest, queryset: QuerySet[Agent]) -> HttpResponse | None:
+    """Set, or reset to inherit, the switch of one mechanism for the chosen agents."""
+    form = SwitchForm(request.POST if "apply" in request.POST else None)
+    if not form.is_valid():
+        return _ask(model_admin, request, queryset, form, "switch_mechanism", "Switch a correction mechanism", "Switch")
+    mechanism, state = BY_ID[form.cleaned_data["mechanism"]], form.cleaned_data["state"]
+    wanted = CONFIG_FIELDS[mechanism.switch].read(state)
+    rows = {row.agent_id: row for row in AgentEvaluationConfig.objects.filter(agent__in=queryset)}
+    before = _in_effect(queryset)
+    done, same, refused = [], [], []
+    for agent in queryset:
+        if getattr(rows.get(agent.pk), mechanism.switch, None) == wanted:
+            same.append(agent)
+            continue
+        try:
+            changes = {mechanism.switch: state}
+            configure(agent=agent, changes=changes, user=user_of(request), reason="from the list of agents")
+            done.append(agent)
+        except ConfigError as error:
+            refused.append((agent, str(error)))
+    what = f"{mechanism.label} {'inherited' if wanted is None else state}"
+    _tell(model_admin, request, f"{what}: set for", done, messages.SUCCESS)
+    _tell_gate(model_admin, request, done, before)
+    _tell(model_admin, request, f"{what}: skipped, because it is so already, for", same, messages.INFO)
+    for agent, why in refused:
+        model_admin.message_user(request, f"{agent}: {why}", messages.ERROR)
+    return None
+
+
+@admin.action(description="Copy corrections from another agent")
+def copy_corrections(model_admin: Any, request: HttpRequest, queryset: QuerySet[Agent]) -> HttpResponse | None:
+    """Give the chosen agents the settings of one agent."""
+    form = CopyForm(request.POST if "apply" in request.POST else None)
+    if not form.is_valid():
+        return _ask(model_admin, request, queryset, form, "copy_corrections", "Copy corrections", "Copy")
+    source = form.cleaned_data["source"]
+    targets = [agent for agent in queryset if agent.pk != source.pk]
+    before = _in_effect(queryset)
+    copy_config(source=source, targets=targets, user=user_of(request))
+    _tell(model_admin, request, f"Corrections copied from {source} to", targets, messages.SUCCESS)
+    _tell_gate(model_admin, request, targets, before)
+    own, _ = stored_rows(source)
+    if own is None:
+        model_admin.message_user(request, f"{source} sets nothing itself: they inherit everything now.", messages.INFO)
+    if len(targets) < len(queryset):
+        model_admin.message_user(request, f"{source} was skipped: it is the one copied from.", messages.INFO)
+    return None
+
+
+def _ask(
+    model_admin: Any,
+    request: HttpRequest,
+    queryset: QuerySet[Agent],
+    form: forms.Form,
+    action: str,
+    title: str,
+    verb: str,
+) -> HttpResponse:
+    """The page between choosing the agents and doing it."""
+    response: HttpResponse = model_admin.page(
+        request,
+        "admin/correction/agents_action.html",
+        title,
+        form=form,
+        verb=verb,
+        action=action,
+        chosen=[(agent.pk, display.agent_chip(agent)) for agent in queryset],
+        checkbox=ACTION_CHECKBOX_NAME,
+    )
+    return response
+
+
+def _tell(model_admin: Any, request: HttpRequest, what: str, agents: list[Agent], level: int) -> None:
+    if agents:
+        model_admin.message_user(request, format_html("{} {}.", what, _names(agents)), level)
+
+
+def _in_effect(agents: QuerySet[Agent]) -> dict[int, ResolvedConfig]:
+    return {agent.pk: config for agent, config in resolve_all(agents.select_related("evaluation_config"))}
+
+
+def _tell_gate(model_admin: Any, request: HttpRequest, agents: list[Agent], before: dict[int, ResolvedConfig]) -> None:
+    """Say what the gate does from now on, where that changed."""
+    after = _in_effect(Agent.objects.filter(pk__in=[agent.pk for agent in agents]))
+    said: dict[str, list[Agent]] = {}
+    for agent in agents:
+        said.setdefault(gate_from_now_on(before[agent.pk], after[agent.pk]), []).append(agent)
+    for sentence, those in said.items():
+        if sentence:
+            _tell(model_admin, request, f"{sentence} It holds for", those, messages.INFO)
+
+
+def _names(agents: Iterable[Agent]) -> SafeString | str:
+    names = [display.marked(agent) for agent in agents]
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more
+
+
+PERMISSION = "correction.change_agentevaluationconfig"
+
+
+def gate_steps(request: HttpRequest, cards: Sequence[Card]) -> dict[int, list[Step]]:
+    """Have the gate check what fell, or enforce what it only observes. Two queries for any number of cards."""
+    fallen = {card.agent.pk: card.main.dimension for card in cards if card.state == "drifted" and card.main is not None}
+    if not fallen or not request.user.has_perm(PERMISSION):
+        return {}
+    agents = Agent.objects.filter(pk__in=fallen).select_related("evaluation_config")
+    found = ((agent, _step(agent, config, fallen[agent.pk])) for agent, config in resolve_all(agents))
+    return {agent.pk: [step] for agent, step in found if step is not None}
+
+
+def _step(agent: Agent, config: ResolvedConfig, dimension: str) -> Step | None:
+    if dimension not in GATE_DIMENSIONS:
+        return None
+    if config.gate_is_off or dimension not in config.gate_dimensions:
+        why = f"the gate does not check {dimension}: observing holds nothing back"
+        if config.gate_mode == GateMode.ENFORCE and not config.gate_is_off:
+            why += f"; {', '.join(config.gate_dimensions)}, enforced until now, would only be observed, too"
+        return Step("Observe it at the gate", observe_url(agent, BY_ID[dimension]), why)
+    if config.gate_mode == GateMode.OBSERVE:
+        why = f"the gate only observes {dimension}; look at its false alarms first"
+        return Step("Enforce it at the gate", config_url(agent, BY_ID["gate"]), why)
+    return None
+
+
+TOLD = 3  # differences named of one change
+
+
+def config_changes(agents: Collection[int], since: datetime, until: datetime) -> list[Marker]:
+    """The newest changes of these agents' configurations and of the defaults, each with what it changed; two queries."""
+    history: Any = AgentEvaluationConfig.history
+    rows = history.filter(Q(agent__in=agents) | Q(is_defaults=True), history_date__lte=until)
+    newest = list(rows.select_related("history_user").order_by("-history_id")[: 2 * MOST_OF_A_KIND])
+    names = {agent.pk: agent for agent in _agents(newest)}
+    markers: list[Marker] = []
+    for number, record in enumerate(newest):
+        if record.history_date < since or len(markers) == MOST_OF_A_KIND:
+            break
+        agent = names.get(record.agent_id)
+        before = next((row for row in newest[number + 1 :] if row.agent_id == record.agent_id), None)
+        said = _said(before, record)
+        if said:
+            url = reverse("admin:correction_agentevaluationconfig_target_history", args=[target_of(agent)])
+            whose = agent.display_name if agent is not None else "Defaults"
+            markers.append(Marker(at=record.history_date, title=f"{whose}: {said}", url=url, kind="config"))
+    return markers
+
+
+def _agents(records: Iterable[Any]) -> Iterable[Agent]:
+    return Agent.objects.filter(pk__in={record.agent_id for record in records}).only("display_name")
+
+
+def _said(before: Any, record: Any) -> str:
+    """What was changed, by whom; empty where nothing was, as in the row that begins a history."""
+    by = f" by {record.history_user.get_username()}" if record.history_user is not None else ""
+    if record.history_type == "-":
+        return f"corrections deleted{by}"
+    found = [name for name in FIELDS if getattr(before, name, None) != getattr(record, name)]
+    told = ", ".join(f"{label_of(name)} {_shown(name, before)} → {_shown(name, record)}" for name in found[:TOLD])
+    more = f" and {len(found) - TOLD} more" if len(found) > TOLD else ""
+    return f"{told}{more}{by}" if told else ""
+
+
+def _shown(name: str, record: Any) -> str:
+    value = getattr(record, name, None)
+    return "inherit" if value in (None, "") else setting(name, value)
+
+
+add_markers(MarkerSource(permission="correction.view_agentevaluationconfig", find=config_changes))

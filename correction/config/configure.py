@@ -1,0 +1,277 @@
+"""Changing configurations: checked, saved with who, when and why, and taken back (AC-7.3.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from django.conf import settings
+from django.contrib.auth.base_user import AbstractBaseUser
+from django.db import IntegrityError, transaction
+from django.db.models import Q, QuerySet
+
+from agents.llm.ledger import estimate_cost
+from agents.models import Agent
+from correction.config.fields import ConfigError, read_changes
+from correction.config.resolve import FIELDS, ResolvedConfig, resolve_config, resolve_defaults
+from correction.models import AgentEvaluationConfig, GateMode, LeastConfidence, Requesters
+
+LONGEST_REASON = 100
+NO_OWN = "nothing set: everything is inherited"
+_KINDS = {"+": "created", "~": "changed", "-": "deleted"}
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigChange:
+    """One entry of a history.
+
+    Attributes:
+        history_id: What `revert` goes back to: the state *after* this change.
+        changes: Field to its value before and after; None = inherit.
+    """
+
+    history_id: int
+    at: datetime
+    user: str
+    reason: str
+    kind: str
+    changes: Mapping[str, tuple[Any, Any]]
+
+
+def configure(
+    *,
+    agent: Agent | None,
+    changes: Mapping[str, Any],
+    user: AbstractBaseUser | None = None,
+    reason: str = "",
+    check: Callable[[ResolvedConfig], None] | None = None,
+) -> ResolvedConfig:
+    """Change some fields of an agent's configuration, or of the defaults; the others stay, whoever changes them meanwhile.
+
+    Args:
+        agent: Whose; None for the defaults.
+        changes: Field to value; None, an empty text and ``inherit`` reset it to inherit.
+        user: Who; in a web request the signed-in user when left out.
+        reason: Why, one line of at most 100 characters; kept in the history.
+        check: Gets the configuration as it is before the change, while nobody else can change it; raises to leave it so.
+
+    Returns:
+        The configuration in effect afterwards. Nothing is written, and no history made, where nothing changes.
+
+    Raises:
+        ConfigError: Unknown fields or values that are not allowed; nothing was changed.
+    """
+    values = read_changes(changes)
+    if len(reason) > LONGEST_REASON or not reason.isprintable():
+        raise ConfigError(
+            {"reason": f"reason has {len(reason)} characters: allowed: one line of at most {LONGEST_REASON}"}
+        )
+    with transaction.atomic():
+        row = _locked(agent)
+        if row is None and agent is not None and not Agent.objects.filter(pk=agent.pk).exists():
+            raise ConfigError({"agent": f"there is no agent {agent.slug!r} any more: nothing was changed"})
+        if row is None and any(value is not None for value in values.values()):
+            row = _made(agent, user, NO_OWN)
+        if check is not None:
+            check(in_effect(agent))
+        changed = [name for name, value in values.items() if getattr(row, name, None) != value]
+        if row is not None and changed:
+            for name in changed:
+                setattr(row, name, values[name])
+            _sign(row, user, reason)
+            row.save(update_fields=[*changed, "updated_at"])
+    return in_effect(agent)
+
+
+def ensure_rows(*, agents: Iterable[Agent], reason: str) -> int:
+    """Make the defaults row and a row per agent where there is none yet; returns how many were made. Changes no row."""
+    present = set(AgentEvaluationConfig.objects.values_list("agent_id", flat=True))  # None is the defaults row
+    missing = [agent for agent in (None, *agents) if (agent.pk if agent else None) not in present]
+    for agent in missing:
+        with transaction.atomic():
+            _made(agent, None, reason)
+    return len(missing)
+
+
+def copy_config(*, source: Agent, targets: Iterable[Agent], user: AbstractBaseUser | None = None) -> int:
+    """Give the targets the source's own settings, inherited ones included; all or none. Returns how many there were."""
+    own = AgentEvaluationConfig.objects.filter(agent=source).first()
+    values = {name: getattr(own, name, None) for name in FIELDS}
+    others = sorted((agent for agent in targets if agent.pk != source.pk), key=lambda agent: agent.pk)
+    with transaction.atomic():
+        for agent in others:
+            configure(agent=agent, changes=values, user=user, reason=f"copied from {source.slug}"[:LONGEST_REASON])
+    return len(others)
+
+
+def config_history(agent: Agent | None, *, limit: int = 50) -> list[ConfigChange]:
+    """The latest changes of an agent's configuration, or of the defaults, newest first."""
+    records = list(_history(agent).select_related("history_user").order_by("-history_id")[: limit + 1])
+    found = []
+    for number, record in enumerate(records[:limit]):
+        earlier = records[number + 1] if number + 1 < len(records) else None
+        pairs = {name: (getattr(earlier, name, None), getattr(record, name)) for name in FIELDS}
+        found.append(
+            ConfigChange(
+                history_id=record.history_id,
+                at=record.history_date,
+                user=record.history_user.get_username() if record.history_user else "",
+                reason=record.history_change_reason or "",
+                kind=_KINDS[record.history_type],
+                changes={name: pair for name, pair in pairs.items() if pair[0] != pair[1]},
+            )
+        )
+    return found
+
+
+def revert(*, agent: Agent | None, history_id: int, user: AbstractBaseUser | None = None) -> ResolvedConfig:
+    """Set every field back to what it was after the change `history_id`; this is a change like any other.
+
+    Raises:
+        ConfigError: There is no such entry in this history.
+    """
+    record = _history(agent).filter(history_id=history_id).first()
+    if record is None:
+        whose = agent.slug if agent else "the defaults"
+        recent = ", ".join(str(pk) for pk in _history(agent).order_by("-history_id").values_list("pk", flat=True)[:10])
+        raise ConfigError(
+            {"history_id": f"the history of {whose} has no entry {history_id}; the latest: {recent or 'none'}"}
+        )
+    values = {name: getattr(record, name) for name in FIELDS}
+    return configure(agent=agent, changes=values, user=user, reason=f"back to entry {history_id}")
+
+
+def last_change(*, agent: Agent | None, user: AbstractBaseUser) -> int | None:
+    """The newest entry of this history that `user` made; None where there is none."""
+    entries = _history(agent).filter(history_user=user).order_by("-history_id")
+    newest: int | None = entries.values_list("history_id", flat=True).first()
+    return newest
+
+
+def undo(*, agent: Agent | None, history_id: int, user: AbstractBaseUser | None = None) -> ResolvedConfig:
+    """Set the fields that one change set back to what they were before it, inherit included; other fields stay.
+
+    Raises:
+        ConfigError: There is no such entry, or one of its fields was changed since; nothing was changed.
+    """
+    entry = _history(agent).filter(history_id=history_id).first()
+    if entry is None:
+        raise ConfigError({"history_id": f"the history of {agent or 'the defaults'} has no entry {history_id}"})
+    before = _history(agent).filter(history_id__lt=history_id).order_by("-history_id").first()
+    changed = [name for name in FIELDS if getattr(before, name, None) != getattr(entry, name)]
+    with transaction.atomic():
+        row = _locked(agent)
+        since = [name for name in changed if getattr(row, name, None) != getattr(entry, name)]
+        if since:
+            raise ConfigError(
+                {name: f"{name} was changed since, so nothing was undone; see the history" for name in since}
+            )
+        values = {name: getattr(before, name, None) for name in changed}
+        return configure(agent=agent, changes=values, user=user, reason=f"entry {history_id} undone")
+
+
+def inheritors(changes: Mapping[str, Any]) -> QuerySet[Agent]:
+    """The agents for whom a change of the defaults counts: those that leave at least one of these fields to them."""
+    inherits = Q(evaluation_config__isnull=True)
+    for name in changes:
+        inherits |= Q(**{f"evaluation_config__{name}__isnull": True})
+    return Agent.objects.filter(inherits).order_by("display_name", "slug")
+
+
+def gate_from_now_on(before: ResolvedConfig, after: ResolvedConfig) -> str:
+    """A sentence on what the gate does from now on; empty where a change left it as it was."""
+    if (before.gate_mode, before.gate_dimensions) == (after.gate_mode, after.gate_dimensions):
+        return ""
+    checks = ", ".join(after.gate_dimensions)
+    if after.gate_is_off:
+        return "The gate is off: no draft is checked from now on."
+    if after.gate_mode == GateMode.OBSERVE:
+        return f"Nothing is held back from now on: messages are sent at once and judged for {checks} afterwards."
+    return f"Drafts that fail {checks} are sent back from now on."
+
+
+def notes_on(config: ResolvedConfig) -> list[str]:
+    """Sentences on settings that have no effect as they stand together."""
+    notes = []
+    checks = config.gate_dimensions
+    if config.gate_mode != "off" and not checks:
+        notes.append(f"gate_mode is {config.gate_mode}, but no dimension is enabled: nothing is checked")
+    if config.gate_mode == "off" and checks:
+        notes.append(f"gate_mode is off: the enabled {', '.join(checks)} is not checked")
+    if config["budget_enabled"] and config["daily_budget_usd"] is None:
+        notes.append("budget_enabled is on, but daily_budget_usd is not set: nothing is capped")
+    if config["budget_enabled"] and config["daily_budget_usd"] is not None and _judge_is_unpriced():
+        notes.append(f"the judge {settings.JUDGE_MODEL} has no price: its calls do not count against the budget")
+    if config["daily_budget_usd"] is not None and not config["budget_enabled"]:
+        notes.append("daily_budget_usd is set, but budget_enabled is off: nothing is capped")
+    if not config.gate_is_off and config["gate_total_deadline_seconds"] < config["gate_deadline_seconds"]:
+        notes.append("gate_total_deadline_seconds is shorter than gate_deadline_seconds, and ends the judging first")
+    return [*notes, *_notes_on_requests(config)]
+
+
+def _notes_on_requests(config: ResolvedConfig) -> list[str]:
+    if not config["behavior_requests_enabled"]:
+        return []
+    notes = []
+    named = config["behavior_requesters"] == Requesters.NAMED
+    if named and not config["behavior_named_requesters"]:
+        notes.append(
+            "behavior_requesters is named, but behavior_named_requesters names nobody: nobody's requests count"
+        )
+    if not named and config["behavior_named_requesters"]:
+        notes.append(f"behavior_named_requesters is set, but behavior_requesters is {config['behavior_requesters']}")
+    if config["behavior_daily_limit"] == 0 and config["behavior_auto_apply"] != LeastConfidence.NEVER:
+        notes.append("behavior_daily_limit is 0: nothing is applied by itself, whatever behavior_auto_apply says")
+    return notes
+
+
+def _judge_is_unpriced() -> bool:
+    return estimate_cost(str(settings.JUDGE_MODEL), 1, 1) is None
+
+
+def plain_values(config: ResolvedConfig) -> dict[str, Any]:
+    """Field to the value in effect as JSON knows it: booleans, numbers, texts, null."""
+    return {name: float(value) if isinstance(value, Decimal) else value for name, value in config.values.items()}
+
+
+def in_effect(agent: Agent | None) -> ResolvedConfig:
+    """The configuration of an agent, or what holds for one that sets nothing itself."""
+    return resolve_config(agent) if agent is not None else resolve_defaults()
+
+
+def _history(agent: Agent | None) -> Any:
+    history = AgentEvaluationConfig.history
+    return history.filter(is_defaults=True) if agent is None else history.filter(agent=agent)
+
+
+def _locked(agent: Agent | None) -> AgentEvaluationConfig | None:
+    """The row, locked, so that its history entry shows what other writers set; None when there is none yet."""
+    rows = AgentEvaluationConfig.objects.select_for_update().order_by(
+        "pk"
+    )  # the model's own order would lock agents, too
+    return rows.filter(is_defaults=True).first() if agent is None else rows.filter(agent=agent).first()
+
+
+def _made(agent: Agent | None, user: AbstractBaseUser | None, reason: str) -> AgentEvaluationConfig:
+    """A new row that inherits everything, or the one another writer made in between."""
+    row = AgentEvaluationConfig(agent=agent, is_defaults=agent is None)
+    _sign(row, user, reason)
+    try:
+        with transaction.atomic():
+            row.save(force_insert=True)
+    except IntegrityError:
+        found = _locked(agent)
+        if found is None:
+            raise  # the agent itself is gone
+        return found
+    return row
+
+
+def _sign(row: Any, user: AbstractBaseUser | None, reason: str) -> None:
+    """What the history keeps of the next save. Without `user` its middleware knows who is signed in."""
+    if user is not None:
+        row._history_user = user
+    row._change_reason = reason

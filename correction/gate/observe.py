@@ -1,0 +1,149 @@
+"""Observe mode: messages are said at once and judged afterwards, so that a team learns the false-alarm rate before it enforces."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import uuid
+from collections.abc import Sequence
+from datetime import timedelta
+from decimal import Decimal
+
+import sentry_sdk
+from django.conf import settings
+from django.db import IntegrityError, transaction
+
+from agents.models import Agent, Leasable, Message
+from agents.work.outages import is_outage
+from agents.work.queues import wake_workers
+from correction.config.resolve import ResolvedConfig, resolve_all, resolve_config
+from correction.gate import sessions
+from correction.gate.check import action_of_message, check_for_agent
+from correction.models import CorrectionLog, GateMode, ObservedMessage, Outcome
+
+logger = logging.getLogger(__name__)
+
+Status = Leasable.Status
+MOST_ATTEMPTS = 3  # claims of one observation before its crash is final
+
+
+def is_sampled(message_id: int, rate: Decimal | float) -> bool:
+    """Whether a message belongs to the share that is observed: always the same answer for the same message.
+
+    Args:
+        message_id: Its primary key.
+        rate: Share, 0 (none) to 1 (all).
+    """
+    drawn = int.from_bytes(hashlib.sha256(str(message_id).encode()).digest()[:6], "big") / 2**48
+    return drawn < rate
+
+
+def queue(*, message: Message, rate: Decimal | float) -> ObservedMessage | None:
+    """Have a message judged later, if it is sampled; wakes a worker once the message is saved."""
+    if not is_sampled(message.pk, rate):
+        return None
+    observed = ObservedMessage(message=message, session=uuid.uuid4(), whose=message.agent_id or 0)
+    observed.save(force_insert=True)
+    transaction.on_commit(wake_workers)
+    return observed
+
+
+def queue_ingested(messages: Sequence[Message]) -> int:
+    """Have those of newly stored messages judged later whose agents are observed and that are sampled; returns how many.
+
+    What `INGEST_OBSERVERS` names: called inside the transaction that stores them.
+    """
+    agents = Agent.objects.filter(pk__in={m.agent_id for m in messages if m.agent_id is not None})
+    rates = {
+        agent.pk: config["observe_sample_rate"]
+        for agent, config in resolve_all(agents.select_related("evaluation_config"))
+        if config.gate_mode == GateMode.OBSERVE and not config.gate_is_off
+    }
+    sampled = [m for m in messages if m.agent_id and is_sampled(m.pk, rates.get(m.agent_id, 0))]
+    ObservedMessage.objects.bulk_create(
+        [ObservedMessage(message=m, session=uuid.uuid4(), whose=m.agent_id or 0) for m in sampled]
+    )
+    if sampled:
+        transaction.on_commit(wake_workers)
+    return len(sampled)
+
+
+def work_one(*, owner: str) -> bool:
+    """Claim and judge the oldest message waiting to be observed; whether there was one. What `manage.py work` calls."""
+    observed = ObservedMessage.acquire_next(owner=owner, lease=_lease())
+    if observed is None:
+        return False
+    with sentry_sdk.start_transaction(op="correction.work", name="observe"):  # a span alone would be sent nowhere
+        try:
+            status, error = _judge(observed)
+        except Exception as crash:
+            if is_outage(crash):
+                observed.finish(owner=owner, status=Status.PENDING)
+                raise
+            logger.exception("the observation of message %s crashed", observed.message_id)
+            sentry_sdk.capture_exception(crash)
+            again = observed.attempt < MOST_ATTEMPTS
+            observed.finish(
+                owner=owner,
+                status=Status.PENDING if again else Status.ERRORED,
+                error=f"{type(crash).__name__}: {crash}"[:1000],
+            )
+        except BaseException:  # told to stop: handed back at once
+            observed.finish(owner=owner, status=Status.PENDING)
+            raise
+        else:
+            observed.finish(owner=owner, status=status, error=error)
+    return True
+
+
+def _lease() -> timedelta:
+    return timedelta(seconds=settings.LLM_EVALUATION_DEADLINE + 60)
+
+
+def _judge(observed: ObservedMessage) -> tuple[str, str]:
+    """Judge one message and log it; the status the work ends in, and why."""
+    message = Message.objects.select_related("agent", "channel", "run").filter(pk=observed.message_id).first()
+    if message is None or message.agent is None:
+        return Status.CANCELLED, "the message is gone, or no agent's"
+    config = resolve_config(message.agent, message.run.overrides if message.run is not None else None)
+    if config.gate_is_off:
+        return Status.CANCELLED, "the gate was switched off before the message was judged"
+    entry = _entry(observed, message, config)
+    try:
+        sessions.write(entry, committed=True, message=message)
+    except IntegrityError:
+        if not Message.objects.filter(pk=message.pk).exists():
+            return Status.CANCELLED, "the message was deleted while it was judged"
+        if not CorrectionLog.objects.filter(session=observed.session).exists():
+            raise
+    return Status.COMPLETED, ""  # also when a worker that had lost its claim was faster
+
+
+def _entry(observed: ObservedMessage, message: Message, config: ResolvedConfig) -> sessions.Entry:
+    agent = message.agent
+    assert agent is not None  # noqa: S101 (for the type checker)
+    result = check_for_agent(
+        agent=agent,
+        config=config,
+        run_id=message.run_id,
+        work_id=f"gate_session:{observed.session}",
+        deadline=settings.LLM_EVALUATION_DEADLINE,  # nobody waits for it
+        action=lambda claims: action_of_message(message, agent, claims),
+        gate=False,
+    )
+    return sessions.Entry(
+        session=observed.session,
+        attempt=1,
+        outcome=Outcome.OBSERVED,
+        source=CorrectionLog.Source.OBSERVE,
+        result=result,
+        columns={
+            "agent": agent,
+            "channel": message.channel,
+            "run_id": message.run_id,
+            "persona_version_id": message.persona_version_id,
+            "original_text": message.text,
+            "judged_text": message.text,
+            "payload": message.payload,
+        },
+    )

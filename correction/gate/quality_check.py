@@ -1,0 +1,309 @@
+"""The gate for drafts of other programs: judged like an agent's own, logged apart. Nothing is said, and nobody is made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from django.db import IntegrityError
+from pydantic import ValidationError
+
+from agents.llm import Label
+from agents.llm.ledger import Totals, totals
+from agents.models import Agent, LLMCall
+from correction.config.resolve import GATE_DIMENSIONS, ResolvedConfig, resolve_config, resolve_defaults
+from correction.costs import over_budget
+from correction.gate import sessions
+from correction.gate.check import check_action_quality, load_claims, persona_of
+from correction.gate.scores import Action, GateResult
+from correction.gate.sessions import Attempt, Session, as_uuid, best_attempt, is_open, load_logged
+from correction.gate.stage import feedback
+from correction.models import CorrectionLog, Outcome
+from evaluation.propositions.files import LoadedFile
+from evaluation.propositions.schema import PropositionFile, PropositionSpec, resolve
+from evaluation.propositions.yaml_files import dotted, in_words, location_of
+from evaluation.trajectory import Event
+
+OWNER = ""  # no agent's slug and no file's: what is read here holds for nobody else
+MOST_PROPOSITIONS = 20  # of all dimensions; each may need a call of its own
+MOST_PHRASES = 200  # of all rules and cues; each is looked for in the whole draft
+NO_REGEX = "regular expressions stand in files only; allowed here: phrases"
+
+
+def read_propositions(data: Sequence[Any]) -> tuple[LoadedFile, ...]:
+    """Files as a request sends them, each an object with ``dimension`` and ``propositions``; ``level`` is ``action`` unless given.
+
+    Raises:
+        ValueError: They break the schema or a bound; names the place and what is allowed.
+    """
+    files = tuple(_read(number, one) for number, one in enumerate(data))
+    specs = [spec for file in files for spec in file.propositions]
+    if len(specs) > MOST_PROPOSITIONS:
+        raise ValueError(f"{len(specs)} propositions: allowed: at most {MOST_PROPOSITIONS} in all")
+    phrases = [phrase for spec in specs for phrase in _phrases(spec)]
+    if len(phrases) > MOST_PHRASES:
+        raise ValueError(f"{len(phrases)} phrases: allowed: at most {MOST_PHRASES} in all rules and cues")
+    if any(phrase.startswith("/") for phrase in phrases):
+        raise ValueError(NO_REGEX)
+    return tuple(_loaded(number, file) for number, file in enumerate(files))
+
+
+def _read(number: int, data: Any) -> PropositionFile:
+    if not isinstance(data, Mapping):
+        raise ValueError(f"[{number}]: allowed: an object with dimension and propositions")
+    if data.get("agent_id") is not None:
+        raise ValueError(f"[{number}].agent_id: leave it out; they are the persona's of this request")
+    _refuse_regexes(data)
+    try:
+        file = PropositionFile.model_validate({"level": "action", **data})
+    except ValidationError as error:
+        item = dict(error.errors()[0])
+        place, fields = location_of(item), ", ".join(PropositionFile.model_fields)
+        fields = ", ".join(PropositionSpec.model_fields) if len(place) > 1 else fields
+        raise ValueError(f"[{number}].{dotted(place)}: {in_words(item, [fields])}"[:500]) from None
+    if file.dimension not in GATE_DIMENSIONS:
+        raise ValueError(f"[{number}].dimension {file.dimension!r}: allowed of a draft: {', '.join(GATE_DIMENSIONS)}")
+    return file
+
+
+def _refuse_regexes(data: Mapping[Any, Any]) -> None:
+    """Before anything is compiled: that alone takes longer than the rest of the checks."""
+    rows = data.get("propositions")
+    for row in rows if isinstance(rows, list) else ():
+        rule = row.get("rule") if isinstance(row, Mapping) else None
+        if isinstance(rule, Mapping) and not {"matches", "not_matches"}.isdisjoint(rule):
+            raise ValueError(NO_REGEX)
+        cues = row.get("cues") if isinstance(row, Mapping) else None
+        for group in (rule, cues):
+            values = group.values() if isinstance(group, Mapping) else ()
+            phrases = [phrase for value in values if isinstance(value, list) for phrase in value]
+            if any(isinstance(phrase, str) and phrase.startswith("/") for phrase in phrases):
+                raise ValueError(NO_REGEX)
+
+
+def _phrases(spec: PropositionSpec) -> Iterator[str]:
+    rule, cues = spec.rule, spec.cues
+    if rule is not None:
+        for phrases in (rule.contains_any, rule.contains_all, rule.contains_none):
+            yield from phrases or ()
+    if cues is not None:
+        yield from (*cues.supports, *cues.contradicts)
+
+
+def _loaded(number: int, file: PropositionFile) -> LoadedFile:
+    resolved = tuple(resolve(spec, file, f"propositions[{number}]") for spec in file.propositions if spec.active)
+    return LoadedFile(Path("request"), file.dimension, OWNER, file.level, resolved)
+
+
+MOST_ATTEMPTS = 20  # at one message
+SOMEBODY = "The agent"
+HERE = "this conversation"
+
+
+class SessionRefused(Exception):
+    """The session cannot be continued; the sentence says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QualityCheck:
+    """What is to be checked.
+
+    Attributes:
+        draft: What somebody is about to say.
+        agent: Who, if it is an agent of ours: then its persona, propositions, configuration and budget hold. Else None, and
+            `name` and `persona` (rendered) say who it is, and the defaults of the configuration hold.
+        events: What happened before, oldest first; of a stimulus, whom it reached is filled in.
+        dimensions: Empty: those that the configuration enables, or all where it enables none.
+        thresholds: Lowest scores that pass, 0 to 9; of the others, the configuration's.
+        propositions: A persona's own.
+        rules: Whether rules and cues are looked at (adherence); None as the configuration says, else yes.
+        deadline: Seconds for judging; None: the configuration's, of which earlier attempts of the session used up some.
+        session: That of an earlier attempt at the same message; empty for a first one.
+        attempt: Which attempt this is, where no session says so.
+        tags: Kept with the log.
+    """
+
+    draft: str
+    agent: Agent | None = None
+    name: str = ""
+    persona: str = ""
+    events: tuple[Event, ...] = ()
+    dimensions: tuple[str, ...] = ()
+    thresholds: Mapping[str, Decimal] = field(default_factory=dict)
+    propositions: tuple[LoadedFile, ...] = ()
+    rules: bool | None = None
+    deadline: float | None = None
+    session: str = ""
+    attempt: int = 1
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """What became of it.
+
+    Attributes:
+        log: The attempt as it was logged.
+        result: Per dimension.
+        left: Further attempts that the configuration grants.
+        best: The attempt of the session with the highest scores; None where the draft passed.
+        cost: Of this attempt's calls.
+    """
+
+    log: CorrectionLog
+    result: GateResult
+    left: int
+    best: int | None
+    cost: Totals
+
+    @property
+    def fully_judged(self) -> bool:
+        """Whether there is a verdict on every dimension."""
+        return self.result.unjudged_outcome is None
+
+
+def check_quality(check: QualityCheck) -> Checked:
+    """Judge a draft of another program and log it. What cannot be judged passes, and says why. No transaction may be open here.
+
+    Raises:
+        SessionRefused: The session cannot be continued; names the value and why.
+    """
+    session = _session(check)
+    number = session.next_number if check.session else check.attempt
+    config = resolve_config(check.agent) if check.agent is not None else resolve_defaults()
+    result = _judge(check, config, session)
+    left = max(0, config["max_correction_attempts"] - number + 1)
+    log = _write(check, session, number, result, left)
+    present = Attempt(number=log.attempt, text=check.draft, scores=result.scores)
+    calls = {part.call for one in result.dimensions for part in one.parts if part.call is not None}
+    return Checked(
+        log=log,
+        result=result,
+        left=left,
+        best=None if result.passed else best_attempt([*session.attempts(), present]).number,
+        cost=totals(LLMCall.objects.filter(pk__in=calls)),
+    )
+
+
+def _session(check: QualityCheck) -> Session:
+    if not check.session:
+        return Session()
+    key, shown = as_uuid(check.session), repr(check.session[:60])
+    logged = tuple(load_logged(session=check.session, source=CorrectionLog.Source.EXTERNAL))
+    if key is None or not logged:
+        raise SessionRefused(f"session {shown} is not known; allowed: the session that a rejected draft came with")
+    last = logged[-1].log
+    somebody_else = last.agent_id is None and last.speaker != _name(check)[:120]
+    if somebody_else or last.agent_id != (check.agent.pk if check.agent is not None else None):
+        raise SessionRefused(
+            f"session {shown} belongs to a message of somebody else; leave it out to begin a new message"
+        )
+    if not is_open([one.log for one in logged]):
+        raise SessionRefused(
+            f"session {shown} is closed ({last.get_outcome_display()}); leave it out for a new message"
+        )
+    if last.attempt >= MOST_ATTEMPTS:
+        raise SessionRefused(f"session {shown} has {last.attempt} attempts; leave it out to begin a new message")
+    return Session(key, logged)
+
+
+def _judge(check: QualityCheck, config: ResolvedConfig, session: Session) -> GateResult:
+    dimensions, judged = _dimensions(check, config)
+    configured = float(config["gate_deadline_seconds"])
+    left = float(config["gate_total_deadline_seconds"]) - session.spent_seconds
+    deadline = check.deadline or min(configured, left)
+    agent = check.agent
+    rules = check.rules
+    if rules is None:
+        rules = bool(config["gate_rules_enabled"]) or config.provenance["gate_rules_enabled"] == "built-in"
+    slug, seeded = (agent.slug, agent.seeded) if agent is not None else (OWNER, False)
+    claims = load_claims(
+        agent_slug=slug,
+        dimensions=judged,
+        hard_adherence=bool(config["gate_adherence_hard"]),
+        own=check.propositions,
+        seeded=seeded,
+    )
+    name = _name(check)
+    return check_action_quality(
+        action=Action(
+            text=check.draft,
+            agent_name=name,
+            agent_slug=slug,
+            seeded=seeded,
+            persona=persona_of(agent, None) if agent is not None else check.persona,
+            events=tuple(e if e.kind == "action" else replace(e, name=name) for e in check.events),
+            channel_name=HERE,
+        ),
+        dimensions=dimensions,
+        thresholds={d: check.thresholds.get(d, config.threshold(d)) for d in dimensions},
+        label=Label(
+            purpose="gate",
+            mechanism="gate",
+            agent_id=agent.pk if agent is not None else None,
+            work_id=f"gate_session:{session.id}",
+        ),
+        deadline=deadline,
+        shortened=deadline < configured,
+        judged=judged,
+        rules=rules,
+        within_budget=not (judged and over_budget(agent, config)),
+        claims=claims,
+    )
+
+
+def _name(check: QualityCheck) -> str:
+    if check.agent is not None:
+        return check.agent.display_name
+    return check.name or next((e.name for e in check.events if e.kind == "action" and e.name), SOMEBODY)
+
+
+def _dimensions(check: QualityCheck, config: ResolvedConfig) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What is checked, and what of it a judge is asked about."""
+    brought = {file.dimension for file in check.propositions}
+    if check.dimensions or brought or not config.gate_dimensions:
+        chosen = {*check.dimensions, *brought} if check.dimensions or brought else set(GATE_DIMENSIONS)
+        dimensions = tuple(d for d in GATE_DIMENSIONS if d in chosen)
+        return dimensions, dimensions
+    return config.gate_dimensions, tuple(d for d in config.gate_dimensions if config[f"gate_{d}_enabled"])
+
+
+def _write(check: QualityCheck, session: Session, number: int, result: GateResult, left: int) -> CorrectionLog:
+    agent = check.agent
+    versions = agent.persona_versions.order_by("-number").values_list("pk", flat=True) if agent is not None else None
+    told = ""
+    if not result.passed:
+        told = feedback(draft=check.draft, checks=result.dimensions, attempt=number, left=left, external=True)
+    entry = sessions.Entry(
+        session=session.id,
+        attempt=number,
+        outcome=_outcome(result, number),
+        source=CorrectionLog.Source.EXTERNAL,
+        result=result,
+        feedback=told,
+        columns={
+            "agent": agent,
+            "speaker": "" if agent is not None else _name(check)[:120],
+            "persona_version_id": versions.first() if versions is not None else None,
+            "original_text": check.draft,
+            "judged_text": check.draft,
+            "tags": dict(check.tags),
+        },
+    )
+    try:
+        return sessions.write(entry)
+    except IntegrityError:
+        if agent is None or Agent.objects.filter(pk=agent.pk).exists():
+            raise
+        # The agent was deleted while its draft was judged; what was spent is logged all the same.
+        entry.columns.update(agent=None, persona_version_id=None, speaker=_name(check)[:120])
+        return sessions.write(entry)
+
+
+def _outcome(result: GateResult, number: int) -> Outcome:
+    if not result.passed:
+        return Outcome.CORRECTED
+    return result.unjudged_outcome or (Outcome.PASSED if number == 1 else Outcome.PASSED_AFTER_RETRY)

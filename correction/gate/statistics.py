@@ -1,0 +1,309 @@
+"""What the gate did, in numbers (AC-7.0.13, AC-7.0.14).
+
+Two aggregates in the database, over sums of whole hours (`correction.rollup`) and over raw rows only at the edges of a window.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from django.db.models import Case, F, Q, When
+
+from agents.models import Agent
+from agents.ops.sums import HourlySums, read
+from correction import rollup
+from correction.costs import window_of_time
+from correction.models import CorrectionLog, Outcome, played
+from evaluation.models import is_heuristic
+from evaluation.windows import MessageWindow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeMeans:
+    """Mean scores (0 to 9) by one judge; None where nothing was scored. Scores of different judges never share a mean."""
+
+    judge: str
+    scored: int
+    mean: float | None
+    mean_first: float | None
+    mean_committed: float | None
+
+    @property
+    def heuristic(self) -> bool:
+        return is_heuristic(self.judge)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DimensionStatistics:
+    """One dimension over all checks of one kind.
+
+    Attributes:
+        checks: Attempts in which it was checked. `scored` of them have a score of their own, `failures` failed.
+        first_failures: First drafts that failed it.
+        unjudged: How many could not be judged, by status (``timeout``, ``overload``, ``error``, ``unscored``, ``budget``).
+        by_judge: Mean scores, per judge that was asked.
+    """
+
+    dimension: str
+    checks: int = 0
+    scored: int = 0
+    failures: int = 0
+    first_failures: int = 0
+    unjudged: Mapping[str, int] = field(default_factory=dict)
+    by_judge: tuple[JudgeMeans, ...] = ()
+
+    @property
+    def mean_first(self) -> float | None:
+        """Mean score of first drafts; None also where several judges scored."""
+        return self.by_judge[0].mean_first if len(self.by_judge) == 1 else None
+
+    @property
+    def mean_committed(self) -> float | None:
+        """Mean score of what was said; None also where several judges scored."""
+        return self.by_judge[0].mean_committed if len(self.by_judge) == 1 else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checks:
+    """Checks that held nothing back: of messages said already, or of drafts of other programs, each attempt one check."""
+
+    total: int = 0
+    passed: int = 0
+    dimensions: Mapping[str, DimensionStatistics] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateStatistics:
+    """What the gate did in a window.
+
+    Attributes:
+        total_actions: Messages that were attempted, each counted once however many drafts it took.
+        original_pass_count: Messages whose first draft was judged and failed nothing.
+        judged_count: Messages whose first draft was judged on at least one dimension.
+        regeneration_count: Drafts after the first ones.
+        passed_after_retry_count: Messages of which a later draft passed.
+        forced_through_count: Messages sent with their best attempt because none passed.
+        abandoned: Messages the agent gave up after a draft was sent back.
+        timeouts, overloads, errors, unscored, over_budget: Drafts that passed because not everything could be judged.
+        dimensions: By dimension id.
+        observed, external: Checks in observe mode, and of drafts of other programs; in none of the numbers above.
+    """
+
+    agent: Agent | None
+    window: MessageWindow
+    total_actions: int = 0
+    original_pass_count: int = 0
+    judged_count: int = 0
+    regeneration_count: int = 0
+    passed_after_retry_count: int = 0
+    forced_through_count: int = 0
+    abandoned: int = 0
+    timeouts: int = 0
+    overloads: int = 0
+    errors: int = 0
+    unscored: int = 0
+    over_budget: int = 0
+    dimensions: Mapping[str, DimensionStatistics] = field(default_factory=dict)
+    observed: Checks = Checks()
+    external: Checks = Checks()
+
+    @property
+    def original_success_rate(self) -> float | None:
+        """First drafts that passed ÷ messages whose first draft was judged, 0 to 1; None where none was.
+
+        A retry is no message of its own: five messages of which one took three drafts have a rate of 4/5, not 4/7. What could not be
+        judged is in neither number, but in `total_actions`.
+        """
+        return self.original_pass_count / self.judged_count if self.judged_count else None
+
+    @property
+    def regeneration_failure_rate(self) -> float | None:
+        """Messages forced through ÷ those forced through or passed after a retry, 0 to 1; None where there is none of either.
+
+        Retried ones that passed because they could not be judged are in neither number.
+        """
+        ended = self.forced_through_count + self.passed_after_retry_count
+        return self.forced_through_count / ended if ended else None
+
+
+__all__ = [
+    "Checks",
+    "DimensionStatistics",
+    "GateStatistics",
+    "JudgeMeans",
+    "get_gate_statistics",
+    "get_recent_statistics",
+]
+
+Keys = Mapping[str, Any]
+Source = CorrectionLog.Source
+PASSED_UNJUDGED = {
+    "timeouts": Outcome.TIMEOUT_PASSED,
+    "overloads": Outcome.OVERLOAD_PASSED,
+    "errors": Outcome.ERROR_PASSED,
+    "unscored": Outcome.UNSCORED_PASSED,
+    "over_budget": Outcome.BUDGET_PASSED,
+}
+_PASSING = (Outcome.PASSED, *PASSED_UNJUDGED.values())
+_ENDINGS = {
+    Outcome.PASSED_AFTER_RETRY: "passed_after_retry_count",
+    Outcome.FORCED_THROUGH: "forced_through_count",
+    Outcome.ABANDONED: "abandoned",
+    **{outcome: name for name, outcome in PASSED_UNJUDGED.items()},
+}
+
+
+def get_recent_statistics(*, since: datetime, recent: datetime) -> tuple[GateStatistics, GateStatistics]:
+    """Statistics of all gates in two windows up to now, in one query and without those of dimensions.
+
+    Args:
+        since: Where the longer window begins; a full hour.
+        recent: Where the shorter one begins, within the longer; a full hour.
+
+    Returns:
+        Those of the shorter window, those of the longer.
+    """
+    apart: tuple[Keys, Keys] = (
+        {"recent": Case(When(created_at__gte=recent, then=1), default=0)},
+        {"recent": Case(When(hour__gte=recent, then=1), default=0)},
+    )
+    rows = _sums(rollup.ATTEMPTS, ("source", "outcome"), None, MessageWindow(start=since), synthetic=False, apart=apart)
+    return (
+        _statistics(None, MessageWindow(start=recent), _counts(row for row in rows if row["k_recent"]), {}),
+        _statistics(None, MessageWindow(start=since), _counts(rows), {}),
+    )
+
+
+def get_gate_statistics(
+    agent: Agent | None = None, window: str | MessageWindow = "all", *, synthetic: bool = False
+) -> GateStatistics:
+    """Statistics of one agent's gate, or of all.
+
+    Args:
+        agent: Whose; None for all.
+        window: ``all`` or a duration such as ``24h``, ``7d``, ``4w``.
+        synthetic: Of what was played in synthetic channels instead of what was really said; the two are never mixed.
+
+    Raises:
+        ValueError: The window is not one; names what is allowed.
+    """
+    stretch = window_of_time(window) if isinstance(window, str) else window
+    attempts = _sums(rollup.ATTEMPTS, ("source", "outcome"), agent, stretch, synthetic=synthetic)
+    verdicts = _sums(rollup.VERDICTS, ("source", "dimension", "judge"), agent, stretch, synthetic=synthetic)
+    return _statistics(agent, stretch, _counts(attempts), _dimensions(verdicts))
+
+
+def _statistics(
+    agent: Agent | None,
+    stretch: MessageWindow,
+    totals: Mapping[str, Mapping[str, int]],
+    dimensions: Mapping[str, Mapping[str, DimensionStatistics]],
+) -> GateStatistics:
+    apart = {
+        source: Checks(
+            total=_checks(totals[source]),
+            passed=_checks(totals[source]) - totals[source]["failed"],
+            dimensions=dimensions.get(source, {}),
+        )
+        for source in (Source.OBSERVE, Source.EXTERNAL)
+        if source in totals
+    }
+    return GateStatistics(
+        agent=agent,
+        window=stretch,
+        dimensions=dimensions.get(Source.GATE, {}),
+        observed=apart.get(Source.OBSERVE, Checks()),
+        external=apart.get(Source.EXTERNAL, Checks()),
+        # That a draft of the gate's failed something, its outcome says.
+        **{name: count for name, count in totals.get(Source.GATE, {}).items() if name != "failed"},
+    )
+
+
+def _sums(
+    table: HourlySums,
+    keys: Sequence[str],
+    agent: Agent | None,
+    window: MessageWindow,
+    *,
+    synthetic: bool,
+    apart: tuple[Keys, Keys] = ({}, {}),
+) -> list[dict[str, Any]]:
+    """Sums of the gate's logs, or of their verdicts; `apart` are further keys, on raw rows and on hours."""
+    prefix = "log__" if table is rollup.VERDICTS else ""
+    whose = Q() if agent is None else Q(agent=agent)
+    raw_whose = Q() if agent is None else Q(**{f"{prefix}agent": agent})
+    return read(
+        rollup.GATE,
+        table,
+        start=window.start,
+        end=window.end,
+        raw_keys={**{key: table.keys[key] for key in keys}, **apart[0]},
+        keys={**{key: F(key) for key in keys}, **apart[1]},
+        raw_where=raw_whose & (played(prefix) if synthetic else ~played(prefix)),
+        where=Q(synthetic=synthetic) & whose,
+    )
+
+
+def _checks(counts: Mapping[str, int]) -> int:
+    """Every attempt: whether another program said a draft that was sent back, nobody here knows."""
+    return counts["total_actions"] + counts["regeneration_count"]
+
+
+def _counts(rows: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
+    """Counts of logged attempts by source, from their sums by source and outcome."""
+    found: dict[str, Counter[str]] = {}
+    for row in rows:
+        counts, outcome = found.setdefault(row["k_source"], Counter()), row["k_outcome"]
+        counts["total_actions"] += row["s_firsts"]
+        counts["judged_count"] += row["s_firsts_judged"]
+        counts["failed"] += row["s_failed"]
+        counts["regeneration_count"] += row["s_attempts"] - row["s_firsts"]
+        if outcome in _PASSING:
+            counts["original_pass_count"] += row["s_firsts_judged"]
+        if outcome in _ENDINGS:
+            counts[_ENDINGS[outcome]] += row["s_attempts"]
+    return {source: dict(counts) for source, counts in found.items()}
+
+
+def _dimensions(verdicts: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, DimensionStatistics]]:
+    """Per source and dimension; judges stay apart."""
+    found: dict[str, dict[str, dict[str, Counter[str]]]] = {}
+    for row in verdicts:
+        judges = found.setdefault(row["k_source"], {}).setdefault(row["k_dimension"], {})
+        sums = {name.removeprefix("s_"): value for name, value in row.items() if name.startswith("s_")}
+        judges.setdefault(row["k_judge"], Counter()).update(sums)
+    return {
+        source: {dimension: _dimension(dimension, by[dimension]) for dimension in sorted(by)}
+        for source, by in found.items()
+    }
+
+
+def _dimension(dimension: str, judges: Mapping[str, Counter[str]]) -> DimensionStatistics:
+    counts = {
+        name: sum(sums[name] for sums in judges.values()) for name in ("checks", "scored", "failures", "first_failures")
+    }
+    unjudged = {str(status): sum(sums[f"were_{status}"] for sums in judges.values()) for status in rollup.UNJUDGED}
+    return DimensionStatistics(
+        dimension=dimension,
+        unjudged={status: number for status, number in unjudged.items() if number},
+        by_judge=tuple(_means(judge, judges[judge]) for judge in sorted(judges) if judges[judge]["scored"]),
+        **counts,
+    )
+
+
+def _means(judge: str, sums: Counter[str]) -> JudgeMeans:
+    def mean(which: str) -> float | None:
+        number = sums[f"{which}scored"]
+        return sums[f"{which}score_sum"] / number if number else None
+
+    return JudgeMeans(
+        judge=judge,
+        scored=sums["scored"],
+        mean=mean(""),
+        mean_first=mean("first_"),
+        mean_committed=mean("committed_"),
+    )

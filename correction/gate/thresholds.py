@@ -1,0 +1,277 @@
+"""What another threshold would have done to the drafts that were judged (specification 000, S-7.3)."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+from django.contrib.auth.base_user import AbstractBaseUser
+from django.contrib.auth.models import AnonymousUser
+from django.db.models import Count, F, FilteredRelation, Q, QuerySet
+from django.db.models.functions import Floor
+from django.utils import timezone
+
+from agents.models import Agent
+from correction.costs import window_of_time
+from correction.models import CorrectionLog, GateDimensionResult, played
+from evaluation.models import is_heuristic
+from evaluation.windows import MessageWindow
+
+Mark = GateDimensionResult.Mark
+Z_95 = 1.959963984540054  # two-sided 95 % of the normal distribution
+
+
+def mark_result(
+    *, result: GateDimensionResult, mark: str, user: AbstractBaseUser | AnonymousUser | None
+) -> GateDimensionResult:
+    """Note what a person says of one failed dimension; an empty mark takes it back.
+
+    Args:
+        result: The failed dimension of a logged attempt.
+        mark: ``right``, ``false_alarm`` or empty.
+        user: Who says it.
+
+    Raises:
+        ValueError: The mark is none of these, or the dimension did not fail.
+    """
+    if mark not in ("", *Mark.values):
+        raise ValueError(f"mark {mark!r}: allowed: {', '.join(Mark.values)}, or empty to take a mark back")
+    if result.passed:
+        raise ValueError(f"{result.dimension} did not fail here; allowed: marks on failed dimensions")
+    result.mark = mark
+    result.marked_by_id = user.pk if mark and user is not None else None
+    result.marked_at = timezone.now() if mark else None
+    result.save(update_fields=["mark", "marked_by", "marked_at"])
+    return result
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Precision:
+    """How often a failed check was right, as far as people said so.
+
+    Attributes:
+        dimension: Its id. `threshold`: the lowest passing score then.
+        judge: Who was asked then.
+        right, false_alarms: Marks.
+        precision: right ÷ marked, 0 to 1.
+        low, high: Wilson's 95 % interval of it.
+    """
+
+    dimension: str
+    threshold: Decimal
+    judge: str
+    right: int
+    false_alarms: int
+    precision: float
+    low: float
+    high: float
+
+    @property
+    def marked(self) -> int:
+        return self.right + self.false_alarms
+
+    @property
+    def heuristic(self) -> bool:
+        return is_heuristic(self.judge)
+
+
+def precision(
+    *, agent: Agent | None = None, window: str | MessageWindow = "all", dimension: str = ""
+) -> list[Precision]:
+    """Precision per dimension, threshold and judge, of the marked failures; in one query.
+
+    Verdicts of the gate, observed ones and external ones count alike: a false alarm is one wherever it rang.
+
+    Args:
+        agent: Whose; None for all.
+        window: ``all`` or a duration such as ``24h``, ``7d``, ``4w``, of when the draft was checked.
+        dimension: Only this one.
+
+    Raises:
+        ValueError: The window is not one; names what is allowed.
+    """
+    stretch = window_of_time(window) if isinstance(window, str) else window
+    marked = GateDimensionResult.objects.exclude(mark="").filter(~played("log__"))
+    where: dict[str, Any] = {}
+    if agent is not None:
+        where["log__agent"] = agent
+    if dimension:
+        where["dimension"] = dimension
+    if stretch.start is not None:
+        where["log__created_at__gte"] = stretch.start
+    if stretch.end is not None:
+        where["log__created_at__lte"] = stretch.end
+    rows = (
+        marked.filter(**where)
+        .order_by("dimension", "threshold", "log__judge")
+        .values("dimension", "threshold", "log__judge")
+        .annotate(
+            right=Count("pk", filter=Q(mark=Mark.RIGHT)), false_alarms=Count("pk", filter=Q(mark=Mark.FALSE_ALARM))
+        )
+    )
+    return [_precision(dict(row)) for row in rows]
+
+
+def _precision(row: dict[str, Any]) -> Precision:
+    right, total = row["right"], row["right"] + row["false_alarms"]
+    low, high = wilson_interval(right, total)
+    return Precision(
+        dimension=row["dimension"],
+        threshold=row["threshold"],
+        judge=row["log__judge"],
+        right=right,
+        false_alarms=row["false_alarms"],
+        precision=right / total,
+        low=low,
+        high=high,
+    )
+
+
+def wilson_interval(successes: int, total: int) -> tuple[float, float]:
+    """Wilson's 95 % score interval of a share; (0, 1) where nothing was counted (Wilson 1927, JASA 22).
+
+    Raises:
+        ValueError: `successes` is not between 0 and `total`.
+    """
+    if not 0 <= successes <= total:
+        raise ValueError(f"{successes} of {total} is no share")
+    if total == 0:
+        return 0.0, 1.0
+    share, z2 = successes / total, Z_95**2
+    centre = (share + z2 / (2 * total)) / (1 + z2 / total)
+    half = Z_95 / (1 + z2 / total) * math.sqrt(share * (1 - share) / total + z2 / (4 * total**2))
+    return max(0.0, centre - half), min(1.0, centre + half)
+
+
+LOGGED = 500  # latest first drafts that are looked at
+MARKED = 2_000  # latest marks of people
+
+
+class WouldFail(NamedTuple):
+    """Of the `total` latest first drafts, `judged` have a score in the dimension, and `failed` of those lie below the threshold."""
+
+    failed: int
+    judged: int
+    total: int
+
+
+def would_fail(
+    *, agent: Agent | None, dimension: str, threshold: Decimal, limit: int = LOGGED, heuristic: bool | None = None
+) -> WouldFail:
+    """How many of the latest first drafts would have failed with this threshold, in one query.
+
+    Gate and observe mode count, external checks do not: they are no drafts of the agent. Retries do not count either, for they
+    were written after feedback.
+
+    Args:
+        agent: Whose drafts; None for those of every agent.
+        dimension: Gate dimension, e.g. ``adherence``.
+        threshold: Lowest score that passes, 0 to 9.
+        limit: How many of the latest first drafts are looked at.
+        heuristic: Only drafts that an offline judge (True) or a model (False) was asked about: their scores are not comparable.
+            Drafts that only rules judged count with both. None: all of them.
+    """
+    latest = _latest(agent, limit, heuristic)
+    scored = Q(result__status=GateDimensionResult.Status.SCORED)
+    found = (
+        CorrectionLog.objects.filter(pk__in=latest)
+        .annotate(result=FilteredRelation("dimension_results", condition=Q(dimension_results__dimension=dimension)))
+        .aggregate(
+            total=Count("pk"),
+            judged=Count("result", filter=scored),
+            failed=Count("result", filter=scored & Q(result__score__lt=float(threshold))),
+        )
+    )
+    return WouldFail(**found)
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """The scores of one dimension, counted by tenths of a point: 47 stands for 4.7 up to 4.8. Thresholds have one decimal place, so a
+    draft fails with a threshold exactly when its tenths lie below those of the threshold.
+
+    Attributes:
+        logged: First drafts that the gate judged before they were said.
+        observed: Those that were judged afterwards.
+        by_agent: Both, by the agent's key.
+        marks: Failed checks that people marked, of any attempt: how many were right, and how many false alarms; of the latest 2,000.
+    """
+
+    logged: Counter[int] = field(default_factory=Counter)
+    observed: Counter[int] = field(default_factory=Counter)
+    by_agent: dict[int, Counter[int]] = field(default_factory=lambda: defaultdict(Counter))
+    marks: dict[int, tuple[int, int]] = field(default_factory=dict)
+
+    @property
+    def drafts(self) -> Counter[int]:
+        return self.logged + self.observed
+
+    def marked_below(self, threshold: Decimal) -> tuple[int, int]:
+        """Right alarms and false ones that this threshold would have raised, too."""
+        found = [counts for tenths, counts in self.marks.items() if tenths < 10 * threshold]
+        return sum(right for right, _ in found), sum(false for _, false in found)
+
+
+def failing(counts: Mapping[int, int], threshold: Decimal) -> int:
+    """How many of the scores lie below the threshold."""
+    return sum(count for tenths, count in counts.items() if tenths < 10 * threshold)
+
+
+def scores_of(*, agent: Agent | None, heuristic: bool, limit: int = LOGGED) -> tuple[int, dict[str, Scores]]:
+    """The latest first drafts' scores by dimension, in three queries whatever the log holds.
+
+    Args:
+        agent, heuristic, limit: As for `would_fail`.
+
+    Returns:
+        How many drafts were looked at, and the scores of each dimension in which any was judged or marked.
+    """
+    found: dict[str, Scores] = defaultdict(Scores)
+    latest = _latest(agent, limit, heuristic)
+    tenths = Floor(F("score") * 10 + 1e-9)  # 4.6 * 10 may be a little less than 46
+    judged = (
+        GateDimensionResult.objects.filter(log__in=latest, status=GateDimensionResult.Status.SCORED)
+        .order_by()
+        .values("dimension", "log__source", "log__agent", tenths=tenths)
+        .annotate(drafts=Count("pk"))
+    )
+    for row in judged:
+        scores, place = found[row["dimension"]], int(row["tenths"])
+        observed = row["log__source"] == CorrectionLog.Source.OBSERVE
+        (scores.observed if observed else scores.logged)[place] += row["drafts"]
+        scores.by_agent[row["log__agent"] or 0][place] += row["drafts"]
+    newest = GateDimensionResult.objects.exclude(mark="").order_by("-pk")
+    if agent is not None:
+        newest = newest.filter(log__agent=agent)
+    marked = GateDimensionResult.objects.filter(
+        ~played("log__"), pk__in=newest.values("pk")[:MARKED], score__isnull=False
+    )
+    rows = _of_kind(marked, heuristic, "log__").order_by().values("dimension", "mark", tenths=tenths)
+    for row in rows.annotate(marks=Count("pk")):
+        place, is_right = int(row["tenths"]), row["mark"] == GateDimensionResult.Mark.RIGHT
+        right, false = found[row["dimension"]].marks.get(place, (0, 0))
+        more = row["marks"]
+        found[row["dimension"]].marks[place] = (right + more, false) if is_right else (right, false + more)
+    return CorrectionLog.objects.filter(pk__in=latest).count(), dict(found)
+
+
+def _latest(agent: Agent | None, limit: int, heuristic: bool | None) -> QuerySet[CorrectionLog, Any]:
+    """Keys of the latest first drafts of the agent, or of every agent."""
+    drafts = CorrectionLog.objects.filter(
+        ~played(), attempt=1, source__in=[CorrectionLog.Source.GATE, CorrectionLog.Source.OBSERVE]
+    )
+    if agent is not None:
+        drafts = drafts.filter(agent=agent)
+    if heuristic is not None:
+        drafts = _of_kind(drafts, heuristic)
+    return drafts.order_by("-created_at", "-pk").values("pk")[:limit]
+
+
+def _of_kind(rows: QuerySet[Any], heuristic: bool, prefix: str = "") -> QuerySet[Any]:
+    """What offline judges (or models) were asked about; what only rules judged counts with both."""
+    offline = Q(**{f"{prefix}judge__startswith": "offline:"})
+    return rows.filter(offline | Q(**{f"{prefix}judge": ""})) if heuristic else rows.exclude(offline)

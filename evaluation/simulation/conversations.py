@@ -1,0 +1,472 @@
+"""Simulate conversations with an agent: the real turn pipeline with every optional stage off, each situation in a channel of its own."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+import sentry_sdk
+from django.conf import settings
+from django.db import transaction
+from django.db.models import Max, QuerySet
+from django.utils import timezone
+from pydantic import BaseModel, ConfigDict, Field
+
+from agents.models import Agent, Channel, ChannelMember, Message, Run, RunStep, owner_name
+from agents.persona import current_digest
+from agents.turn.orchestrator import TurnRefused, run_turn, start_turn
+from agents.turn.receive import receive_message
+from agents.turn.send_message import SendRefused
+from evaluation.budget import why_over_budget
+from evaluation.models import EvaluationRun, is_heuristic
+from evaluation.run_spec import MOST_SAMPLES, SIMULATION, RunSpec
+from evaluation.simulation.situations import Situation, load_situations, situations_digest
+from evaluation.windows import BEFORE, MessageWindow, spoken_by
+
+logger = logging.getLogger(__name__)
+
+ENOUGH = 10  # messages: for an agent with fewer, conversations are simulated
+MOST_REPEATS = 20
+GIVE_UP_AFTER = 3  # failed conversations in a row: the model is down, the others are not tried
+RESUMABLE_FOR = timedelta(hours=24)
+POLL = 0.2  # seconds between two looks at a turn that another process runs
+ABANDONED = timedelta(minutes=1)  # past its lease: a running worker would have resumed the turn
+SITUATION, REPEAT, TURN = "situation", "repeat", "turn"  # tags of channels and messages, beside the simulation's
+
+Progress = Callable[[int, int], None]
+
+
+class NotSimulated(Exception):
+    """A line could not be simulated. Its text says why."""
+
+
+class Conversation(BaseModel):
+    """One situation, simulated once.
+
+    Attributes:
+        situation: Its id. `repeat`: which of the repeats, from 1.
+        channel: Slug of its channel.
+        lines: How many lines it has. `done`: how many of them the agent answered, or chose to pass over in silence.
+        silent: How many of these it passed over. `silence`: why, the first time, in the agent's own words.
+        reason: Why the other lines are missing; empty when none is.
+        tried: False when it was left out because others before it had failed.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    situation: str
+    repeat: int
+    channel: str
+    lines: int
+    done: int
+    silent: int = 0
+    silence: str = Field("", exclude=True)
+    reason: str = ""
+    tried: bool = Field(True, exclude=True)
+
+    @property
+    def complete(self) -> bool:
+        return self.done == self.lines
+
+    @property
+    def name(self) -> str:
+        return self.situation if self.repeat == 1 else f"{self.situation} ({self.repeat})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Simulation:
+    """An agent's conversations in all situations, each in a channel of its own that is marked synthetic.
+
+    Every message has the tags ``simulation`` (the id), ``situation``, ``repeat`` and ``turn`` (which of the situation's lines, from 1).
+
+    Attributes:
+        id: The part before the last ``-`` is equal for the same agent, persona, situations, model and repeats.
+        conversations: Every situation and repeat, in the order they are simulated.
+        messages: How many messages of the agent there are to measure.
+        resumed: Whether it continues what an earlier process left.
+    """
+
+    id: str
+    agent: Agent
+    actor_model: str
+    persona_digest: str
+    conversations: tuple[Conversation, ...]
+    messages: int
+    resumed: bool = False
+
+    @property
+    def complete(self) -> bool:
+        return not self.unfinished
+
+    @property
+    def unfinished(self) -> tuple[Conversation, ...]:
+        """Conversations of which a line is missing, each with its reason."""
+        return tuple(conversation for conversation in self.conversations if not conversation.complete)
+
+    @property
+    def usable(self) -> bool:
+        """Whether it can be measured: the agent said something, and its model did not keep failing."""
+        return self.messages > 0 and all(conversation.tried for conversation in self.conversations)
+
+    @property
+    def failed(self) -> bool:
+        """Whether there is nothing to measure because the actor failed: trying again may help."""
+        return not self.complete and not self.usable
+
+    @property
+    def problem(self) -> str:
+        """Why there is less to measure than there should be, in a sentence; empty when everything was simulated."""
+        missing = self.unfinished
+        if missing:
+            reasons = "; ".join(dict.fromkeys(conversation.reason for conversation in missing))
+            names = ", ".join(conversation.name for conversation in missing[:5])
+            more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
+            return f"{len(missing)} of {len(self.conversations)} conversations not finished ({names}{more}): {reasons}"
+        if not self.messages:
+            reasons = "; ".join(dict.fromkeys(c.silence for c in self.conversations if c.silence))
+            return f"the agent said nothing in any of {len(self.conversations)} conversations: {reasons}"
+        return ""
+
+
+def simulations_json(simulations: Sequence[Simulation]) -> dict[str, Any]:
+    """The entry ``simulations`` of a command's object; nothing without any."""
+    rows = [
+        {
+            "agent": one.agent.slug,
+            "simulation": one.id,
+            "actor_model": one.actor_model,
+            "messages": one.messages,
+            "problem": one.problem,
+            "complete": one.complete,
+            "conversations": [conversation.model_dump() for conversation in one.conversations],
+        }
+        for one in simulations
+    ]
+    return {"simulations": rows} if rows else {}
+
+
+def actor_of(agent: Agent, actor_model: str = "") -> str:
+    """The model that acts as an agent, unless another one is asked for."""
+    return actor_model or agent.model_id or str(settings.ACTOR_MODEL)
+
+
+def simulate(
+    *,
+    agent: Agent,
+    situations: Sequence[Situation],
+    actor_model: str = "",
+    repeats: int = 1,
+    name: str = "",
+    progress: Progress | None = None,
+    reuse: bool = False,
+) -> Simulation:
+    """Say the lines of all situations to an agent, and wait for its answers.
+
+    The same call resumes an interrupted simulation: it says the missing lines and retries failed turns, for 24 hours and until an
+    evaluation of the simulation is complete; after that a new simulation begins. A line is never said or answered twice in a simulation.
+
+    No stage of the pipeline takes part but those marked `required`, and the agent remembers nothing of it.
+
+    Args:
+        agent: Active.
+        situations: What happens to it, see `load_situations`.
+        actor_model: The model that acts; default the agent's own, else `ACTOR_MODEL`.
+        repeats: How often each situation is simulated, 1 to 20.
+        name: Distinguishes simulations that are otherwise the same.
+        progress: Called with the number of lines done (or given up) and of all lines.
+        reuse: Use the newest simulation of the same, whatever its age and even if it was measured, and only add what it lacks.
+
+    Raises:
+        ValueError: No situation, or repeats out of range.
+    """
+    if not situations:
+        raise ValueError("no situation to simulate; allowed: at least 1")
+    if not 1 <= repeats <= MOST_REPEATS:
+        raise ValueError(f"repeats {repeats}: 1 to {MOST_REPEATS}")
+    model = actor_of(agent, actor_model)
+    with sentry_sdk.start_span(op="evaluation.simulation", name="simulate conversations") as span:
+        span.set_data("agent", agent.pk)
+        ident, scenes, resumed = _prepare(agent, situations, model, repeats, name, reuse)
+        span.set_data("simulation", ident)
+        conversations = tuple(_converse(scenes, progress or (lambda done, total: None)))
+    spoken = Message.objects.filter(channel__in=[s.channel.pk for s in scenes], agent=agent, synthetic=True)
+    return Simulation(
+        id=ident,
+        agent=agent,
+        actor_model=model,
+        persona_digest=scenes[0].persona_digest,
+        conversations=conversations,
+        messages=spoken.filter(text__regex=r"\S").count(),
+        resumed=resumed,
+    )
+
+
+# -- the channels
+def _prepare(
+    agent: Agent, situations: Sequence[Situation], model: str, repeats: int, name: str, reuse: bool
+) -> tuple[str, list[_Scene], bool]:
+    """Id and scenes of the newest simulation of the same if it is to be continued, else of a new one; and whether it is continued.
+
+    It is not continued once a completed evaluation measured it, or when it is 24 hours old; with `reuse` it always is.
+    """
+    persona = current_digest(agent)
+    parts = [agent.pk, persona, situations_digest(situations), model, repeats, name]
+    if is_heuristic(model):  # the scripted actor says its sample lines, which are no part of the persona
+        parts.append(agent.sample_lines)
+    same = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:12]
+    prefix = f"{agent.slug[:40]}-talk-{same}-"
+    with transaction.atomic():
+        # Two processes that start at once must find each other's channels: SQLite lets one writer in, PostgreSQL locks the agent
+        # (not its key: what it says elsewhere refers to that, and does not wait).
+        Agent.objects.select_for_update(no_key=True).get(pk=agent.pk)
+        slugs = Channel.objects.filter(slug__startswith=prefix, synthetic=True).values_list("slug", flat=True)
+        numbers = (slug.removeprefix(prefix).partition("-")[0] for slug in slugs)
+        number = max((int(n) for n in numbers if n.isdecimal()), default=0)
+        resumed = bool(number) and (reuse or _is_open(f"{same}-{number}", f"{prefix}{number}-"))
+        number += not resumed
+        ident, prefix = f"{same}-{number}", f"{prefix}{number}-"
+        known = {channel.slug: channel for channel in Channel.objects.filter(slug__startswith=prefix, synthetic=True)}
+        scenes, first = [], 0
+        for repeat in range(1, repeats + 1):
+            for place, situation in enumerate(situations, 1):
+                slug = f"{prefix}{place:02}-{repeat}"  # slug and name are shown to the agent: they say nothing of what comes
+                channel = known.get(slug) or Channel(
+                    slug=slug,
+                    name=f"{agent.display_name} and {situation.speaker}"[:200],
+                    kind="private",
+                    synthetic=True,
+                    tags={SIMULATION: ident, SITUATION: situation.id, REPEAT: str(repeat)},
+                )
+                scenes.append(_Scene(agent, model, persona, situation, repeat, channel, first))
+                first += len(situation.lines)
+        Channel.objects.bulk_create([scene.channel for scene in scenes if scene.channel.pk is None])
+        members = [ChannelMember(channel=scene.channel, agent=agent) for scene in scenes]
+        ChannelMember.objects.bulk_create(members, ignore_conflicts=True)
+    return ident, scenes, resumed
+
+
+def _is_open(ident: str, prefix: str) -> bool:
+    begun = Channel.objects.filter(slug__startswith=prefix, synthetic=True).aggregate(at=Max("created_at"))["at"]
+    if begun is None or begun < timezone.now() - RESUMABLE_FOR:
+        return False
+    completed = EvaluationRun.objects.filter(simulated=True, status=EvaluationRun.Status.COMPLETED)
+    return not completed.filter(where__simulation=ident).exists()
+
+
+# -- the conversations
+def _converse(scenes: Sequence[_Scene], progress: Progress) -> Iterator[Conversation]:
+    total, failed = sum(len(scene.situation.lines) for scene in scenes), 0
+    for scene in scenes:
+        if failed >= GIVE_UP_AFTER:
+            left = scene.conversation(scene.silences(), f"not tried after {failed} in a row had failed")
+            yield left if left.complete else left.model_copy(update={"tried": False})
+        else:
+
+            def line_done(line: int, first: int = scene.first) -> None:
+                progress(first + line, total)
+
+            found = scene.simulate(line_done)
+            failed = 0 if found.complete else failed + 1
+            yield found
+        progress(scene.first + len(scene.situation.lines), total)
+
+
+@dataclass(frozen=True, slots=True)
+class _Scene:
+    """One conversation to simulate, and its channel. `first`: the number of its first line in the whole simulation, from 0."""
+
+    agent: Agent
+    model: str
+    persona_digest: str
+    situation: Situation
+    repeat: int
+    channel: Channel
+    first: int
+
+    def simulate(self, progress: Callable[[int], None]) -> Conversation:
+        """Say the lines that are missing, until one fails; `progress` is called after each but the last."""
+        silences = self.silences()
+        lines = len(self.situation.lines)
+        try:
+            for turn in range(len(silences) + 1, lines + 1):
+                if current_digest(Agent.objects.get(pk=self.agent.pk)) != self.persona_digest:
+                    raise NotSimulated("the persona was changed meanwhile")
+                if over := why_over_budget(self.agent, self.model):
+                    raise NotSimulated(over)
+                silences.append(self._say(turn))
+                if turn < lines:
+                    progress(turn)
+        except (NotSimulated, TurnRefused, SendRefused) as error:
+            return self.conversation(silences, str(error))
+        return self.conversation(silences)
+
+    def conversation(self, silences: Sequence[str | None], reason: str = "") -> Conversation:
+        why = [silence for silence in silences if silence is not None]
+        lines = len(self.situation.lines)
+        return Conversation(
+            situation=self.situation.id,
+            repeat=self.repeat,
+            channel=self.channel.slug,
+            lines=lines,
+            done=len(silences),
+            silent=len(why),
+            silence=why[0] if why else "",
+            reason="" if len(silences) == lines else reason,
+        )
+
+    def silences(self) -> list[str | None]:
+        """Per line that is done: None where the agent answered, else why it did not."""
+        done: list[str | None] = []
+        for turn in range(1, len(self.situation.lines) + 1):
+            run = self._turns(turn).last()
+            if run is None or not _counts(run):
+                break
+            done.append(_silence(run))
+        return done
+
+    def _key(self, turn: int) -> str:
+        return f"simulation:{self.channel.pk}:{turn}"
+
+    def _turns(self, turn: int) -> QuerySet[Run]:
+        """The turns in which the agent answered a line, or tried to."""
+        key = f"{self._key(turn)}:"
+        return Run.objects.filter(channel=self.channel, idempotency_key__startswith=key).order_by("pk")
+
+    def _say(self, turn: int) -> str | None:
+        """Say a line and run the agent's turn; returns why it said nothing, None when it answered.
+
+        Raises:
+            NotSimulated: The turn failed.
+        """
+        tags = {**{key: self.channel.tags[key] for key in (SIMULATION, SITUATION, REPEAT)}, TURN: str(turn)}
+        line = receive_message(
+            channel=self.channel,
+            outsider=self.situation.speaker,
+            text=self.situation.lines[turn - 1],
+            idempotency_key=self._key(turn),
+            tags=tags,
+        )
+        earlier = list(self._turns(turn))
+        if earlier and _counts(earlier[-1]):  # meanwhile, by another process that simulates the same
+            return _silence(earlier[-1])
+        attempt = len(earlier) + (not earlier or earlier[-1].status in Run.FINAL)  # an unfinished one is continued
+        run = start_turn(
+            agent=self.agent,
+            channel=self.channel,
+            trigger=line,
+            overrides={"stages": [], "model": self.model, "tags": tags, "scene": self.first + turn - 1},
+            idempotency_key=f"{self._key(turn)}:{attempt}",
+        )
+        run = _finished(run)
+        if not _counts(run):
+            raise NotSimulated(run.error or f"the turn ended {run.status}")
+        return _silence(run)
+
+
+def _counts(run: Run) -> bool:
+    """Whether a turn answers its line: it ended by itself, or it failed after something had been said."""
+    return run.status == Run.Status.COMPLETED or (run.status in Run.FINAL and run.messages.exists())
+
+
+def _finished(run: Run) -> Run:
+    """Run the turn here, or wait for the worker that was faster, or until the agent's present turn has ended.
+
+    Raises:
+        NotSimulated: The agent's present turn will not end: its process is gone, and no worker resumes it.
+    """
+    owner = owner_name()
+    while True:
+        try:
+            run = run_turn(run, owner=owner)
+        except Exception:
+            logger.exception("turn %s of agent %s crashed in a simulation", run.pk, run.agent_id)
+            run.refresh_from_db()
+        if run.status in Run.FINAL:
+            return run
+        others = Run.objects.filter(agent=run.agent_id, status=Run.Status.RUNNING).exclude(pk=run.pk)
+        lost = others.filter(lease_expires_at__lt=timezone.now() - ABANDONED).first()
+        if lost is not None:
+            raise NotSimulated(f"turn {lost.pk} of {run.agent.slug} was left unfinished; manage.py work ends it")
+        time.sleep(POLL)
+
+
+def _silence(run: Run) -> str | None:
+    """Why a turn ended without a word; None when something was said."""
+    if run.messages.exists():
+        return None
+    reasons = RunStep.objects.filter(run=run, kind="tool_call").order_by("-number").values_list("detail", flat=True)
+    chosen = next((str(detail["reason"]) for detail in reasons if detail.get("reason")), "")
+    return chosen or run.error or "it ended its turn without saying anything"
+
+
+# -- measuring them
+def simulation_spec(spec: RunSpec, simulation: Simulation, *, against: Simulation | None = None) -> RunSpec:
+    """The same measurement of a simulation instead of real speech (AC-6.5.2): of everything the agent said in it.
+
+    Window and tags of `spec` are about real speech and do not apply. Channel dimensions are skipped: a simulation has one agent.
+
+    Args:
+        spec: What is asked for, of the simulation's agent.
+        simulation: What is measured.
+        against: An earlier simulation that self-consistency compares it with, line by line; without one self-consistency is not evaluable.
+
+    Raises:
+        ValueError: `spec` or `against` is of another agent.
+    """
+    for agent in (spec.agent, against.agent if against else simulation.agent):
+        if agent is None or agent.pk != simulation.agent.pk:
+            name = agent.slug if agent else spec.target.slug
+            raise ValueError(f"{name!r} is not in this simulation; allowed: {simulation.agent.slug!r}")
+    return replace(
+        spec,
+        simulated=True,
+        actor_model=simulation.actor_model,
+        window=MessageWindow(),
+        where={SIMULATION: simulation.id},
+        history=MessageWindow() if against else MessageWindow(BEFORE),
+        history_where={SIMULATION: against.id} if against else {},
+        samples=min(max(spec.samples, simulation.messages), MOST_SAMPLES),
+    )
+
+
+def has_little_speech(spec: RunSpec) -> bool:
+    """Whether the agent has fewer than 10 messages. A spec that names tags wants real speech, however little."""
+    if spec.agent is None or spec.where or spec.history_where or spec.simulated:
+        return False
+    return len(spoken_by(agent=spec.agent, window=MessageWindow())[:ENOUGH]) < ENOUGH
+
+
+def simulate_where_little(
+    specs: Sequence[RunSpec], *, progress: Callable[[str, int, int], None] = lambda agent, done, total: None
+) -> tuple[list[RunSpec], list[Simulation]]:
+    """Simulate conversations with the agents that have little speech; what exists under the same persona and model is used again.
+
+    Args:
+        specs: What is to be measured.
+        progress: Called with an agent's slug, how many lines are done, and of how many.
+
+    Returns:
+        The specs, those of simulated agents changed to measure the simulation, and the simulations. An agent that was silent throughout is
+        measured by its own messages, however few. An agent whose actor failed is left out: the same call continues with it.
+    """
+    situations = load_situations()
+    measured: list[RunSpec] = []
+    simulations: list[Simulation] = []
+    for spec in specs:
+        if spec.agent is None or not has_little_speech(spec):
+            measured.append(spec)
+            continue
+        of_agent = partial(progress, spec.agent.slug)
+        simulations.append(simulate(agent=spec.agent, situations=situations, progress=of_agent, reuse=True))
+        if simulations[-1].usable:
+            measured.append(simulation_spec(spec, simulations[-1]))
+        elif simulations[-1].complete:  # silent throughout, as the scripted actor is without sample lines
+            measured.append(spec)
+    return measured, simulations

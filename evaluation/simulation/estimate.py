@@ -1,0 +1,115 @@
+"""What a simulation, and judging it, would need, before any call.
+
+Stand-in messages are stored in a transaction that is rolled back, so that prompts and questions are those of a real simulation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from uuid import uuid4
+
+from django.db import transaction
+
+from agents.llm import Label, LLMRequest, estimate_tokens, ledger
+from agents.models import Agent, Channel, ChannelMember, Message
+from agents.turn.prompt import build_prompt, new_turn
+from agents.turn.tools import tool_definitions
+from evaluation.estimate import Estimate, estimate
+from evaluation.run_spec import SIMULATION, RunSpec
+from evaluation.simulation.conversations import REPEAT, SITUATION, TURN, Simulation, actor_of, simulation_spec
+from evaluation.simulation.situations import Situation
+
+CALLS_PER_LINE = 2  # an assumption: one call says something, the next ends the turn; an agent may use other tools, too
+REPLY_TOKENS = 80  # an assumption, too
+STAND_IN = ("word " * REPLY_TOKENS)[: REPLY_TOKENS * 4].strip()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulationEstimate:
+    """Tokens are characters / 4 for the prompts and assumptions for the answers; `cost_usd` is None when unpriced."""
+
+    agent: str
+    actor_model: str
+    lines: int
+    calls: int
+    input_tokens: int
+    output_tokens: int
+    cost_usd: Decimal | None
+
+
+def estimate_simulation(
+    spec: RunSpec, *, situations: Sequence[Situation], actor_model: str = "", repeats: int = 1
+) -> tuple[SimulationEstimate, Estimate]:
+    """Estimate what the actor would need, and the judge of what it says, if every line is answered once.
+
+    Args:
+        spec: What is to be measured, of an agent.
+        situations: What would be said to it.
+        actor_model: Default the agent's own model, else `ACTOR_MODEL`.
+        repeats: How often each situation is simulated.
+
+    Raises:
+        ValueError: `spec` is of a channel.
+        PropositionError: Proposition files cannot be used.
+    """
+    if spec.agent is None:
+        raise ValueError(f"{spec.target} is a channel; allowed: an agent")
+    model = actor_of(spec.agent, actor_model)
+    with transaction.atomic():
+        try:
+            simulation, prompts = _stand_in(spec.agent, situations, model, repeats)
+            judging = estimate(simulation_spec(spec, simulation))
+        finally:
+            transaction.set_rollback(True)
+    lines, said = len(prompts) * repeats, REPLY_TOKENS * len(prompts) * repeats
+    sent = CALLS_PER_LINE * repeats * sum(prompts) + said
+    acting = SimulationEstimate(
+        agent=spec.agent.slug,
+        actor_model=model,
+        lines=lines,
+        calls=CALLS_PER_LINE * lines,
+        input_tokens=sent,
+        output_tokens=said,
+        cost_usd=ledger.estimate_cost(model, sent, said),
+    )
+    return acting, judging
+
+
+def _stand_in(agent: Agent, situations: Sequence[Situation], model: str, repeats: int) -> tuple[Simulation, list[int]]:
+    """A simulation with a stand-in for each answer, and the tokens of the prompt for each line of its first repeat."""
+    ident = f"estimate-{uuid4().hex[:12]}"
+    prompts: list[int] = []
+    for repeat in range(1, repeats + 1):
+        for number, situation in enumerate(situations, 1):
+            tags = {SIMULATION: ident, SITUATION: situation.id, REPEAT: str(repeat)}
+            slug = f"{ident}-{number:02}-{repeat}"
+            channel = Channel.objects.create(slug=slug, name=slug, kind="private", synthetic=True, tags=tags)
+            ChannelMember.objects.create(channel=channel, agent=agent)
+            for turn, text in enumerate(situation.lines, 1):
+                common = {"channel": channel, "synthetic": True, "tags": {**tags, TURN: str(turn)}}
+                line = Message.objects.create(position=2 * turn - 1, outsider=situation.speaker, text=text, **common)
+                if repeat == 1:
+                    prompts.append(_prompt_tokens(agent, line))
+                Message.objects.create(position=2 * turn, agent=agent, text=STAND_IN, **common)
+    messages = repeats * sum(len(situation.lines) for situation in situations)
+    simulation = Simulation(
+        id=ident, agent=agent, actor_model=model, persona_digest="", conversations=(), messages=messages
+    )
+    return simulation, prompts
+
+
+def _prompt_tokens(agent: Agent, line: Message) -> int:
+    """Tokens of the prompt with which the agent's turn would begin after this line."""
+    turn = new_turn(agent=agent, channel=line.channel, trigger=line, overrides={"stages": []}, preview=True)
+    prompt = build_prompt(turn)
+    request = LLMRequest(
+        role="actor",
+        task="turn",
+        system=prompt.system,
+        turns=(prompt.user,),
+        tools=tool_definitions(),
+        label=Label(purpose="estimate"),
+    )
+    return estimate_tokens(request)

@@ -1,0 +1,70 @@
+"""Simulations in a terminal: the progress bar and the table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, TextIO
+
+from rich import box
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from agents.terminal import console_for_bars, console_on
+from evaluation.models import is_heuristic
+from evaluation.simulation.conversations import ENOUGH, Simulation
+
+SCRIPTED = (
+    "The offline actor only says a persona's sample lines: a try-out, no measure of a model.\n"
+    "It says them again and again: where its fluency is low, that is why."
+)
+TOO_FEW = f"They have fewer than {ENOUGH} messages of their own (--no-simulate: measure these)."
+
+
+class SimulationBar:
+    """A bar per agent over the lines said to it, on a terminal; silent elsewhere."""
+
+    def __init__(self, stream: TextIO, *, quiet: bool = False) -> None:
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        self._bar = Progress(*columns, console=console_for_bars(stream, quiet=quiet), transient=True)
+        self._tasks: dict[str, TaskID] = {}
+
+    def __enter__(self) -> SimulationBar:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bar.stop()
+
+    def progress(self, agent: str, done: int, total: int) -> None:
+        if agent not in self._tasks:
+            self._tasks[agent] = self._bar.add_task(f"Simulating {escape(agent)}", total=total)
+        self._bar.update(self._tasks[agent], completed=done)
+
+
+def simulations_table(simulations: Sequence[Simulation], out: Any, *, why: str = "") -> None:
+    """Print which agents were simulated, by which model, and what is missing."""
+    if not simulations:
+        return
+    console = console_on(out)
+    table = Table(title="Simulated conversations", box=box.SIMPLE_HEAD, title_justify="left", padding=0)
+    table.add_column("Agent", no_wrap=True)
+    table.add_column("Actor model", overflow="fold")
+    table.add_column("Situations", justify="right")
+    table.add_column("Messages", justify="right")
+    table.add_column("Simulation", no_wrap=True)
+    for one in simulations:
+        complete = f"{len(one.conversations) - len(one.unfinished)} of {len(one.conversations)}"
+        table.add_row(escape(one.agent.slug), escape(one.actor_model), complete, str(one.messages), one.id)
+    console.print(table)
+    for one in simulations:
+        if one.problem:
+            console.print(f"{escape(one.agent.slug)}: {escape(one.problem)}")
+    if any(is_heuristic(one.actor_model) for one in simulations):
+        console.print(SCRIPTED)
+    if why:
+        console.print(why)
+    console.print("Simulated speech is marked synthetic and measured apart: it is never mixed with real speech.\n")

@@ -1,0 +1,190 @@
+"""The exit codes of docs/ci.md, as the shell sees them, whatever ends a command."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from agents.models import Agent
+from tests.evaluation.ci.building import run
+from tests.evaluation.conftest import PropositionFolder
+from tests.factories import make_agent, make_channel, talk
+from tests.llm_server import LLMServer
+
+ROOT = Path(__file__).resolve().parents[3]
+COMMANDS = (
+    "evaluate",
+    "capture_baseline",
+    "compare --a build=40 --b build=41",
+    "import_agents p",
+    "import_transcript t",
+)
+
+
+def shell(command: str, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "manage.py", *command.split()],
+        cwd=ROOT,
+        env={**os.environ, "DATABASE_URL": "sqlite:///:memory:", "ANTHROPIC_API_KEY": "", **env},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+# -- what stands in the way before anything is asked
+@pytest.mark.parametrize(
+    ("env", "said"),
+    [
+        ({"JUDGE_MODEL": "claude-haiku-5-5"}, "no key is set: set ANTHROPIC_API_KEY"),
+        ({"JUDGE_MODEL": "m", "JUDGE_BASE_URL": "localhost:11434"}, "must start with http:// or https://"),
+        ({"JUDGE_MODEL": "offline:nothing"}, "there is no such offline model"),
+        ({"PROPOSITION_DIRS": "{tmp}/broken"}, "x.yaml:2: not valid YAML"),
+    ],
+)
+def test_settings_that_cannot_be_used_are_3_and_a_sentence(env: dict[str, str], said: str, tmp_path: Path) -> None:
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "x.yaml").write_text("propositions: [ {")
+    done = shell("evaluate", **{name: value.format(tmp=tmp_path) for name, value in env.items()})
+
+    assert (done.returncode, done.stdout) == (3, "")
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_of_the_table_says_3(command: str) -> None:
+    assert shell(command, JUDGE_MODEL="claude-haiku-5-5").returncode == 3
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("import_agents", "no-such-folder"),
+        ("import_agents", "{tmp}/bad.yaml"),
+        ("import_transcript", "no-such-file"),
+        ("import_transcript", "{tmp}/bad.jsonl"),
+        ("import_transcript", "{tmp}/bad.jsonl", "--map", "assistant"),
+    ],
+)
+def test_files_that_cannot_be_imported_are_3(arguments: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "bad.yaml").write_text("system_prompt: [")
+    (tmp_path / "bad.jsonl").write_text("{")
+    with pytest.raises(CommandError) as ended:
+        call_command(*(argument.format(tmp=tmp_path) for argument in arguments), stdout=io.StringIO())
+
+    assert ended.value.returncode == 3
+
+
+# -- a judge that refuses what it is asked with
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [(401, "invalid x-api-key"), (404, "model: nope"), (400, "Invalid model name passed in model=nope")],
+)
+def test_a_judge_that_refuses_key_or_model_is_3(two: Agent, llm_server: LLMServer, status: int, words: str) -> None:
+    llm_server.always(status=status, message=words)
+    others = []
+    for command in (("capture_baseline", "--no-simulate"), ("compare", "--a", "build=40", "--b", "build=41")):
+        with pytest.raises(CommandError) as ended:
+            call_command(*command, stdout=io.StringIO(), stderr=io.StringIO())
+        others.append((ended.value.returncode, f"HTTP {status}" in str(ended.value)))
+
+    code, _, said = run()
+    assert (code, others) == (3, [(3, True), (3, True)])
+    assert f"HTTP {status}" in said
+
+
+@pytest.mark.django_db
+def test_a_judge_that_is_away_is_2(two: Agent, llm_server: LLMServer) -> None:
+    llm_server.always(status=500)
+
+    assert run()[0] == 2
+
+
+# -- no score under the name of a judge that answered nothing
+@pytest.mark.django_db
+def test_a_judge_that_answered_nothing_has_no_score(
+    propositions: PropositionFolder, llm_server: LLMServer, tmp_path: Path
+) -> None:
+    propositions.write(
+        "adherence/_default.yaml",
+        """
+        propositions:
+          - {id: short, claim: "{{agent_name}} is short", rule: {max_words: 9}}
+          - {id: dry, claim: "{{agent_name}} is dry"}
+        """,
+    )
+    talk(make_agent("ada"), [f"line {n}" for n in range(12)], channel=make_channel("c"))
+    llm_server.always(status=500)
+    files = {name: tmp_path / name for name in ("junit", "markdown", "out")}
+    code, table, _ = run("--dimensions", "adherence", *(f"--{name}={path}" for name, path in files.items()))
+
+    assert code == 2
+    assert "9.0" not in table
+    assert next(line for line in table.splitlines() if "ada" in line).split()[:2] == ["ada", "–"]
+    assert "9.0" not in files["markdown"].read_text()
+    (measured,) = json.loads(files["out"].read_text())["runs"]
+    assert (measured["overall_score"], measured["dimensions"]["adherence"]["score"]) == (None, None)
+    assert "unavailable" in json.dumps(json.loads(files["out"].read_text())["could_not_judge"])
+    case = ElementTree.fromstring(files["junit"].read_text()).find(".//testcase")  # noqa: S314 (ours)
+    assert case is not None
+    assert case.find("error") is not None
+    assert "9.0" not in files["junit"].read_text()
+    out = io.StringIO()
+    with pytest.raises(CommandError):
+        call_command("capture_baseline", "--dimensions", "adherence", "--no-simulate", "--json", stdout=out)
+    assert json.loads(out.getvalue())["runs"][0]["dimensions"]["adherence"]["score"] is None
+
+
+# -- a reader that leaves early
+@pytest.mark.parametrize(
+    ("threshold", "agents", "code", "lines"),
+    [("5", "ada", 0, 0), ("9", "ada", 1, 0), ("9", "ada", 1, 1), ("5", "ada,bob", 2, 1)],
+)
+def test_a_closed_pipe_keeps_the_verdicts_code(
+    threshold: str, agents: str, code: int, lines: int, tmp_path: Path
+) -> None:
+    (tmp_path / "personas").mkdir()
+    (tmp_path / "claims" / "adherence").mkdir(parents=True)
+    for slug in ("ada", "bob"):
+        (tmp_path / "personas" / f"{slug}.md").write_text(f"You are {slug}, a terse clerk.")
+    (tmp_path / "claims" / "adherence" / "ada.yaml").write_text(
+        "propositions:\n  - {id: ada-short, claim: '{{agent_name}} is short', rule: {max_words: 3}}\n"
+    )
+    rows = [
+        {"channel": "c", "agent": "ada", "role": "agent", "text": t} for t in ["Filed it.", "A b c d."] + ["No."] * 10
+    ]
+    (tmp_path / "chat.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    with subprocess.Popen(
+        [
+            *(sys.executable, "manage.py", "evaluate", "--personas", str(tmp_path / "personas"), "--agents", agents),
+            *("--transcript", str(tmp_path / "chat.jsonl"), "--propositions", str(tmp_path / "claims")),
+            *("--dimensions", "adherence", "--threshold", threshold),
+        ],
+        cwd=ROOT,
+        env={**os.environ, "DATABASE_URL": "sqlite:///:memory:", "JUDGE_MODEL": "offline:lexical-1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        for _ in range(lines):
+            process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr is not None
+        said = process.stderr.read()
+        ended = process.wait(timeout=120)
+
+    assert ended == code, said
+    assert "Traceback" not in said
+    assert "BrokenPipe" not in said

@@ -1,0 +1,147 @@
+"""Measuring a team's files: no server, no key, no database of ours, and nothing left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents.models import Agent, Channel
+from evaluation.models import EvaluationRun
+from tests.evaluation.ci.building import refused, run
+from tests.evaluation.judging import answers
+from tests.llm_server import LLMServer
+
+ROOT = Path(__file__).resolve().parents[3]
+NO_SERVER = "postgres://nobody:x@127.0.0.1:9/none"
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    """A persona who is to be brief, a claim with a rule, and two builds of what she said."""
+    (tmp_path / "personas").mkdir()
+    (tmp_path / "personas" / "ada.md").write_text("You are Ada, a dry clerk. You never say more than six words.")
+    (tmp_path / "claims" / "adherence").mkdir(parents=True)
+    (tmp_path / "claims" / "adherence" / "ada.yaml").write_text(
+        "dimension: adherence\nagent_id: ada\npropositions:\n"
+        '  - {id: ada-brief, claim: "{{agent_name}} is brief", rule: {max_words: 6}}\n'
+    )
+    said(tmp_path / "main.jsonl", [f"No, number {n}." for n in range(12)])
+    said(tmp_path / "branch.jsonl", [f"Yes of course, I would love to help with number {n}!" for n in range(12)])
+    return tmp_path
+
+
+def said(path: Path, texts: Sequence[str], speaker: str = "ada") -> None:
+    lines = [{"channel": "chat", "agent": speaker, "role": "agent", "text": text} for text in texts]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def arguments(files: Path, transcript: str, *more: str) -> list[str]:
+    named = {"--transcript": transcript, "--personas": "personas", "--propositions": "claims"}
+    return [*(part for option, name in named.items() for part in (option, str(files / name))), *more]
+
+
+def environment(**changes: str) -> dict[str, str]:
+    """As on a fresh machine: no key, and a database that is not there."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("ANTHROPIC", "JUDGE", "ACTOR"))}
+    return {**kept, "DATABASE_URL": NO_SERVER, "PROPOSITION_DIRS": "", "SENTRY_DSN": "", **changes}
+
+
+def evaluate(options: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "manage.py", "evaluate", *options],
+        cwd=ROOT,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=180,
+    )
+
+
+def test_a_build_is_gated_by_files_alone_though_the_configured_database_is_not_there(files: Path) -> None:
+    kept = files / "baseline.json"
+
+    before = evaluate(arguments(files, "main.jsonl", "--json", "--out", str(kept)))
+    after = evaluate(arguments(files, "branch.jsonl", "--json", "--baseline", str(kept)))
+
+    assert before.returncode == 0, before.stderr
+    assert json.loads(before.stdout)["summary"]["without_baseline"] == ["ada"]
+    assert after.returncode == 1, after.stderr
+    document: dict[str, Any] = json.loads(after.stdout)
+    (entry,) = document["regressions"]
+    assert (entry["agent"], entry["proposition"], entry["baseline"], entry["current"]) == ("ada", "ada-brief", 9.0, 0.0)
+    assert entry["worst_message"]["text"].startswith("Yes of course")
+    assert document["summary"]["heuristic"] is True
+
+
+@pytest.mark.django_db
+def test_the_configured_database_is_neither_read_nor_written(files: Path) -> None:
+    Agent.objects.create(slug="here", display_name="Here", system_prompt="x")
+
+    code, out, _ = run(*arguments(files, "main.jsonl"))
+
+    assert code == 0
+    assert "here" not in out
+    assert list(Agent.objects.values_list("slug", flat=True)) == ["here"]
+    assert (Channel.objects.count(), EvaluationRun.objects.count()) == (0, 0)
+
+
+@pytest.mark.django_db
+def test_speakers_under_another_name_are_told_who_they_are(files: Path) -> None:
+    said(files / "roles.jsonl", ["No.", "Never."], speaker="assistant")
+
+    complaint = refused(*arguments(files, "roles.jsonl"))
+
+    assert "none of ada speaks in the transcript; its speakers: assistant" in complaint
+    assert run(*arguments(files, "roles.jsonl", "--map", "assistant=ada"))[0] == 0
+
+
+@pytest.mark.django_db
+def test_files_that_cannot_be_used_are_named(files: Path) -> None:
+    (files / "bad.jsonl").write_text('{"channel": "chat"}\n')
+
+    assert "bad.jsonl" in refused(*arguments(files, "bad.jsonl"))
+    assert "no-such.jsonl" in refused(*arguments(files, "no-such.jsonl"))
+    twice = arguments(files, "main.jsonl", "--transcript", str(files / "main.jsonl"))
+    assert "another one is called main" in refused(*twice)
+
+
+@contextmanager
+def waiting(server: LLMServer, files: Path) -> Iterator[subprocess.Popen[str]]:
+    """The command in the middle of asking a judge that does not answer."""
+    server.respond = lambda body: {**answers(lambda claim: 5)(body), "hold": True}
+    process = subprocess.Popen(
+        [sys.executable, "manage.py", "evaluate", *arguments(files, "main.jsonl")],
+        cwd=ROOT,
+        env=environment(JUDGE_BASE_URL=server.url, JUDGE_MODEL="test-model", TMPDIR=str(files / "tmp")),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert server.wait_until(lambda: server.inflight > 0, timeout=120)
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_stopped_in_the_middle_it_leaves_nothing_behind(files: Path, number: signal.Signals) -> None:
+    (files / "tmp").mkdir()
+    with LLMServer() as server, waiting(server, files) as process:
+        process.send_signal(number)
+        _, complaint = process.communicate(timeout=60)
+
+    assert process.returncode == 130
+    assert "Files are measured in memory, so nothing was kept." in complaint
+    assert list((files / "tmp").iterdir()) == []

@@ -1,0 +1,181 @@
+"""The verdict as Markdown, JUnit and a table; texts of agents and judges are data in all of them."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents.models import Agent
+from evaluation.ci.markdown import shortened
+from evaluation.ci.texts import as_code, as_xml, plain
+from tests.evaluation.ci.building import baseline, half, planted, run
+from tests.evaluation.judging import answers, entry, tail_of
+from tests.factories import make_agent, make_channel, talk
+from tests.llm_server import LLMServer
+
+SNAPSHOTS = Path(__file__).with_name("snapshots")
+HOSTILE = (
+    "@octocat | see #1 & <img src=x onerror=alert(1)> `rm -rf` [x](javascript:alert(1)) ![](http://evil/p.png)\n\n"
+    "</details><script>alert(1)</script>\n| a | b |\n# Approved\n```\n<!-- plumbline --> https://evil.example \u202e\x07"
+)
+
+
+@pytest.fixture
+def regressed(two: Agent, llm_server: LLMServer) -> Agent:
+    planted(llm_server, mood=3)
+    baseline()
+    return two
+
+
+def written(tmp_path: Path, *arguments: str) -> tuple[str, ET.Element]:
+    comment, xml = tmp_path / "comment.md", tmp_path / "junit.xml"
+    run("--markdown", str(comment), "--junit", str(xml), *arguments)
+    return comment.read_text(encoding="utf-8"), ET.fromstring(xml.read_text(encoding="utf-8"))  # noqa: S314 (ours)
+
+
+# -- Markdown
+@pytest.mark.django_db
+def test_the_comment_is_as_it_was_agreed(regressed: Agent, tmp_path: Path) -> None:
+    comment, _ = written(tmp_path, "--where", "build=41", "--threshold", "7")
+
+    dated = re.sub(r"\d{4}-\d\d-\d\d", "DATE", comment)
+    dated = re.sub(r"[\d,]+ tokens in, [\d,]+ out", "TOKENS", dated)  # every change of a prompt changes them
+    assert dated == (SNAPSHOTS / "comment.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.django_db
+def test_a_pass_is_said_shortly_and_a_heuristic_judge_is_called_one(
+    two: Agent, tmp_path: Path, propositions: Any
+) -> None:
+    propositions.claims("adherence/ada.yaml", "brief", extra="rule: {max_words: 9}")
+
+    comment, _ = written(tmp_path)
+
+    assert comment.startswith("<!-- plumbline -->\n")
+    assert "✅ Persona check: pass" in comment
+    assert "(*heuristic*: exact rules and word cues, no LLM)" in comment
+    assert "24 need an LLM judge" in comment or "40 need an LLM judge" in comment
+
+
+@pytest.mark.django_db
+def test_hostile_messages_slugs_and_judges_are_code_in_the_comment(
+    two: Agent, llm_server: LLMServer, tmp_path: Path
+) -> None:
+    talk(two, [HOSTILE] * 3, channel=make_channel("hostile"), tags={"build": "42"})
+    llm_server.respond = answers(lambda claim: entry(1, reasoning=HOSTILE))
+
+    comment, suites = written(tmp_path, "--where", "build=42", "--threshold", "5")
+
+    assert "octocat" in comment
+    assert comment.count("<!--") == 1
+    outside = re.sub(r"<code>[^<>]*</code>", "", comment)
+    for text in ("octocat", "script", "evil", "javascript", "onerror", "Approved", "`"):
+        assert text not in outside
+    inside = "".join(re.findall(r"<code>(.*?)</code>", comment))
+    assert not set("@|`[]!<>\\*_\u202e\x07") & set(inside), "everything that could be read as markup is a reference"
+    assert "#" not in re.sub(r"&#\d+;", "", inside)
+    assert comment.count("<details>") == comment.count("</details>")
+    for row in re.findall(r"^\|.*\|$", comment, re.MULTILINE):
+        assert row.count("|") in (6, 8, 5), row
+    (failure,) = suites.iter("failure")
+    assert "octocat" in failure.attrib["message"]
+    assert "\x07" not in ET.tostring(suites, encoding="unicode")
+
+
+def test_no_character_of_a_text_can_be_structure_or_a_mention() -> None:
+    assert as_code("@team #12 a|b") == "<code>&#64;\u2060team &#35;\u206012 a&#124;b</code>"
+    assert as_code("") == ""
+    assert plain("a\u202eb\u200b\x00c\n\td") == "abc d"
+    assert len(plain("x" * 500)) == 240
+    assert as_xml("a\x00\x0b\ud800b\U0001f600") == "a\ufffd\ufffd\ufffdb\U0001f600"
+
+
+def test_a_comment_that_github_would_refuse_is_cut_between_lines_and_closed() -> None:
+    text = "head\n<details>\n" + "".join(f"* line {n}\n" for n in range(9_000)) + "</details>\n"
+
+    cut = shortened(text)
+
+    assert shortened("short\n") == "short\n"
+    assert len(cut) < 65_536
+    assert re.search(r"\n\* line \d+\n\n</details>\n\n\*Cut: [\d,]+ of [\d,]+ characters", cut)
+    assert cut.count("<details>") == cut.count("</details>")
+
+
+# -- JUnit
+@pytest.mark.django_db
+def test_junit_has_a_case_per_agent_and_dimension(regressed: Agent, tmp_path: Path) -> None:
+    talk(make_agent("mute"), ["Hm."], tags={"build": "40"})
+
+    _, suites = written(tmp_path, "--where", "build=41")
+
+    assert suites.tag == "testsuites"
+    assert {name: suites.attrib[name] for name in ("tests", "failures", "errors", "skipped")} == {
+        "tests": "2",
+        "failures": "1",
+        "errors": "0",
+        "skipped": "1",
+    }
+    assert [suite.attrib["name"] for suite in suites] == ["ada", "mute"]
+    case = suites.find("testsuite[@name='ada']/testcase")
+    assert case is not None
+    assert (case.attrib["classname"], case.attrib["name"]) == ("plumbline.ada", "adherence")
+    failure = case.find("failure")
+    assert failure is not None
+    assert failure.attrib["message"].startswith(
+        "mood fell from 8.0 · 100 % to 2.9 · 100 % (−5.1): #ada-41 8 “line 7 of build 41”"
+    )
+    names = {p.attrib["name"]: p.attrib["value"] for p in suites.iter("property")}
+    assert names == {"judge": "test-model", "procedure": "plumbline"}
+    for element in suites.iter():
+        assert element.tag in {
+            *("testsuites", "testsuite", "properties", "property", "testcase"),
+            *("failure", "error", "skipped", "system-out"),
+        }
+
+
+@pytest.mark.django_db
+def test_junit_calls_what_could_not_be_judged_an_error(two: Agent, llm_server: LLMServer, tmp_path: Path) -> None:
+    half(llm_server)
+
+    _, suites = written(tmp_path, "--where", "build=41")
+
+    (error,) = suites.iter("error")
+    assert "12 of 24 judgements failed" in error.attrib["message"]
+    assert suites.attrib["errors"] == "1"
+
+
+@pytest.mark.django_db
+def test_reports_are_written_when_nothing_was_measured(two: Agent, llm_server: LLMServer, tmp_path: Path) -> None:
+    comment, suites = written(tmp_path, "--where", "build=99")
+
+    assert "could not judge enough" in comment
+    assert suites.attrib["errors"] == "1"
+
+
+# -- terminal
+@pytest.mark.django_db
+def test_the_table_fits_80_columns_and_carries_no_terminal_codes(two: Agent, llm_server: LLMServer) -> None:
+    two.slug = "a-very-long-name-for-an-agent"
+    two.save()
+    talk(two, ["\x1b[31m[bold]red[/bold]" + HOSTILE] * 3, channel=make_channel("hostile"), tags={"build": "42"})
+    llm_server.respond = answers(lambda claim: 1)
+
+    _, out, said = run("--where", "build=42", "--threshold", "5")
+
+    assert max(len(line) for line in out.splitlines()) <= 80
+    assert "\x1b" not in out + said
+    assert "[bold]red[/bold]" in out.replace("\n", "")
+
+
+@pytest.mark.django_db
+def test_the_same_low_message_is_not_shown_twice(regressed: Agent, llm_server: LLMServer) -> None:
+    planted(llm_server, mood=3, voice=3)
+
+    _, out, _ = run("--where", "build=41")
+
+    assert out.count("line 7 of build 41") == 1
+    assert tail_of(llm_server.bodies[-1])

@@ -1,0 +1,97 @@
+"""The shipped data, build 40 against build 41, with the offline judge: planted drift fails the build, and nobody else is accused."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from django.core.management import call_command
+from pytest_django import Settings
+
+from agents.models import Agent, Message
+from agents.seed import loader
+from tests.evaluation.ci.building import report, run
+from tests.factories import make_channel, talk
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usual_minimum]
+LOSE_THEIR_VOICE = {"michael", "dwight", "angela", "stanley", "kevin"}
+ASKED = ("--dimensions", "adherence,fluency", "--samples", "100")
+# Nothing that a persona of an office would say, and nothing that breaks a rule of theirs either.
+OFF_TOPIC = [
+    "Preheat the oven to 200 degrees and grease a baking tin.",
+    "Fold the egg whites into the batter in two steps.",
+    "Simmer the lentils for twenty minutes until soft.",
+    "Shares of the copper producer closed at 41.20, up 0.3 on the day.",
+    "The index opened lower after bond yields rose overnight.",
+    "Rinse the rice until the water runs clear.",
+    "Chill the dough for an hour before rolling.",
+    "Futures for wheat settled at 612 cents a bushel.",
+    "Season with salt and pepper and serve with bread.",
+    "Volume on the exchange was thin ahead of the holiday.",
+    "Whisk oil and vinegar with mustard.",
+    "The yield on the ten-year note stood at 4.1.",
+    "Roast the carrots with cumin.",
+    "The dollar was steady against the yen.",
+]
+
+
+@pytest.fixture(autouse=True)
+def _seeded(settings: Settings) -> None:
+    settings.JUDGE_MODEL, settings.PROPOSITION_DIRS = "offline:lexical-1", []
+    loader.seed()
+    call_command("capture_baseline", "--no-simulate", "--json", "--where", "build=40", *ASKED, stdout=io.StringIO())
+
+
+def test_build_41_fails_for_those_who_lose_their_voice_and_for_nobody_else() -> None:
+    found = report("--where", "build=41", *ASKED, "--threshold", "fluency=5")
+
+    assert found["summary"]["verdict"] == "regression"
+    assert {entry["agent"] for entry in found["regressions"]} == LOSE_THEIR_VOICE
+    assert {entry["agent"] for entry in found["below_threshold"]} == {"jim"}, "who repeats himself"
+    for entry in found["regressions"]:
+        claim = entry["proposition"] or entry["fell_most"][0]["proposition"]
+        assert claim.startswith(entry["agent"])
+        assert entry["interval"][1] < 0, "what is called a regression is sure"
+        assert entry["worst_message"]["text"]
+        assert entry["worst_message"]["position"] is not None
+    assert found["summary"]["heuristic"] is True
+    assert found["not_enough_data"] == [] or {e["agent"] for e in found["not_enough_data"]} <= LOSE_THEIR_VOICE
+
+
+def test_build_40_against_itself_passes() -> None:
+    found = report("--where", "build=40", *ASKED)
+
+    assert (found["regressions"], found["summary"]["exit_code"]) == ([], 0)
+
+
+@pytest.mark.parametrize("slug", ["jim", "pam", "ryan", "toby"])
+def test_who_says_nothing_of_their_own_any_more_does_not_pass(slug: str) -> None:
+    talk(Agent.objects.get(slug=slug), OFF_TOPIC, channel=make_channel("off"), tags={"build": "42"})
+    asked = ("--agents", slug, "--where", "build=42", *ASKED)
+
+    found = report(*asked)
+    code, out, said = run(*asked, "--strict")
+
+    adherence = found["runs"][0]["dimensions"]["adherence"]
+    assert (found["summary"]["verdict"], found["summary"]["exit_code"]) == ("not enough data", 0)
+    assert adherence["score"] is None, "the rules that hold for any text are no score"
+    assert "a score needs 15 %" in adherence["reason"]
+    assert found["runs"][0]["overall_score"] is None, "the mean of what is left would be a rise"
+    assert 0 < adherence["coverage"] < 0.15
+    assert code == 2
+    assert "not enough data" in said
+    assert found["not_enough_data"]
+    for entry in found["not_enough_data"]:  # named with both shares
+        assert entry["coverage"] < entry["baseline_coverage"]
+        assert entry["why"].removeprefix("not enough data: ") in " ".join(out.split())
+
+
+def test_what_another_persona_says_does_not_pass_for_the_agents_own() -> None:
+    others = [m.text for m in Message.objects.filter(agent__slug="dwight", tags__build="40")]
+    talk(Agent.objects.get(slug="andy"), others, channel=make_channel("off"), tags={"build": "42"})
+
+    found = report("--agents", "andy", "--where", "build=42", *ASKED)
+
+    assert found["summary"]["verdict"] in ("regression", "not enough data")
+    named = {entry["proposition"] for entry in found["not_enough_data"]}
+    assert named & {"andy-aloof", "andy-emotional", "andy-flat"}

@@ -1,0 +1,178 @@
+"""What is measured of simulated speech, and that real speech never mixes with it (AC-6.5.2)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from pytest_django import Settings
+
+from agents.models import Agent, Channel
+from correction.gate.statistics import get_gate_statistics
+from correction.models import AgentEvaluationConfig, CorrectionLog
+from evaluation.capture import capture
+from evaluation.change.baselines import get_baseline
+from evaluation.lineup import line_up
+from evaluation.models import EvaluationScore
+from evaluation.result_json import as_json
+from evaluation.run_spec import RunSpec
+from evaluation.scorers.base import Subject
+from evaluation.simulation import Simulation, simulation_spec
+from evaluation.summary import RunSummary
+from evaluation.windows import MessageWindow, parse_window, spoken_by
+from tests.evaluation.conftest import PropositionFolder
+from tests.evaluation.judging import answers, prompt_of
+from tests.evaluation.simulation.acting import simulated
+from tests.factories import make_agent, make_channel, talk
+from tests.llm_server import LLMServer
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+EVERYTHING = ("adherence", "consistency", "fluency", "convergence", "ideas_quantity")
+
+
+@pytest.fixture
+def ada(settings: Settings, propositions: PropositionFolder) -> Agent:
+    settings.ACTOR_MODEL = "offline:scripted-1"
+    propositions.claims("adherence/_default.yaml", "voice")
+    for dimension in ("consistency", "fluency"):
+        propositions.claims(f"{dimension}/_default.yaml", f"{dimension}-a", extra="include_personas: false")
+    for dimension, extra in (("convergence", "include_personas: true"), ("ideas_quantity", "include_personas: false")):
+        row = f"propositions: [{{id: {dimension[:5]}-a, claim: 'a claim', {extra}}}]"
+        propositions.write(f"{dimension}/_default.yaml", f"dimension: {dimension}\ntarget_type: environment\n{row}\n")
+    return make_agent("ada", sample_lines=["Simulated one.", "Simulated two.", "Simulated three."])
+
+
+def measured(spec: RunSpec) -> RunSummary:
+    return capture([spec])[0].summary
+
+
+def spec_of(agent: Agent, simulation: Simulation, *, against: Simulation | None = None, **fields: Any) -> RunSpec:
+    return simulation_spec(RunSpec(agent=agent, **{"dimensions": EVERYTHING, **fields}), simulation, against=against)
+
+
+def test_every_dimension_of_an_agent_is_judged_on_what_was_simulated(llm_server: LLMServer, ada: Agent) -> None:
+    talk(ada, [f"real {n}" for n in range(5)])
+    simulation = simulated(ada)
+    llm_server.respond = answers(lambda claim: 7)
+
+    found = measured(spec_of(ada, simulation, window=parse_window("7d"), where={"build": "41"}, is_baseline=True))
+
+    assert found.run.status == "completed"
+    assert (found.run.simulated, found.run.actor_model, found.run.procedure) == (
+        True,
+        "offline:scripted-1",
+        "plumbline+simulated",
+    )
+    assert {name: d.score for name, d in found.dimensions.items() if d.measured} == {"adherence": 7.0, "fluency": 7.0}
+    assert found.dimensions["adherence"].scored == simulation.messages == 3
+    read = "\n".join(map(prompt_of, llm_server.bodies))
+    assert "Simulated one." in read
+    assert "real" not in read
+    assert set(get_baseline(agent=ada, judge="test-model", procedure="plumbline+simulated")) == {"adherence", "fluency"}
+    assert get_baseline(agent=ada, judge="test-model") == {}
+
+
+def test_what_cannot_be_measured_of_simulated_speech_says_why(llm_server: LLMServer, ada: Agent) -> None:
+    simulation = simulated(ada)
+    llm_server.respond = answers(lambda claim: 7)
+
+    results = capture([spec_of(ada, simulation)])
+
+    run = as_json("test-model", results)["runs"][0]
+    assert (run["simulated"], run["actor_model"], run["procedure"]) == (
+        True,
+        "offline:scripted-1",
+        "plumbline+simulated",
+    )
+    assert "one agent at a time" in run["dimensions"]["convergence"]["reason"]
+    assert "one agent at a time" in run["dimensions"]["ideas_quantity"]["reason"]
+    (unscored,) = EvaluationScore.objects.filter(dimension="consistency")
+    assert "what was simulated has no past but another simulation" in unscored.reason
+
+
+def test_channel_dimensions_alone_give_no_score_and_the_reason(llm_server: LLMServer, ada: Agent) -> None:
+    found = measured(spec_of(ada, simulated(ada), dimensions=("convergence",)))
+
+    assert (found.run.status, found.overall_score) == ("completed", None)
+    assert "there is no conversation of agents to measure" in found.run.error
+    assert llm_server.calls == 0
+
+
+def test_self_consistency_compares_the_same_line_of_two_simulations(llm_server: LLMServer, ada: Agent) -> None:
+    talk(ada, [f"real {n}" for n in range(5)])
+    before = simulated(ada, name="before")
+    now = simulated(ada, name="now")
+    llm_server.respond = answers(lambda claim: 6)
+
+    found = measured(spec_of(ada, now, against=before, dimensions=("consistency",)))
+
+    assert found.dimensions["consistency"].score == 6.0
+    pairs = EvaluationScore.objects.select_related("message", "compared_with")
+    assert len(pairs) == 3
+    for pair in pairs:
+        assert pair.message is not None
+        assert pair.compared_with is not None
+        assert (pair.message.tags["simulation"], pair.compared_with.tags["simulation"]) == (now.id, before.id)
+        for tag in ("situation", "turn"):
+            assert pair.message.tags[tag] == pair.compared_with.tags[tag]
+    assert not any("real" in prompt_of(body) for body in llm_server.bodies)
+
+
+def test_everything_simulated_is_measured_however_small_the_sample_asked_for(ada: Agent) -> None:
+    simulation = simulated(ada, repeats=2)
+
+    assert spec_of(ada, simulation, samples=1).samples == 6
+
+
+def test_a_simulation_of_somebody_else_is_refused(ada: Agent) -> None:
+    bob = make_agent("bob", sample_lines=["x"])
+    simulation, other = simulated(ada), simulated(bob)
+
+    with pytest.raises(ValueError, match="'bob' is not in this simulation; allowed: 'ada'"):
+        simulation_spec(RunSpec(agent=bob), simulation)
+    with pytest.raises(ValueError, match="'bob' is not in this simulation"):
+        simulation_spec(RunSpec(agent=ada), simulation, against=other)
+
+
+# -- real speech
+def test_real_speech_is_measured_without_what_was_simulated_ac_6_5_2(llm_server: LLMServer, ada: Agent) -> None:
+    talk(ada, [f"real {n}" for n in range(8)])
+    simulated(ada, repeats=3)
+    llm_server.respond = answers(lambda claim: 7)
+
+    found = measured(RunSpec(agent=ada, dimensions=EVERYTHING[:4]))
+
+    read = "\n".join(json.dumps(body) for body in llm_server.bodies)
+    assert "real 7" in read
+    assert "Simulated" not in read
+    assert "-talk-" not in read
+    shares = found.run.channel_shares.values_list("channel_run__channel__slug", flat=True)
+    assert list(shares) == ["office"]
+
+
+def test_no_selection_of_real_speech_holds_a_simulated_message_ac_6_5_2(ada: Agent) -> None:
+    real = {message.pk for message in talk(ada, [f"real {n}" for n in range(8)])}
+    simulated(ada)
+
+    for window in ("all", "last:100"):
+        assert set(spoken_by(agent=ada, window=parse_window(window)).values_list("pk", flat=True)) == real
+    subject = Subject(agent=ada, persona="", window=MessageWindow(), where={}, samples=100, seed=0)
+    halves = subject.halves()
+    assert set(halves.current) | set(halves.history) == real
+    assert set(subject.sample()) == real
+
+
+def test_a_line_up_of_a_real_channel_and_the_gates_figures_hold_no_simulated_line_ac_6_5_2(ada: Agent) -> None:
+    office = make_channel("office")
+    talk(ada, [f"real {n}" for n in range(8)], channel=office)
+    AgentEvaluationConfig.objects.create(agent=ada, gate_mode="enforce", gate_adherence_enabled=True)
+    simulation = simulated(ada)
+
+    assert line_up(channel=office).lines == 8
+    assert not CorrectionLog.objects.exists()
+    for synthetic in (False, True):
+        assert get_gate_statistics(ada, synthetic=synthetic).total_actions == 0
+    stage = Channel.objects.get(slug=simulation.conversations[0].channel)
+    assert any("simulated for an evaluation" in note for note in line_up(channel=stage).notes)

@@ -1,0 +1,116 @@
+"""A simulation that is killed loses nothing and doubles nothing: a real process, a real server, one database file."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.evaluation.simulation.acting import acts
+from tests.llm_server import LLMServer
+
+ROOT = Path(__file__).resolve().parents[3]
+SETUP = """
+from tests.factories import make_agent
+make_agent("ada")
+"""
+SIMULATION = """
+from agents.models import Agent
+from evaluation.simulation import Situation, simulate
+lines = tuple(f"Line {n}." for n in range(3))
+found = simulate(agent=Agent.objects.get(), situations=[Situation(id=f"s{n}", lines=lines) for n in range(3)])
+print(found.id, found.complete, found.resumed, found.messages)
+"""
+SAID, CALLS_PER_LINE, LINES = 4, 2, 9
+
+
+def environment(database: Path, server: LLMServer) -> dict[str, str]:
+    return {
+        **os.environ,
+        "DJANGO_SETTINGS_MODULE": "project.settings",
+        "DATABASE_URL": f"sqlite:///{database}",
+        "PYTHONPATH": str(ROOT),
+        "ACTOR_BASE_URL": server.url,
+        "ACTOR_MODEL": "test-model",
+        "JUDGE_BASE_URL": "",
+        "JUDGE_MODEL": "offline:lexical-1",
+        "SENTRY_DSN": "",
+        "CELERY_BROKER_URL": "",
+    }
+
+
+def command(code: str) -> tuple[str, ...]:
+    return (sys.executable, "-c", "import django\ndjango.setup()\n" + code)
+
+
+def finished(code: str, database: Path, server: LLMServer) -> str:
+    done = subprocess.run(
+        command(code), cwd=ROOT, env=environment(database, server), capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def rows(database: Path, query: str) -> list[Any]:
+    with closing(sqlite3.connect(database, timeout=20)) as connection:
+        return connection.execute(query).fetchall()
+
+
+def eventually(condition: Callable[[], bool], what: str, within: float = 180.0) -> None:
+    end = time.monotonic() + within
+    while not condition():
+        assert time.monotonic() < end, f"{what} did not happen within {within:g} s"
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("after_speaking", [False, True], ids=["before it spoke", "after it spoke"])
+def test_a_killed_simulation_goes_on_where_it_stopped(database_file: Path, after_speaking: bool) -> None:
+    """The fifth line's turn hangs at the server when the process is killed, before or after the agent said something in it."""
+    database, stop = database_file, SAID * CALLS_PER_LINE + after_speaking
+    with LLMServer() as server:
+        answering = acts(lambda body: f"Answer {server.calls}.")
+        server.respond = lambda body: {**(answering(body) or {}), "hold": server.calls > stop}
+        finished(SETUP, database, server)
+        process = subprocess.Popen(
+            command(SIMULATION),
+            cwd=ROOT,
+            env=environment(database, server),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        try:
+            eventually(lambda: server.inflight == 1 and server.calls == stop + 1, "the middle of the simulation")
+            process.send_signal(signal.SIGKILL)
+            process.wait(60)
+        finally:
+            if process.poll() is None:
+                process.kill()
+            process.communicate()
+        before = rows(database, "select id, text from messages order by id")
+        assert len(before) == 2 * SAID + 1 + after_speaking
+        assert rows(database, "select count(*) from runs where status = 'running'") == [(1,)]
+
+        server.release()
+        again = finished(SIMULATION, database, server)
+
+    simulation, complete, resumed, messages = again.split()
+    assert (complete, resumed, messages) == ("True", "True", str(LINES))
+    assert rows(database, "select id, text from messages order by id")[: len(before)] == before
+    said = rows(
+        database,
+        "select json_extract(tags, '$.simulation'), json_extract(tags, '$.situation'), json_extract(tags, '$.turn'),"
+        " agent_id is null, count(*) from messages group by 1, 2, 3, 4",
+    )
+    assert len(said) == 2 * LINES
+    assert {(tag, count) for tag, *_, count in said} == {(simulation, 1)}
+    assert rows(database, "select status, count(*) from runs group by 1") == [("completed", LINES)]
+    assert server.calls == LINES * CALLS_PER_LINE + 1, "what is needed, and what was in flight at the kill"

@@ -1,0 +1,87 @@
+"""Files of situations: ours, and a team's with whatever is wrong in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from evaluation.propositions.yaml_files import YamlProblems
+from evaluation.simulation import load_situations
+from evaluation.simulation.situations import situations_digest
+from tests.evaluation.simulation.acting import situation
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "ours.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def complaint(path: Path) -> str:
+    with pytest.raises(YamlProblems) as caught:
+        load_situations(path)
+    return str(caught.value)
+
+
+def test_ten_situations_are_shipped_ac_6_5_2() -> None:
+    found = load_situations()
+
+    assert len(found) == len({situation.id for situation in found}) == 10
+    assert all(1 <= len(situation.lines) <= 4 for situation in found)
+    assert all(situation.description for situation in found)
+
+
+def test_a_teams_file_is_read(tmp_path: Path) -> None:
+    path = written(
+        tmp_path,
+        "situations:\n  - {id: refund, speaker: '  A  customer ', lines: [' Where is my money? ', そうですか]}\n",
+    )
+
+    assert load_situations(path) == (situation("refund", "Where is my money?", "そうですか", speaker="A customer"),)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "field", "message"),
+    [
+        ("situations: []", 1, "situations", "allowed: 1 to 200"),
+        ("scenes: []", 1, "scenes", "unknown field; allowed: situations"),
+        ("situations:\n  - id: a", 2, "situations[0].lines", "is required"),
+        ("situations:\n  - id: a\n    lines: []", 3, "situations[0].lines", "allowed: 1 to 20"),
+        ("situations:\n  - id: a\n    lines: hello", 3, "situations[0].lines", "allowed: a list of texts"),
+        ("situations:\n  - id: a\n    lines: [x, 7]", 3, "situations[0].lines[1]", "(got 7); allowed: text"),
+        ("situations:\n  - id: a\n    lines: [' ']", 3, "situations[0].lines[0]", "empty; allowed: text that is not"),
+        ('situations:\n  - id: a\n    lines: ["\\0"]', 3, "situations[0].lines[0]", "holds a NUL character"),
+        ("situations:\n  - id: A b\n    lines: [x]", 2, "situations[0].id", "'A b': allowed: 1 to 60 of a-z"),
+        ("situations:\n  - {id: a, lines: [x]}\n  - {id: a, lines: [y]}", 3, "situations[1].id", "'a' stands twice"),
+        ("situations:\n  - id: a\n    lines: [x]\n    mood: 3", 4, "situations[0].mood", "allowed: id, description, speaker"),
+        ("situations:\n  - 7", 2, "situations[0]", "allowed: "),
+    ],
+)  # fmt: skip
+def test_a_bad_file_is_refused_with_line_field_and_what_is_allowed(
+    tmp_path: Path, text: str, line: int, field: str, message: str
+) -> None:
+    path = written(tmp_path, text)
+
+    words = complaint(path)
+
+    assert f"{path}:{line}: {field}: " in words
+    assert message in words
+
+
+def test_every_problem_of_a_file_is_named_at_once(tmp_path: Path) -> None:
+    words = complaint(written(tmp_path, "situations:\n  - {id: A, lines: [x]}\n  - {id: b, lines: []}\n"))
+
+    assert len(words.splitlines()) == 2
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    assert "nowhere.yaml: cannot be read" in complaint(tmp_path / "nowhere.yaml")
+
+
+def test_what_the_agent_hears_makes_the_digest_and_nothing_else_does() -> None:
+    base = situation("a", "x")
+
+    assert situations_digest([base]) == situations_digest([situation("a", "x", description="new words")])
+    assert situations_digest([base]) != situations_digest([situation("a", "y")])
+    assert situations_digest([base]) != situations_digest([situation("a", "x", speaker="Zed")])
