@@ -9,11 +9,6 @@ API_INGESTS_PER_MINUTE = int(number("API_INGESTS_PER_MINUTE", 600))  # batches o
 API_TRANSCRIPTS_PER_MINUTE = int(number("API_TRANSCRIPTS_PER_MINUTE", 30))  # files of up to 10 MB
 # Wrong passwords of one address and for one user name, and wrong tokens of one address
 WRONG_SIGN_INS_PER_MINUTE = int(number("WRONG_SIGN_INS_PER_MINUTE", 10))
-# Event streams (agents/events): each occupies a thread of the web server
-EVENT_STREAMS = int(
-    number("EVENT_STREAMS", number("WEB_THREADS", 16) // 2)
-)  # open at a time in one process; 0 = none, pages poll
-EVENT_STREAM_SECONDS = number("EVENT_STREAM_SECONDS", 300)  # after which one ends, and its client comes back
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
         "agents.api.authentication.Tokens",  # first: it makes an anonymous request a 401, not a 403

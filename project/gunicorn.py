@@ -1,6 +1,6 @@
 """How gunicorn serves Plumbline: ``gunicorn -c python:project.gunicorn project.wsgi``. Sizes: docs/deploy.md.
 
-Threads, because requests wait: for a judge in the gate, for news in an event stream. One thread is one of these.
+Threads, because requests wait for a judge in the gate. One thread is one of these.
 """
 
 import os
@@ -38,12 +38,7 @@ logconfig_dict = {
 
 
 def post_worker_init(worker: Any) -> None:
-    """The client of the judge is made now: it takes a second or two, which the first draft should not wait for.
-
-    Event streams end when the process is told to stop: they would use up the whole time it has for that.
-    """
-    from agents.events import stop_when
+    """Make the client of the judge now: it takes a second or two, which the first draft should not wait for."""
     from agents.llm import warm_up
 
-    stop_when(lambda: not worker.alive)
     warm_up("judge")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from django.conf import settings
 from django.contrib import admin
 from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import PermissionDenied
@@ -163,10 +162,9 @@ class ChannelAdmin(ModelAdmin[Channel]):
         return TemplateResponse(request, "admin/agents/channel/transcript.html", context)
 
 
-def _live(request: HttpRequest, channel: Channel, page: Page) -> dict[str, Any] | None:
-    """Where the page hears of what is said after it; None for an older page, and for who may not hear it."""
+def _live(request: HttpRequest, channel: Channel, page: Page) -> str:
+    """Where the page asks for messages after its last one; empty for an older page, and for users who may not read messages."""
     if page.newer is not None or not request.user.has_perm("agents.view_message"):
-        return None
+        return ""
     since = page.lines[-1].message.position if page.lines else channel.next_position - 1
-    url = reverse("agents:channel-events", args=[channel.slug])
-    return {"url": url, "since": since, "streams": settings.EVENT_STREAMS > 0}
+    return f"{reverse('agents:channel-messages', args=[channel.slug])}?after={since}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any, ClassVar
 
-from django.conf import settings
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
@@ -95,7 +94,7 @@ class RunAdmin(LogAdmin[Run]):
         shown = timeline_context(run)
         return {
             **shown,
-            "live": _live(run, len(shown["steps"])),
+            "live": "" if run.status in Run.FINAL else reverse("agents:run", args=[run.pk]),
             "agent": self.who(run),
             "channel": self.where(run),
             "state": self.state(run),
@@ -145,10 +144,3 @@ class RunAdmin(LogAdmin[Run]):
     @admin.display(description="overrides")
     def overrides_json(self, run: Run) -> SafeString:
         return display.json_block(run.overrides)
-
-
-def _live(run: Run, steps: int) -> dict[str, Any] | None:
-    """Where the page hears of the next step; None when the turn has ended."""
-    if run.status in Run.FINAL:
-        return None
-    return {"url": reverse("agents:run-events", args=[run.pk]), "since": steps, "streams": settings.EVENT_STREAMS > 0}

@@ -15,7 +15,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from agents.api import filters, parameters
-from agents.api.conditional import ConditionalWrites
+from agents.api.conditional import Conditional
 from agents.api.idempotency import IdempotentPosts
 from agents.api.lookups import the_agent
 from agents.api.pagination import Log
@@ -86,7 +86,7 @@ class Agents(IdempotentPosts, ListAPIView[Agent]):
         return Response(shown, status=201, headers={"Location": str(shown["url"])})
 
 
-class OneAgent(ConditionalWrites, GenericAPIView[Agent]):
+class OneAgent(Conditional, GenericAPIView[Agent]):
     """One agent with its persona: system prompt, traits, sample lines, and the notes in its memory.
 
     PATCH changes the fields given, the others stay; `traits` replaces all of them. When system prompt or traits changed, that is a new

@@ -17,7 +17,7 @@ from rest_framework.response import Response
 
 from agents.api import filters, parameters
 from agents.api.bodies import OneOf, StrictBody, Text
-from agents.api.conditional import Changed, ConditionalWrites, etag_of
+from agents.api.conditional import Changed, Conditional, etag_of
 from agents.api.fields import Note, Slug, Tags, Texts
 from agents.api.idempotency import IdempotentPosts
 from agents.api.lookups import the_channel
@@ -93,7 +93,7 @@ class Channels(IdempotentPosts, ListAPIView[Channel]):
         return Response(shown, status=201, headers={"Location": str(shown["url"])})
 
 
-class OneChannel(ConditionalWrites, GenericAPIView[Channel]):
+class OneChannel(Conditional, GenericAPIView[Channel]):
     """One channel with its members. PATCH changes the fields given; `agents` and `users` replace all members of their kind.
 
     With `If-Match`, the ETag of what you read, it is a 412 when somebody else changed the channel or its members since.

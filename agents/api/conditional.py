@@ -34,8 +34,8 @@ class Changed(APIException):
         )
 
 
-class ConditionalWrites(_View):
-    """First base of a view whose answers carry an ETag; its writes pass `expected` to a service that checks it under its lock."""
+class Conditional(_View):
+    """First base of a view whose answers carry an ETag; writes pass `expected` to a service that checks it under its lock."""
 
     def expected(self, request: Request) -> tuple[str, ...] | None:
         """The ETags of ``If-Match``, any of which may be replaced; None for any state (no header, or ``*``)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from types import MappingProxyType
 from typing import Any
 
@@ -155,10 +156,14 @@ class PositionPages(Log):
     orders = MappingProxyType({"-position": ("-position",), "position": ("position",)})
 
 
-@extend_schema_view(get=documented({200: MessageRow(many=True)}, parameters=MESSAGE_FILTERS))
+AFTER = query("after", "only messages above this position", type={"type": "integer", "minimum": 0})
+
+
+@extend_schema_view(get=documented({200: MessageRow(many=True)}, parameters=(AFTER, *MESSAGE_FILTERS)))
 class ChannelMessages(ListAPIView[Message]):
     """What was said in one channel, newest first; from the beginning with `ordering=position`.
 
+    `after=POSITION` leaves out what you have: messages are committed in the order of their positions, so none appears below it later.
     Filters: `agent`, `user`, `outsider`, `since` and `until`, `tag` (`KEY=VALUE`), `search` (in the text), `synthetic`.
     """
 
@@ -167,5 +172,10 @@ class ChannelMessages(ListAPIView[Message]):
     pagination_class = PositionPages
 
     def filter_queryset(self, queryset: QuerySet[Message, Any]) -> QuerySet[Message, Any]:
-        channel = the_channel(self.kwargs["slug"])
-        return filtered_messages(self.request, shown_messages(), "ordering").filter(channel=channel)
+        rows = filtered_messages(self.request, shown_messages(), "ordering", "after")
+        after = parameters.text(self.request, "after")
+        if after and not re.fullmatch("[0-9]{1,9}", after):
+            raise ValidationError({"after": [f"after {after[:60]!r}: allowed: a position, a number from 0"]})
+        if after:
+            rows = rows.filter(position__gt=int(after))
+        return rows.filter(channel=the_channel(self.kwargs["slug"]))

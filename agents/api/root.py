@@ -24,7 +24,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from agents.api import parameters
-from agents.api.conditional import ConditionalWrites, etag_of
+from agents.api.conditional import Conditional, etag_of
 from agents.api.schema import documented
 
 PREFIX = "api/"
@@ -44,7 +44,7 @@ class Root(APIView):
         return Response(links)
 
 
-class SchemaFile(ConditionalWrites, APIView):
+class SchemaFile(Conditional, APIView):
     """The OpenAPI schema of all routes, as YAML; as JSON with `?format=json`."""
 
     permission_classes = (IsAuthenticated,)

@@ -33,6 +33,7 @@ class WholeRun(RunRow):
 
     _known: tuple[Totals, Totals] | None = None
 
+    steps = serializers.IntegerField(source="steps.count", read_only=True, help_text="how many it has taken so far")
     said = serializers.SerializerMethodField(help_text="what was said in it, in order")
     usage = serializers.SerializerMethodField(help_text="of the agent's own model calls")
     usage_with_stages = serializers.SerializerMethodField(help_text="of all model calls that the turn caused")
@@ -41,7 +42,7 @@ class WholeRun(RunRow):
 
     class Meta:
         model = Run
-        fields = (*RunRow.Meta.fields, "overrides", "said", "usage", "usage_with_stages", "calls_url")
+        fields = (*RunRow.Meta.fields, "overrides", "steps", "said", "usage", "usage_with_stages", "calls_url")
         read_only_fields = fields
 
     @extend_schema_field(MessageRow(many=True))

@@ -15,6 +15,7 @@ from rest_framework.views import APIView
 
 from agents.api import filters, keys, overrides, parameters
 from agents.api.bodies import StrictBody, Text, Whole
+from agents.api.conditional import Conditional, etag_of
 from agents.api.fields import Note
 from agents.api.idempotency import IdempotentPosts
 from agents.api.lookups import named_channel, named_message, the_agent, the_row
@@ -138,8 +139,11 @@ class Turns(IdempotentPosts, ListAPIView[Run]):
         return Response(shown, status=202, headers={"Location": str(shown["url"])})
 
 
-class OneRun(GenericAPIView[Run]):
-    """One turn with what was said in it and what its model calls used; `trace_url` has every step."""
+class OneRun(Conditional, GenericAPIView[Run]):
+    """One turn with what was said in it and what its model calls used; `trace_url` has every step.
+
+    Ask again with `If-None-Match` while you wait for it: 304 as long as nothing happened.
+    """
 
     queryset = Run.objects.all()
     permission_classes = (ReadsMessages,)
@@ -149,7 +153,8 @@ class OneRun(GenericAPIView[Run]):
     def get(self, request: Request, pk: int) -> Response:
         parameters.only(request)
         run = the_row(Run.objects.select_related("agent", "channel"), pk, "run")
-        return Response(self.get_serializer(run).data)
+        shown = self.get_serializer(run).data
+        return self.tagged(request, shown, etag_of(shown))
 
 
 class RunTrace(GenericAPIView[Run]):

@@ -12,7 +12,7 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 from rest_framework import serializers
 
-from agents.api.conditional import ConditionalWrites
+from agents.api.conditional import Conditional
 from agents.api.idempotency import HEADER, REPLAYED, IdempotentPosts
 from agents.api.pagination import LARGEST_PAGE
 from agents.api.problems import CONTENT_TYPE
@@ -139,7 +139,7 @@ class Schema(AutoSchema):
             found += _WITH_BODY
         if self.method == "POST" and isinstance(self.view, IdempotentPosts):
             found += [409, 422]
-        if self.method in ("PUT", "PATCH") and isinstance(self.view, ConditionalWrites):
+        if self.method in ("PUT", "PATCH") and isinstance(self.view, Conditional):
             found.append(412)
         return found
 
@@ -164,7 +164,7 @@ class Schema(AutoSchema):
         for status in ("201", "202"):
             if status in responses:
                 _answers([responses[status]], "Location", "where it is to be seen", {"format": "uri"})
-        if isinstance(self.view, ConditionalWrites):
+        if isinstance(self.view, Conditional):
             _answers(good, "ETag", "of what there is now", _TAG)
             if self.method == "GET":
                 parameters.append(_header("If-None-Match", "an ETag: 304 while it is still current", _TAG))

@@ -2,7 +2,6 @@ from django.urls import path
 
 from agents.api.agents import Agents, OneAgent, Version, Versions
 from agents.api.channels import Channels, OneChannel
-from agents.api.events import ChannelEvents, TurnEvents
 from agents.api.ingest import Ingest
 from agents.api.llm_calls import LLMCalls, OneLLMCall
 from agents.api.messages import ChannelMessages, Messages, OneMessage
@@ -26,7 +25,6 @@ urlpatterns = [
     path("channels/", Channels.as_view(), name="channels"),
     path("channels/<slug:slug>/", OneChannel.as_view(), name="channel"),
     path("channels/<slug:slug>/messages/", ChannelMessages.as_view(), name="channel-messages"),
-    path("channels/<slug:slug>/events/", ChannelEvents.as_view(), name="channel-events"),
     path("messages/", Messages.as_view(), name="messages"),
     path("messages/ingest/", Ingest.as_view(), name="ingest"),
     path("messages/send/", Send.as_view(), name="send"),
@@ -36,7 +34,6 @@ urlpatterns = [
     path("runs/<int:pk>/", OneRun.as_view(), name="run"),
     path("runs/<int:pk>/trace/", RunTrace.as_view(), name="run-trace"),
     path("runs/<int:pk>/cancel/", CancelRun.as_view(), name="run-cancel"),
-    path("runs/<int:pk>/events/", TurnEvents.as_view(), name="run-events"),
     path("llm-calls/", LLMCalls.as_view(), name="llm-calls"),
     path("llm-calls/<int:pk>/", OneLLMCall.as_view(), name="llm-call"),
 ]

@@ -11,7 +11,7 @@ from rest_framework.reverse import reverse
 from rest_framework.views import APIView
 
 from agents.api import parameters
-from agents.api.conditional import Changed, ConditionalWrites, etag_of
+from agents.api.conditional import Changed, Conditional, etag_of
 from agents.api.pagination import Pages
 from agents.api.schema import PAGES, documented
 from agents.finding import no_agent
@@ -26,7 +26,7 @@ EXAMPLE = {"gate_adherence_enabled": True, "gate_adherence_threshold": 5.0, "rea
 MOST_BYTES = 64 * 1024  # of a body: every field once, and a reason
 
 
-class Config(ConditionalWrites, APIView):
+class Config(Conditional, APIView):
     """The configuration in effect for every agent, and the defaults.
 
     GET lists agents by slug; `config` holds the values in effect, `provenance` where each comes from: `agent`, `defaults` or
@@ -57,7 +57,7 @@ class Config(ConditionalWrites, APIView):
         return self.tagged(request, shown, etag_of(shown))
 
 
-class ConfigOfAgent(ConditionalWrites, APIView):
+class ConfigOfAgent(Conditional, APIView):
     """The configuration in effect for one agent.
 
     PATCH changes the fields given, the others stay; `null` makes a field inherit again; `reason` goes into the history. An unknown

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from django.conf import settings
 from django.contrib import admin
 from django.http import HttpRequest
 from django.template.loader import render_to_string
@@ -111,7 +110,7 @@ class EvaluationRunAdmin(ControlledRunAdmin):
             "error": display.visible(obj.error or waiting_words([obj]).get(obj.pk, "")),
             "buttons": buttons_of(request, obj),
             "spent": self.spent(obj),
-            "live": _live(obj),
+            "live": "" if obj.status in EvaluationRun.FINAL else f"{reverse('evaluation:run', args=[obj.pk])}?scores=0",
             "calls": display.link(display.list_url(LLMCall, work_id=obj.work_id), "the calls it made"),
             "scores": display.link(scores_url(obj), "all its scores"),
         }
@@ -185,13 +184,6 @@ class EvaluationRunAdmin(ControlledRunAdmin):
     def additional(self, run: EvaluationRun) -> SafeString:
         given = json.dumps(run.additional_context, ensure_ascii=False, indent=1) if run.additional_context else ""
         return display.block(given)
-
-
-def _live(run: EvaluationRun) -> dict[str, Any] | None:
-    """Where the page hears how far it is; None when it has ended."""
-    if run.status in EvaluationRun.FINAL:
-        return None
-    return {"url": reverse("evaluation:run-events", args=[run.pk]), "streams": settings.EVENT_STREAMS > 0}
 
 
 def _dimension_panel(run: EvaluationRun, found: DimensionSummary) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from rest_framework.views import APIView
 
 from agents.api import parameters
 from agents.api.bodies import NoBody
+from agents.api.conditional import Conditional, etag_of
 from agents.api.idempotency import IdempotentPosts
 from agents.api.pagination import Log
 from agents.api.permissions import ActionPermissions
@@ -83,11 +84,12 @@ class Runs(IdempotentPosts, ListAPIView[EvaluationRun]):
         return accepted(request, run, taken_up=taken_up)
 
 
-class Run(APIView):
+class Run(Conditional, APIView):
     """One evaluation: what was asked for, how far it is, what it found, and its judgements.
 
     `summary` is the object that `--json` prints for a run, without its observations. `scores` holds the first judgements, 1,000
-    unless `?scores=N` says fewer (0 while you only wait for it); `scores_url` has them all, in pages.
+    unless `?scores=N` says fewer (0 while you only wait for it); `scores_url` has them all, in pages. Ask again with `If-None-Match` while
+    you wait: 304 as long as nothing was judged.
     """
 
     name = "Evaluation"
@@ -100,16 +102,15 @@ class Run(APIView):
         run = the_run(pk)
         scores = scores_of(run)[: most + 1] if most else ()
         shown = list(scores)
-        return Response(
-            {
-                **shown_run(request, run),
-                **links_of(request, run),
-                "summary": numbers_json(summarize(run)),
-                "channels": _channels(request, run),
-                "scores": ScoreRow(shown[:most], many=True).data,
-                "scores_complete": bool(most) and len(shown) <= most,
-            }
-        )
+        answer = {
+            **shown_run(request, run),
+            **links_of(request, run),
+            "summary": numbers_json(summarize(run)),
+            "channels": _channels(request, run),
+            "scores": ScoreRow(shown[:most], many=True).data,
+            "scores_complete": bool(most) and len(shown) <= most,
+        }
+        return self.tagged(request, answer, etag_of(answer))
 
 
 _SCORE_FILTERS = (

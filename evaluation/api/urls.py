@@ -1,7 +1,6 @@
 from django.urls import path
 
 from evaluation.api.baselines import Baselines, BaselinesOfAgent, CompareWithBaseline
-from evaluation.api.events import RunEvents
 from evaluation.api.labels import Labels
 from evaluation.api.propositions import Propositions
 from evaluation.api.runs import CancelRun, ResumeRun, Run, Runs, RunScores
@@ -14,7 +13,6 @@ urlpatterns = [
     path("<int:pk>/scores/", RunScores.as_view(), name="run-scores"),
     path("<int:pk>/cancel/", CancelRun.as_view(), name="run-cancel"),
     path("<int:pk>/resume/", ResumeRun.as_view(), name="run-resume"),
-    path("<int:pk>/events/", RunEvents.as_view(), name="run-events"),
     path("baselines/", Baselines.as_view(), name="baselines"),
     path("baselines/<slug:agent>/", BaselinesOfAgent.as_view(), name="baselines-of-agent"),
     path("baselines/<slug:agent>/compare/", CompareWithBaseline.as_view(), name="baseline-compare"),

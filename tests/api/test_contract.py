@@ -57,7 +57,6 @@ def live_server() -> Iterator[LiveServer]:
 @pytest.fixture
 def _unlimited(settings: Settings) -> None:
     settings.API_PAID_PER_MINUTE = settings.API_SENDS_PER_MINUTE = settings.API_INGESTS_PER_MINUTE = 1_000_000
-    settings.EVENT_STREAM_SECONDS = 0  # streams tell what there is, and end
 
 
 @pytest.mark.usefixtures("_unlimited")

@@ -45,15 +45,11 @@ def chromium() -> Iterator[Browser]:
 
 @pytest.fixture(scope="session")
 def _plain_http() -> Iterator[None]:
-    """The test server has no certificate, and hashing a password well takes a second; all else stays as it is shipped.
-
-    Pages poll, unless a test opens streams: those would outlive it.
-    """
+    """The test server has no certificate, and hashing a password well takes a second; all else stays as it is shipped."""
     plain = {
         "SECURE_SSL_REDIRECT": False,
         "SESSION_COOKIE_SECURE": False,
         "CSRF_COOKIE_SECURE": False,
-        "EVENT_STREAMS": 0,
     }
     with override_settings(**plain, PASSWORD_HASHERS=["django.contrib.auth.hashers.MD5PasswordHasher"]):
         yield

@@ -1,17 +1,15 @@
-"""Pages that show what happens elsewhere, over a stream and without one, under the shipped security policy."""
+"""Pages that show what happens elsewhere while they are open, under the shipped security policy."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 import pytest
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Permission, User
 from django.urls import reverse
 from playwright.sync_api import expect
-from pytest_django import Settings
-from pytest_django.live_server_helper import LiveServer
 
-from agents.models import Run, RunStep
+from agents.models import Import, Run, RunStep
 from evaluation.models import EvaluationRun
 from tests.console import page_of
 from tests.e2e.conftest import Visitor
@@ -22,12 +20,6 @@ pytestmark = [pytest.mark.e2e, pytest.mark.django_db(transaction=True)]
 PATIENCE = 30_000  # milliseconds; the machine may be busy
 
 
-@pytest.fixture(params=[2, 0], ids=["over a stream", "by asking"])
-def _way(request: pytest.FixtureRequest, live_server: LiveServer, settings: Settings) -> None:
-    settings.EVENT_STREAMS, settings.EVENT_STREAM_SECONDS = request.param, 2
-
-
-@pytest.mark.usefixtures("_way")
 def test_a_conversation_goes_on_before_one_s_eyes(visit: Callable[..., Visitor], operator: User) -> None:
     channel = make_channel()
     say(channel, "Zoe", "Good morning.")
@@ -43,7 +35,6 @@ def test_a_conversation_goes_on_before_one_s_eyes(visit: Callable[..., Visitor],
     expect(visitor.page.locator(".pl-message")).to_have_count(3)
 
 
-@pytest.mark.usefixtures("_way")
 def test_an_evaluation_s_page_shows_how_far_it_is_and_when_it_has_ended(
     visit: Callable[..., Visitor], operator: User
 ) -> None:
@@ -61,7 +52,6 @@ def test_an_evaluation_s_page_shows_how_far_it_is_and_when_it_has_ended(
     expect(live).to_have_count(0)
 
 
-@pytest.mark.usefixtures("_way")
 def test_a_turn_s_page_shows_each_step_as_it_is_done(visit: Callable[..., Visitor], operator: User) -> None:
     run = Run.objects.create(agent=make_agent(), channel=make_channel(), status="running")
     visitor = visit()
@@ -75,3 +65,18 @@ def test_a_turn_s_page_shows_each_step_as_it_is_done(visit: Callable[..., Visito
     Run.objects.filter(pk=run.pk).update(status="completed", stop_reason="end_turn")
     expect(visitor.page.get_by_text("completed", exact=True).first).to_be_visible(timeout=PATIENCE)
     expect(live).to_have_count(0)
+
+
+def test_an_import_s_page_shows_how_far_it_is(visit: Callable[..., Visitor], operator: User) -> None:
+    operator.user_permissions.add(*Permission.objects.filter(codename__in=("view_import", "view_message")))
+    job = Import.objects.create(created_by=operator, step="import", status="running", doing="Importing", total=4000)
+    visitor = visit()
+    visitor.enter(operator)
+    visitor.open(page_of(job))
+    live = visitor.page.locator("[data-live]")
+    expect(live.get_by_text("0 of 4,000 messages")).to_be_visible()
+
+    Import.objects.update(done=1000)
+    expect(live.get_by_text("1,000 of 4,000 messages")).to_be_visible(timeout=PATIENCE)
+    Import.objects.update(status="completed", done=4000)
+    expect(live).to_have_count(0, timeout=PATIENCE)

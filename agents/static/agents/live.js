@@ -1,101 +1,48 @@
-// Keeps the part of a page that carries data-live current. What is new is told by an event stream (docs/api.md, "Live progress"), or asked
-// for every few seconds where there is none; the server renders the part anew, so that nothing is made out of texts here.
+// Keeps the part of a page that carries data-live current: asks its address every two seconds while the page is visible, and fetches the
+// page when the answer is another one. The server renders the part, so no text becomes markup here.
 (() => {
   "use strict";
   const box = document.querySelector("[data-live]");
   if (!box) return;
-  const PAUSE = 2000; // milliseconds between two renderings
-  const ASK = 5000; // between two questions
-  const WENT_WRONG = [400, 401, 403, 404];
-  let last = box.dataset.liveFrom || "";
-  let source = null;
-  let asking = 0;
-  let rendering = 0;
-  let over = false;
-
-  const address = (more) => {
-    const url = new URL(box.dataset.live, location.href);
-    for (const [name, value] of Object.entries({ ...more, last_event_id: last })) if (value) url.searchParams.set(name, value);
-    return url;
-  };
-  const changed = () => {
-    rendering ||= setTimeout(render, PAUSE);
-  };
-  const ended = () => {
-    over = true;
-    rest();
-    location.reload();
-  };
-
-  async function render() {
-    const selection = getSelection();
-    if (!selection.isCollapsed && box.contains(selection.anchorNode)) {
-      rendering = setTimeout(render, PAUSE); // somebody is about to copy
-      return;
-    }
-    try {
-      const answer = await fetch(location.href);
-      const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-      const fresh = page.querySelector("[data-live]");
-      if (answer.ok && !fresh) return ended();
-      if (fresh) {
-        const atEnd = Math.abs(box.getBoundingClientRect().bottom - innerHeight) < 80;
-        const open = [...box.querySelectorAll("details[id][open]")].map((details) => details.id);
-        box.replaceChildren(...fresh.childNodes);
-        for (const id of open) document.getElementById(id)?.setAttribute("open", "");
-        if (atEnd) box.scrollIntoView({ block: "end" });
-      }
-    } catch {
-      // the server is away; whatever comes next renders it
-    } finally {
-      rendering = 0;
-    }
-  }
+  const PAUSE = 2000; // milliseconds
+  let etag = "";
+  let known = null;
 
   async function ask() {
-    asking = 0;
-    try {
-      const answer = await fetch(address({ wait: "0" }), { headers: { Accept: "application/json" } });
-      if (WENT_WRONG.includes(answer.status)) return;
-      if (answer.ok) {
-        const found = await answer.json();
-        last = found.last_event_id;
-        if (found.done) return ended();
-        if (found.events.length) changed();
-      }
-    } catch {
-      // away for a moment
+    const headers = { Accept: "application/json" };
+    if (etag) headers["If-None-Match"] = etag;
+    const answer = await fetch(box.dataset.live, { headers, cache: "no-store" });
+    if (!answer.ok) return ![400, 401, 403, 404].includes(answer.status); // 304: nothing new
+    const text = await answer.text();
+    const selection = getSelection();
+    if (text === known || (!selection.isCollapsed && box.contains(selection.anchorNode))) return true;
+    const goesOn = await render();
+    etag = answer.headers.get("ETag") ?? "";
+    known = text;
+    return goesOn;
+  }
+
+  async function render() {
+    const answer = await fetch(location.href);
+    if (!answer.ok) return true;
+    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    const fresh = page.querySelector("[data-live]");
+    if (!fresh) {
+      location.reload(); // it has ended
+      return false;
     }
-    if (!over && !document.hidden) asking ||= setTimeout(ask, ASK);
+    const atEnd = Math.abs(box.getBoundingClientRect().bottom - innerHeight) < 80;
+    const open = [...box.querySelectorAll("details[id][open]")].map((details) => details.id);
+    box.replaceChildren(...fresh.childNodes);
+    box.dataset.live = fresh.dataset.live;
+    for (const id of open) document.getElementById(id)?.setAttribute("open", "");
+    if (atEnd) box.scrollIntoView({ block: "end" });
+    return true;
   }
 
-  function listen() {
-    if (over || source || asking || document.hidden) return;
-    if (!("liveStream" in box.dataset)) return ask();
-    source = new EventSource(address({}));
-    for (const kind of ["message", "step", "progress"]) {
-      source.addEventListener(kind, (event) => {
-        last = event.lastEventId;
-        changed();
-      });
-    }
-    source.addEventListener("end", ended);
-    source.addEventListener("gone", ended);
-    source.addEventListener("error", () => {
-      if (source?.readyState !== EventSource.CLOSED) return; // it comes back by itself
-      rest(); // no room for a stream
-      asking = setTimeout(ask, ASK);
-    });
+  async function watch() {
+    const goesOn = document.hidden || (await ask().catch(() => true)); // the server may be away for a moment
+    if (goesOn) setTimeout(watch, PAUSE);
   }
-
-  function rest() {
-    source?.close();
-    clearTimeout(asking);
-    source = null;
-    asking = 0;
-  }
-
-  document.addEventListener("visibilitychange", () => (document.hidden ? rest() : listen()));
-  addEventListener("pagehide", rest);
-  addEventListener("pageshow", listen); // also when the browser brings the page back from its memory
+  setTimeout(watch, PAUSE);
 })();

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.db import connection, transaction
 from pytest_django import Settings
 
 from agents.models import Agent, Channel, Message, Reaction, Run
+from agents.turn.send_message import append
 from tests.agents.api.asking import listed, paged, queries
 from tests.agents.turn import stages
 from tests.api_client import Program, program
 from tests.console import staff, superuser, viewer
 from tests.factories import MONDAY, make_agent, make_channel, say, talk
+from tests.machinery import wait_until
 
 pytestmark = pytest.mark.django_db
 
@@ -54,6 +59,51 @@ def test_the_list_is_filtered(client: Program, ada: Agent, bob: Agent, office: C
     assert listed(client, f"{MESSAGES}?tag=build=41") == [four.pk]
     assert listed(client, f"{MESSAGES}?synthetic=true") == [two.pk]
     assert listed(client, f"{MESSAGES}?since=2026-11-02T09:01:00Z&until=2026-11-03") == [three.pk, two.pk]
+
+
+def test_a_channel_is_asked_for_what_is_new(client: Program, ada: Agent, office: Channel) -> None:
+    talk(ada, ["a", "b", "c"])
+
+    assert listed(client, "/api/channels/office/messages/?after=1&ordering=position", "text") == ["b", "c"]
+    assert listed(client, "/api/channels/office/messages/?after=3") == []
+    for wrong in ("-1", "x", "9" * 12):
+        assert client.get(f"/api/channels/office/messages/?after={wrong}").status_code == 400
+
+
+@pytest.mark.service
+@pytest.mark.django_db(transaction=True)
+def test_a_writer_that_commits_late_holds_up_the_next_so_no_message_appears_below_one_that_was_seen(
+    office: Channel,
+) -> None:
+    if connection.vendor != "postgresql":
+        pytest.skip("needs PostgreSQL: set DATABASE_URL")
+    taken, commit = threading.Event(), threading.Event()
+
+    def write(text: str, hold: bool) -> None:
+        try:
+            with transaction.atomic():
+                append(channel=office, outsider="Zoe", text=text, external_id=text)
+                taken.set()
+                assert not hold or commit.wait(20)
+        finally:
+            connection.close()
+
+    def waits() -> bool:
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+            )
+            return bool(cursor.fetchone()[0])
+
+    with ThreadPoolExecutor(2) as threads:
+        slow = threads.submit(write, "slow", True)
+        assert taken.wait(20)
+        fast = threads.submit(write, "fast", False)
+        wait_until(waits, timeout=20, what="the second writer waits for the first")
+        commit.set()
+        slow.result(20), fast.result(20)
+
+    assert list(Message.objects.order_by("position").values_list("position", "text")) == [(1, "slow"), (2, "fast")]
 
 
 def test_pages_follow_each_other_while_messages_are_added(client: Program, ada: Agent, office: Channel) -> None:

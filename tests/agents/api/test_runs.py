@@ -110,6 +110,18 @@ def test_a_turn_that_was_taken_shows_what_happened(
     assert (trace["exchange"][3]["message"], trace["exchange"][3]["step"]) == (shown["said"][0]["id"], 2)
 
 
+def test_a_turn_that_is_waited_for_is_a_304_until_something_happens(client: Program, ada: Agent) -> None:
+    url = client.post(TURNS, {"channel": "office"})["Location"]
+    etag = client.get(url)["ETag"]
+
+    assert client.get(url, headers={"If-None-Match": etag}).status_code == 304
+    Run.objects.get().steps.create(number=1, kind="tool_call")
+    changed = client.get(url, headers={"If-None-Match": etag})
+    assert (changed.status_code, changed.json()["steps"]) == (200, 1)
+    Run.objects.update(status="completed")
+    assert client.get(url, headers={"If-None-Match": changed["ETag"]}).json()["status"] == "completed"
+
+
 def test_the_list_is_filtered(client: Program, ada: Agent, bob: Agent, office: Channel) -> None:
     attic = make_channel("attic")
     one = Run.objects.create(agent=ada, channel=office, status="completed", stop_reason="end_turn")

@@ -45,6 +45,20 @@ def test_the_list_is_newest_first_with_judge_procedure_and_progress_ac_6_0_7(cli
     assert newer["url"].endswith(f"{RUNS}{second.pk}/")
 
 
+def test_an_evaluation_that_is_waited_for_is_a_304_until_something_is_judged(client: Program) -> None:
+    run = make_run(make_agent("ada"), status="running")
+    score = make_score(run, None, status="pending")
+    url = f"{RUNS}{run.pk}/?scores=0"
+    etag = client.get(url)["ETag"]
+
+    assert client.get(url, headers={"If-None-Match": etag}).status_code == 304
+    type(score).objects.update(status="scored", score=5, raw_score=5)
+    changed = client.get(url, headers={"If-None-Match": etag})
+    assert (changed.status_code, changed.json()["progress"]) == (200, {"settled": 1, "total": 1})
+    EvaluationRun.objects.update(status="completed")
+    assert client.get(url, headers={"If-None-Match": changed["ETag"]}).status_code == 200
+
+
 def test_the_list_is_narrowed_by_agent_ac_6_0_7(client: Program) -> None:
     mine = make_run(make_agent("ada"))
     make_run(make_agent("bea"))
