@@ -413,7 +413,7 @@ def position_table(profile: PositionProfile, out: Any) -> None:
 
 def _bins_table(title: str, dimension: PositionDimension) -> Table:
     table = _table(title)
-    table.add_column("Positions", no_wrap=True)
+    table.add_column("Pos.", no_wrap=True)
     _columns(table, "Score", "95 %", "Same c.", "Mess.", "Conv.", "Scored", "Unsc.")
     for row in dimension.bins:
         interval = row.score.interval

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from agents.models import Message
-from evaluation import baselines
 from evaluation.capture import capture
+from evaluation.change import baselines
 from evaluation.execution import open_session
 from evaluation.models import Baseline, EvaluationRun
 from evaluation.planning import prepare_run
@@ -53,11 +53,11 @@ def test_an_interruption_before_the_baseline_is_stored_leaves_the_run_to_be_take
     def interrupted(*args: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("evaluation.baselines.promote", interrupted)
+    monkeypatch.setattr("evaluation.change.baselines.promote", interrupted)
     with pytest.raises(KeyboardInterrupt):
         measured(ada)
     asked = llm_server.calls
-    monkeypatch.setattr("evaluation.baselines.promote", promote)
+    monkeypatch.setattr("evaluation.change.baselines.promote", promote)
 
     again = measured(ada)
 

@@ -34,8 +34,8 @@ def test_a_planted_regression_exits_1_and_names_the_proposition_and_the_message(
     assert "line 7 of build 41" in out
     (entry,) = found["regressions"]
     assert (entry["agent"], entry["dimension"], entry["proposition"]) == ("ada", "adherence", "mood")
-    assert (entry["baseline"], entry["current"]) == (8.0, pytest.approx(3 - 1 / 12, abs=1e-3))
-    assert entry["delta"] == pytest.approx(entry["current"] - 8, abs=1e-3)
+    assert (entry["baseline"], entry["candidate"]) == (8.0, pytest.approx(3 - 1 / 12, abs=1e-3))
+    assert entry["delta"] == pytest.approx(entry["candidate"] - 8, abs=1e-3)
     assert entry["worst_message"]["text"] == "line 7 of build 41"
     assert (entry["worst_message"]["channel"], entry["worst_message"]["score"]) == ("ada-41", 2)
     message = two.messages.get(text="line 7 of build 41")
@@ -112,7 +112,7 @@ def test_what_cannot_be_told_passes_loudly_and_fails_only_when_strict(two: Agent
     code, out, _ = run("--where", "build=41")
 
     assert code == 0
-    assert "cannot tell yet: ada adherence" in out
+    assert "possibly drifted: ada adherence" in out
     assert "more messages" in out
     strict = report("--where", "build=41", "--strict")["summary"]
     assert (strict["verdict"], strict["exit_code"]) == ("cannot tell yet", 2)

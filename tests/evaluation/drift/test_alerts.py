@@ -105,7 +105,7 @@ def test_a_look_that_crashed_is_made_again(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("evaluation.drift.alerts.log.warning", power_cut)
+        patched.setattr("evaluation.change.over_time.log.warning", power_cut)
         with pytest.raises(KeyboardInterrupt):
             look_at_all()
     assert not DriftAlert.objects.exists()

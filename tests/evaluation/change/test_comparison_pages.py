@@ -9,7 +9,7 @@ from django.test import Client
 
 from agents.models import Agent
 from agents.persona import TraitValue, save_persona
-from evaluation.admin import comparisons
+from evaluation.admin import baselines
 from evaluation.models import EvaluationRun
 from tests.console import list_of, page_of, queries, read
 from tests.evaluation.judged import make_baseline, make_run, make_score
@@ -45,7 +45,7 @@ def test_a_run_is_shown_beside_the_baseline(root: Client, ada: Agent) -> None:
     page = read(root, page_of(newest(ada)))
 
     assert "Compared with the baseline of " in page
-    for text in ("−5.00", "−5.3 to −4.7", ">worse</span>"):
+    for text in ("−5.00", "−5.3 to −4.7", ">drifted</span>"):
         assert text in page, text
 
 
@@ -79,7 +79,7 @@ def test_nothing_is_compared_where_there_is_nothing_to_compare_with(root: Client
 
 
 def test_too_many_judgements_are_left_to_the_command(root: Client, ada: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(comparisons, "MOST_JUDGEMENTS", 15)
+    monkeypatch.setattr(baselines, "MOST_JUDGEMENTS", 15)
 
     for page in (page_of(newest(ada)), page_of(ada)):
         assert "<code>manage.py compare --agents ada</code>" in read(root, page)

@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from evaluation.statistics.difference import n_to_detect, smallest_detectable_change, verdict
+from evaluation.statistics.difference import decide, n_to_detect, smallest_detectable_change
 from evaluation.statistics.estimates import Interval
 
+OPEN = ("possibly drifted", "not enough data")
 CHANGES = st.floats(-3, 3)
 WIDTHS = st.floats(0.01, 3)
 
@@ -27,64 +28,64 @@ def around(delta: float, width: float) -> Interval:
         (-0.5, 0.5, "steady"),
         (-0.1, 0.2, "steady"),
         (0.1, 0.4, "steady"),  # surely not zero, and surely too small to matter
-        (-0.51, 0.3, "cannot tell yet"),
-        (-2.0, 0.0, "cannot tell yet"),
+        (-0.51, 0.3, "not enough data"),
+        (-2.0, 0.0, "possibly drifted"),
         (-2.0, -0.1, "drifted"),
-        (0.2, 0.9, "drifted"),
+        (0.2, 0.9, "improved"),
         (-9.0, -5.0, "drifted"),
     ],
 )
 def test_what_an_interval_says(low: float, high: float, expected: str) -> None:
-    assert verdict((low + high) / 2, Interval(low, high)).verdict == expected
+    assert decide((low + high) / 2, Interval(low, high)).verdict == expected
 
 
 def test_the_margin_decides_what_is_small() -> None:
     interval = Interval(-0.8, 0.1)
 
-    assert verdict(-0.35, interval, margin=1).verdict == "steady"
-    assert verdict(-0.35, interval, margin=0.5).verdict == "cannot tell yet"
+    assert decide(-0.35, interval, margin=1).verdict == "steady"
+    assert decide(-0.35, interval, margin=0.5).verdict == "not enough data"
 
 
 def test_without_an_interval_nothing_is_claimed() -> None:
-    decision = verdict(-3, None, n=1)
+    decision = decide(-3, None, n=1)
 
-    assert (decision.verdict, decision.n_more) == ("cannot tell yet", None)
+    assert (decision.verdict, decision.n_more) == ("possibly drifted", None)
     assert "too few messages" in decision.reason
 
 
 @given(CHANGES, WIDTHS, st.integers(2, 500))
 def test_so_many_more_messages_would_decide_and_one_less_would_not(delta: float, width: float, n: int) -> None:
-    decision = verdict(delta, around(delta, width), n=n)
-    if decision.verdict != "cannot tell yet":
+    decision = decide(delta, around(delta, width), n=n)
+    if decision.verdict not in OPEN:
         assert decision.n_more is None
         return
     assert decision.n_more is not None
 
     def later(more: int) -> str:
-        return verdict(delta, around(delta, width * math.sqrt(n / (n + more)) * (1 - 1e-9))).verdict
+        return decide(delta, around(delta, width * math.sqrt(n / (n + more)) * (1 - 1e-9))).verdict
 
-    assert later(decision.n_more) != "cannot tell yet"
-    assert later(decision.n_more - 1) == "cannot tell yet" or decision.n_more == 1
+    assert later(decision.n_more) not in OPEN
+    assert later(decision.n_more - 1) in OPEN or decision.n_more == 1
 
 
 @given(st.floats(-0.6, 0.6), st.floats(0.3, 1), st.integers(5, 300), st.integers(5, 300))
 def test_a_baseline_that_stays_takes_more_messages_or_can_not_decide(
     delta: float, width: float, n: int, baseline: int
 ) -> None:
-    both, fixed = (verdict(delta, around(delta, width), n=n, baseline_n=b) for b in (None, baseline))
+    both, fixed = (decide(delta, around(delta, width), n=n, baseline_n=b) for b in (None, baseline))
 
     assert fixed.verdict == both.verdict
     if fixed.n_more is None:
-        assert fixed.verdict != "cannot tell yet" or "baseline" in fixed.reason
+        assert fixed.verdict not in OPEN or "baseline" in fixed.reason
         return
     assert both.n_more is not None
     assert fixed.n_more >= both.n_more or n > baseline
     ratio = math.sqrt((1 / (n + fixed.n_more) + 1 / baseline) / (1 / n + 1 / baseline))
-    assert verdict(delta, around(delta, width * ratio * (1 - 1e-9))).verdict != "cannot tell yet"
+    assert decide(delta, around(delta, width * ratio * (1 - 1e-9))).verdict not in OPEN
 
 
 def test_a_baseline_too_small_is_named() -> None:
-    decision = verdict(0.2, around(0.2, 1.5), n=1000, baseline_n=5)
+    decision = decide(0.2, around(0.2, 1.5), n=1000, baseline_n=5)
 
     assert decision.n_more is None
     assert "baseline of 5 messages is too small" in decision.reason
@@ -93,7 +94,7 @@ def test_a_baseline_too_small_is_named() -> None:
 @pytest.mark.parametrize(("options"), [{"margin": 0}, {"margin": math.nan}, {"n": 0}, {"baseline_n": 0}])
 def test_an_impossible_question_is_refused(options: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="allowed"):
-        verdict(0, Interval(-1, 1), **options)  # type: ignore[arg-type]
+        decide(0, Interval(-1, 1), **options)  # type: ignore[arg-type]
 
 
 def test_an_interval_has_a_low_and_a_high_end() -> None:

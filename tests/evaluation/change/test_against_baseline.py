@@ -61,7 +61,7 @@ def test_a_run_is_compared_with_the_baseline_per_dimension_and_proposition_ac_6_
 
     found = against_baseline(run_of(ada, "2"))
 
-    assert {c.dimension: (c.baseline, c.current, c.delta) for c in found.dimensions} == {
+    assert {c.dimension: (c.baseline, c.candidate, c.delta) for c in found.dimensions} == {
         "adherence": (7.0, 4.0, -3.0),
         "fluency": (5.0, 9.0, 4.0),
     }

@@ -1,4 +1,4 @@
-"""Who went flat, why, and what is done about it: the cast and an agent's page in real Chromium."""
+"""Who drifted, why, and what is done about it: the drift overview and an agent's page in real Chromium."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.console import page_of
 from tests.e2e.axe import grave_faults
 from tests.e2e.conftest import Visitor
 from tests.e2e.test_console import HOSTILE, WINDOWS, fits
-from tests.evaluation.cast.measured import flattened
+from tests.evaluation.change.measured import flattened
 from tests.factories import make_agent
 
 pytestmark = [pytest.mark.e2e, pytest.mark.django_db(transaction=True)]
@@ -38,15 +38,15 @@ def ada(live_server: LiveServer) -> Agent:
 
 
 @pytest.mark.parametrize(("width", "scheme"), WINDOWS)
-def test_the_cast_says_who_went_flat_and_leads_to_the_agent(
+def test_the_overview_says_who_drifted_and_leads_to_the_agent(
     visit: Callable[..., Visitor], ada: Agent, operator: User, width: int, scheme: str
 ) -> None:
     visitor = visit(width=width, scheme=scheme)
     page = visitor.page
     visitor.enter(operator)
-    visitor.open(reverse("admin:evaluation_cast"))
+    visitor.open(reverse("admin:evaluation_drift_overview"))
 
-    first = page.locator(".pl-cast-card").first
+    first = page.locator(".pl-overview-card").first
     expect(first).to_contain_text("Stopped “dry wit”: 8.1 → 3.1 since build 41.")
     expect(first.locator("blockquote")).to_have_count(2)
     assert fits(visitor)
@@ -54,12 +54,12 @@ def test_the_cast_says_who_went_flat_and_leads_to_the_agent(
     page.get_by_text("Filters", exact=True).click()
     page.get_by_label("Name").fill("ada")
     page.get_by_role("button", name="Show", exact=True).click()
-    expect(page.locator(".pl-cast-card")).to_have_count(1)
+    expect(page.locator(".pl-overview-card")).to_have_count(1)
 
-    page.locator(".pl-cast-card").get_by_role("link", name="Ada").click()
-    expect(page.locator("#story")).to_contain_text("Stopped “dry wit”")
-    page.get_by_text("Every claim, then and now").click()
-    expect(page.locator("#story table").last).to_contain_text("within chance")
+    page.locator(".pl-overview-card").get_by_role("link", name="Ada").click()
+    expect(page.locator("#change")).to_contain_text("Stopped “dry wit”")
+    page.get_by_text("Every claim").click()
+    expect(page.locator("#change table").last).to_contain_text("within chance")
     assert fits(visitor)
     assert grave_faults(page) == []
 

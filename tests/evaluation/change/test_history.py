@@ -9,7 +9,7 @@ import pytest
 from django.utils import timezone
 
 from agents.models import Agent
-from evaluation import score_history
+from evaluation.change import history as score_history
 from evaluation.change.evidence import Judged
 from evaluation.change.history import MOST_SUMMED, History, histories, measured_lately
 from evaluation.models import EvaluationRun, EvaluationSchedule

@@ -5,10 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from importlib import import_module
 
 import pytest
-from django.apps import apps
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
@@ -20,16 +18,16 @@ from agents.models import Agent, Message
 from agents.persona import TraitValue, save_persona
 from evaluation.capture import capture
 from evaluation.change.evidence import Judged, judged_ways, newest_since_baselines
-from evaluation.change.overview import Card, cast
+from evaluation.change.overview import Card, drift_overview
 from evaluation.change.overview_text import sentence_of
-from evaluation.models import EvaluationRun, EvaluationSchedule, Evidence
+from evaluation.models import EvaluationRun, EvaluationSchedule
 from evaluation.planning import RunSpec
 from evaluation.runs import work_one
 from evaluation.schedules import fire_now
 from tests.agents.test_admin_home import HOME, card
 from tests.console import plain, read, signed_in, superuser
-from tests.evaluation.comparison.test_against_baseline import judge, run_of
-from tests.evaluation.comparison.test_compare_command import document, ran
+from tests.evaluation.change.test_against_baseline import judge, run_of
+from tests.evaluation.change.test_compare_command import document, ran
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judged import make_run
 from tests.factories import MONDAY, make_agent, make_channel, talk
@@ -72,7 +70,7 @@ def say(agent: Agent, build: str, at: datetime | None) -> list[Message]:
 
 
 def overview() -> Card:
-    return cast([Agent.objects.get(slug="ada")], next(iter(judged_ways()), None)).cards[0]
+    return drift_overview([Agent.objects.get(slug="ada")], next(iter(judged_ways()), None)).cards[0]
 
 
 def chosen() -> dict[str, int]:
@@ -94,7 +92,7 @@ def on_home(root: Client) -> str:
 def everywhere(root: Client, *, scores: bool) -> tuple[object, ...]:
     """What home, the agent's page and `compare` say; with the line of the newest evaluations' `scores`."""
     html = read(root, page_of_ada())
-    story = plain(html[html.index('id="story"') :].split("</section>")[0])
+    story = plain(html[html.index('id="change"') :].split("</section>")[0])
     story = story if scores else re.sub(r"Overall score of the last [^S]*", "", story)
     code, found = document()
     return on_home(root).split("Nothing is measured again")[0], story, code, found
@@ -147,12 +145,12 @@ def test_what_judged_no_newer_message_hides_no_drift(
     drifted: EvaluationRun, ada: Agent, root: Client, later: Callable[[Agent], None]
 ) -> None:
     before = everywhere(root, scores=later is scheduled_without_messages)
-    assert overview().state == "fell"
+    assert overview().state == "drifted"
     assert "1 of 1 agent compared" in str(before[0])
 
     later(ada)
 
-    assert overview().state == "fell"
+    assert overview().state == "drifted"
     assert everywhere(root, scores=later is scheduled_without_messages) == before
     assert chosen() == {"adherence": drifted.pk, "fluency": drifted.pk}
 
@@ -168,7 +166,7 @@ def test_newer_messages_say_how_it_is_now_and_of_the_same_messages_the_newest_ev
     run_of(ada, "2", seed=4)
 
     assert chosen() == dict.fromkeys(("adherence", "fluency"), newest.pk)
-    assert overview().state == "held"
+    assert overview().state == "steady"
 
 
 def test_each_dimension_has_its_own_newest_evaluation(drifted: EvaluationRun, ada: Agent, root: Client) -> None:
@@ -180,8 +178,8 @@ def test_each_dimension_has_its_own_newest_evaluation(drifted: EvaluationRun, ad
     assert chosen() == {"adherence": drifted.pk, "fluency": fluency.pk}
     assert (code, comparison["worse"]) == (1, ["adherence", "adherence/voice"])
     assert comparison["dimensions"]["fluency"]["delta"] == 0.0
-    assert all(f"evaluation {run.pk}" in comparison["current"]["name"] for run in (drifted, fluency))
-    assert (comparison["current"]["evaluation_run"], comparison["current"]["where"]) == (None, None)
+    assert all(f"evaluation {run.pk}" in comparison["candidate"]["name"] for run in (drifted, fluency))
+    assert (comparison["candidate"]["evaluation_run"], comparison["candidate"]["where"]) == (None, None)
     page = plain(read(root, page_of_ada()))
     assert "Now: adherence: build 2, " in page
     assert "; fluency: build 3, " in page
@@ -190,7 +188,7 @@ def test_each_dimension_has_its_own_newest_evaluation(drifted: EvaluationRun, ad
 def test_the_tags_it_was_made_with_stand_beside_it(drifted: EvaluationRun, root: Client) -> None:
     _, found = document()
 
-    assert found["comparisons"][0]["current"]["where"] == {"build": "2"}
+    assert found["comparisons"][0]["candidate"]["where"] == {"build": "2"}
     assert "(build=2)" in ran()[1].splitlines()[0]
     assert "build 2, " in on_home(root)
     assert "build=2 , compared with" in plain(read(root, page_of_ada()))
@@ -200,7 +198,7 @@ def test_a_baseline_of_old_messages_that_is_captured_later_does_not_undo_the_dri
     drifted: EvaluationRun, ada: Agent
 ) -> None:
     run_of(ada, "1", is_baseline=True, seed=2)
-    assert overview().state == "fell"
+    assert overview().state == "drifted"
 
     save_persona(agent=ada, traits=[TraitValue("loud")], note="edit")
     run_of(ada, "1", is_baseline=True)
@@ -236,38 +234,27 @@ def test_an_evaluation_stays_evidence_when_its_messages_are_erased(drifted: Eval
     Message.objects.filter(tags={"build": "2"}).delete()
 
     assert chosen()["adherence"] == drifted.pk
-    assert overview().told is not None
+    assert overview().main is not None
 
 
 def test_home_counts_what_the_overview_counts(drifted: EvaluationRun, root: Client) -> None:
     make_agent("bob")
     make_agent("gone", is_active=False)
-    html = read(root, reverse("admin:evaluation_cast"))
+    html = read(root, reverse("admin:evaluation_drift_overview"))
     states = {words: int(number) for number, words in counted(html)}
 
-    assert states == {"went flat": 1, "never measured": 1}
+    assert states == {"drifted": 1, "never measured": 1}
     assert on_home(root).startswith("1 of 1 agent compared A Ada voice 8.0 → 1.0")
     assert "1 never measured" in on_home(root)
 
 
 def counted(html: str) -> list[tuple[str, str]]:
-    part = plain(html[html.index('class="pl-cast-states"') :].split("</nav>")[0])
+    part = plain(html[html.index('class="pl-overview-states"') :].split("</nav>")[0])
     words = part.split(">", 1)[-1].split()
     starts = [place for place, word in enumerate(words) if word.isdecimal()]
     return [
         (words[at], " ".join(words[at + 1 : end])) for at, end in zip(starts, [*starts[1:], len(words)], strict=True)
     ]
-
-
-def test_the_evaluations_there_were_are_taken_over(drifted: EvaluationRun, ada: Agent) -> None:
-    run_of(ada, "2", dimensions=("fluency",), seed=5)
-    stored = set(Evidence.objects.values_list("evaluation_run", "dimension", "judge", "procedure", "newest_message_at"))
-    Evidence.objects.all().delete()
-
-    import_module("evaluation.migrations.0008_newest_judged_message").note_evidence(apps, None)
-
-    again = set(Evidence.objects.values_list("evaluation_run", "dimension", "judge", "procedure", "newest_message_at"))
-    assert again == stored
 
 
 def test_the_newest_is_read_from_an_index(drifted: EvaluationRun) -> None:

@@ -1,4 +1,4 @@
-"""``manage.py compare``: tags, baselines, files, runs; exit codes; planning by --detect."""
+"""TODO: what this module is for."""
 
 from __future__ import annotations
 
@@ -14,11 +14,18 @@ from django.core.management.base import CommandError
 from pytest_django import Settings
 
 from agents.models import Agent
+from agents.seed import loader
+from evaluation.change.comparison import Comparison, compare
+from evaluation.change.measurements import Measurement
+from evaluation.change.tables import comparisons_table
 from evaluation.models import EvaluationRun
-from tests.evaluation.comparison.test_against_baseline import ada, judge, run_of
+from tests.agents.test_seed import CAST
+from tests.evaluation.change.samples import LLM, OFFLINE, adherence, measurement, of
+from tests.evaluation.change.test_against_baseline import ada, judge, run_of
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.conversing import diverse
 from tests.evaluation.judging import answers, claims_of, entry, tail_of
+from tests.evaluation.test_planted_drift import LOSE_THEIR_VOICE
 from tests.factories import make_agent, make_channel, talk
 from tests.llm_server import LLMServer
 
@@ -63,8 +70,8 @@ def test_two_tags_are_measured_and_compared_and_a_fall_ends_with_1(llm_server: L
     (comparison,) = found["comparisons"]
     change = comparison["dimensions"]["adherence"]
     assert code == 1
-    assert (comparison["baseline"]["name"], comparison["current"]["name"]) == ("build=1", "build=2")
-    assert (change["baseline"], change["current"], change["delta"], change["verdict"]) == (8.0, 2.0, -6.0, "drifted")
+    assert (comparison["baseline"]["name"], comparison["candidate"]["name"]) == ("build=1", "build=2")
+    assert (change["baseline"], change["candidate"], change["delta"], change["verdict"]) == (8.0, 2.0, -6.0, "drifted")
     assert comparison["worse"] == ["adherence", "adherence/mood", "adherence/voice"]
     assert ran(*TAGS, "--dimensions", "adherence")[0] == 1
     assert ran("--a", "build=2", "--b", "build=1", "--dimensions", "adherence")[0] == 0, "it got better"
@@ -89,7 +96,7 @@ def test_the_table_names_the_judge_and_says_why_there_is_no_verdict(llm_server: 
 
     assert "build=1 → build=2, judged by test-model" in out
     assert "−6.0" in out
-    assert "worse" in out
+    assert "drifted" in out
     assert "the whole window is judged at once: an interval takes repeats" in out
 
 
@@ -141,7 +148,7 @@ def test_the_newest_evaluation_is_compared_with_the_baseline(llm_server: LLMServ
 
     code, found = document("--against", "baseline")
 
-    assert (code, found["comparisons"][0]["current"]["evaluation_run"]) == (1, run.pk)
+    assert (code, found["comparisons"][0]["candidate"]["evaluation_run"]) == (1, run.pk)
     assert found["comparisons"][0]["worse"] == ["adherence", "adherence/voice"]
 
 
@@ -155,9 +162,9 @@ def test_newer_evaluations_that_were_judged_otherwise_are_passed_over(llm_server
     _, found = document()
 
     (comparison,) = found["comparisons"]
-    assert comparison["current"]["evaluation_run"] == like_it.pk
-    assert "of other messages: before all, now build=2" not in comparison["notes"]
-    assert "of other messages: before build=1, now build=2" in comparison["notes"]
+    assert comparison["candidate"]["evaluation_run"] == like_it.pk
+    assert "of other messages: baseline all, candidate build=2" not in comparison["notes"]
+    assert "of other messages: baseline build=1, candidate build=2" in comparison["notes"]
 
 
 def test_a_baseline_by_another_judge_is_named(llm_server: LLMServer, settings: Settings, ada: Agent) -> None:
@@ -247,3 +254,62 @@ def test_nobody_to_compare_is_said(propositions: PropositionFolder) -> None:
     code, _, err = ran(*TAGS)
 
     assert (code, "there are no agents yet" in err) == (3, True)
+
+
+LARGE = "large, but with no interval neither sure nor in the exit code, so read what was said:"
+
+
+def shown(*comparisons: Comparison) -> str:
+    out = StringIO()
+    comparisons_table(comparisons, out)
+    return " ".join(out.getvalue().split())
+
+
+def window(score: float, *, target: str = "ada", judge: str = OFFLINE) -> Measurement:
+    """A fluency judged once, of the window as a whole."""
+    return measurement({"fluency": {"varied": of([score], unit="repeat")}}, target=target, judge=judge)
+
+
+def test_a_large_change_without_an_interval_is_not_lost_among_the_rows() -> None:
+    calm = [compare(window(8, target=f"agent-{n}"), window(8.4, target=f"agent-{n}")) for n in range(3)]
+
+    text = shown(*calm, compare(window(9), window(0)), compare(window(7, target="bob"), window(6, target="bob")))
+
+    assert f"{LARGE} ada fluency 9.0 → 0.0, bob fluency 7.0 → 6.0." in text
+    assert LARGE not in shown(*calm)
+
+
+def test_many_of_them_are_counted() -> None:
+    text = shown(*(compare(window(9, target=f"agent-{n:02}"), window(0, target=f"agent-{n:02}")) for n in range(12)))
+
+    assert "agent-09 fluency 9.0 → 0.0 and 2 more." in text
+
+
+def test_without_an_interval_it_is_said_how_to_get_one() -> None:
+    assert "an interval takes an LLM judge and --repeats 3 for both" in shown(compare(window(9), window(0)))
+    text = shown(compare(window(9, judge=LLM), window(0, judge=LLM)))
+    assert "an interval takes repeats (--repeats 3) for both" in text
+
+
+def test_a_baseline_that_is_too_small_leads_to_detect() -> None:
+    text = shown(compare(adherence([8, 2, 9, 5]), adherence([8, 3, 9, 5, 7, 6, 8, 4], first=100)))
+
+    assert "the baseline of 4 messages is too small to decide by: it takes a larger one" in text
+    assert "--detect 0.5 says how many messages a baseline takes." in text
+
+
+def test_those_who_lose_their_voice_are_found_and_nobody_else_is_accused_ac_6_5_4(settings: Settings) -> None:
+    settings.JUDGE_MODEL, settings.PROPOSITION_DIRS = "offline:lexical-1", []
+    loader.seed()
+
+    code, found = document("--a", "build=40", "--b", "build=41")
+
+    by_agent = {c["target"]: c for c in found["comparisons"]}
+    assert set(by_agent) == set(CAST)
+    assert {slug for slug, c in by_agent.items() if "adherence" in c["worse"]} == LOSE_THEIR_VOICE
+    assert {slug for slug, c in by_agent.items() if c["worse"]} == LOSE_THEIR_VOICE, (
+        "no proposition of the others either"
+    )
+    fluency = by_agent["jim"]["dimensions"]["fluency"]
+    assert (fluency["delta"] <= -2, fluency["interval"], fluency["verdict"]) == (True, None, "possibly drifted")
+    assert code == 1

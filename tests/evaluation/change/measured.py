@@ -8,7 +8,7 @@ from typing import Any
 from agents.models import Agent, Message
 from agents.persona import current_digest
 from evaluation.change.evidence import judged_ways
-from evaluation.change.overview import Card, cast
+from evaluation.change.overview import Card, drift_overview
 from evaluation.models import EvaluationRun, EvaluationScore
 from tests.evaluation.judged import LLM, make_baseline, make_run
 from tests.factories import make_channel, talk
@@ -54,4 +54,4 @@ def flattened(agent: Agent, *, judge: str = LLM) -> EvaluationRun:
 
 def card_of(agent: Agent, **choice: Any) -> Card:
     """The agent's card, by the judge that comes first."""
-    return cast([agent], next(iter(judged_ways()), None), **choice).cards[0]
+    return drift_overview([agent], next(iter(judged_ways()), None), **choice).cards[0]

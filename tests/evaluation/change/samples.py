@@ -1,4 +1,4 @@
-"""Sides as values, for tests that need no database."""
+"""Measurements as values, for tests that need no database."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from evaluation.change.comparison import Change, Comparison
+from evaluation.change.measurement_files import observations_json
 from evaluation.change.measurements import Measurement, mean_of
 from evaluation.statistics.bootstrap import Observation
 
@@ -18,10 +19,14 @@ def of(scores: Scores, *, unit: str = "message", first: int = 1, weight: float =
     return tuple(Observation(float(s), weight, f"{unit}:{n}") for n, s in enumerate(scores, first))
 
 
-def side(
-    judged: Mapping[str, Mapping[str, Sequence[Observation]]] | None = None, /, *, name: str = "side", **fields: Any
+def measurement(
+    judged: Mapping[str, Mapping[str, Sequence[Observation]]] | None = None,
+    /,
+    *,
+    name: str = "measurement",
+    **fields: Any,
 ) -> Measurement:
-    """A side whose scores follow from its observations."""
+    """A measurement whose scores follow from its observations."""
     found = {d: {p: tuple(rows) for p, rows in by.items()} for d, by in (judged or {}).items()}
     given = {
         "target": "ada",
@@ -36,11 +41,26 @@ def side(
 
 
 def adherence(scores: Scores, *, first: int = 1, unit: str = "message", **fields: Any) -> Measurement:
-    """A side of one adherence proposition."""
-    return side({"adherence": {"voice": of(scores, first=first, unit=unit)}}, **fields)
+    """A measurement of one adherence proposition."""
+    return measurement({"adherence": {"voice": of(scores, first=first, unit=unit)}}, **fields)
 
 
 def only(comparison: Comparison) -> Change:
     """The change of its one dimension."""
     (change,) = comparison.dimensions
     return change
+
+
+def run_json(found: Measurement) -> dict[str, Any]:
+    """A measurement as one of the `runs` of a file that `measurements_of_file` reads."""
+    return {
+        "agent": found.target,
+        "judge": found.judge,
+        "procedure": found.procedure,
+        "persona_digest": found.persona_digest,
+        "dimensions": {
+            d: {"score": score, "propositions": dict(found.proposition_scores.get(d, {}))}
+            for d, score in found.scores.items()
+        },
+        "observations": observations_json(found),
+    }

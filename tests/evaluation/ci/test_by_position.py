@@ -1,4 +1,4 @@
-"""``evaluate --by turn``: fading within long conversations fails a build."""
+"""``evaluate --by position``: fading within long conversations fails a build."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
 TURNS = 30
-ASKED = ("--by", "turn", "--bins", "1-10,11-20,21+", "--samples", "300")
+ASKED = ("--by", "position", "--bins", "1-10,11-20,21+", "--samples", "300")
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def talker(propositions: PropositionFolder) -> Agent:
     return agent
 
 
-def by_turn(server: LLMServer, *, late: int) -> None:
+def fading_judge(server: LLMServer, *, late: int) -> None:
     def respond(body: dict[str, object]) -> dict[str, object]:
         said = tail_of(body).split("turn ")
         turn = int(said[-1].split(" said")[0]) if " said" in said[-1] else int(said[1].split(" ")[0])
@@ -36,7 +36,7 @@ def by_turn(server: LLMServer, *, late: int) -> None:
 
 
 def test_an_agent_that_fades_exits_1_and_says_from_when(talker: Agent, llm_server: LLMServer) -> None:
-    by_turn(llm_server, late=3)
+    fading_judge(llm_server, late=3)
 
     found = report(*ASKED)
     code, out, said = run(*ASKED)
@@ -50,7 +50,7 @@ def test_an_agent_that_fades_exits_1_and_says_from_when(talker: Agent, llm_serve
         "21+",
     )
     assert fading["delta"] == pytest.approx(-4.5, abs=0.3)
-    assert [row["turns"] for row in found["runs"][0]["by_turn"]["dimensions"]["adherence"]["bins"]] == [
+    assert [row["positions"] for row in found["runs"][0]["by_position"]["dimensions"]["adherence"]["bins"]] == [
         "1-10",
         "11-20",
         "21+",
@@ -60,7 +60,7 @@ def test_an_agent_that_fades_exits_1_and_says_from_when(talker: Agent, llm_serve
 
 
 def test_an_agent_that_holds_passes_and_nothing_is_said_of_baselines(talker: Agent, llm_server: LLMServer) -> None:
-    by_turn(llm_server, late=8)
+    fading_judge(llm_server, late=8)
 
     code, out, said = run(*ASKED, "--strict")
 
