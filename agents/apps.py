@@ -7,7 +7,7 @@ class AgentsConfig(AppConfig):
     verbose_name = "Agents and conversations"
 
     def ready(self) -> None:
-        from agents import checks, deploy_checks  # noqa: F401 (registers the system checks)
+        from agents import checks  # noqa: F401 (registers the system checks)
         from agents.groups import make_groups, note_what_is_there
         from agents.llm.prices import seed_prices
 

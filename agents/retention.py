@@ -11,7 +11,7 @@ from typing import Any
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Count, Max, Model, QuerySet
+from django.db.models import Count, Max, Model, Q, QuerySet
 from django.utils import timezone
 from django.utils.module_loading import import_string
 
@@ -188,7 +188,9 @@ LOGS = (
         rolled=LEDGER,
     ),
     Log(
-        rows=lambda before: Import.objects.filter(status__in=Import.FINAL, finished_at__lt=before),
+        rows=lambda before: Import.objects.filter(
+            Q(status__in=Import.FINAL, finished_at__lt=before) | Q(status=Import.WAITING, created_at__lt=before)
+        ),
         children=((ImportFile, "of"), (ImportChunk, "file__of")),
     ),
     # Nobody gets their answer any more, however long the other logs are kept.

@@ -1,4 +1,4 @@
-"""System checks of the evaluation floor."""
+"""System checks of measuring."""
 
 from __future__ import annotations
 
@@ -18,16 +18,14 @@ def proposition_files_are_valid(app_configs: Any, **kwargs: Any) -> Sequence[Che
     try:
         load_all()
     except PropositionError as error:
-        hint = (
-            "Mend the file; `manage.py check_propositions` checks again, propositions/README.md describes the format."
-        )
+        hint = "Correct the file; `manage.py check_propositions` checks again, propositions/README.md describes the format."
         return [Error(str(problem), hint=hint, id="evaluation.E001") for problem in error.problems]
     return []
 
 
 @register()
 def budget_watcher_is_there(app_configs: Any, **kwargs: Any) -> Sequence[CheckMessage]:
-    """evaluation.E002: what `EVALUATION_BUDGET` names cannot be asked."""
+    """evaluation.E002: what `EVALUATION_BUDGET` names cannot be called."""
     try:
         if not settings.EVALUATION_BUDGET or callable(import_string(settings.EVALUATION_BUDGET)):
             return []

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from agents.models import Channel, Message
 from agents.text.masking import MASK, NameMask
+from evaluation.scorers.windows import MessageWindow, said_in
 from evaluation.statistics.attribution import time_blocks
-from evaluation.windows import MessageWindow, said_in
 
 BLOCKS = 5
 MOST_SPEAKERS = 50

@@ -10,8 +10,8 @@ from typing import Any
 from agents.models import Channel
 from agents.text.characters import character_similarities
 from evaluation.lines import BLOCKS, Lines, Speaker, lines_to_compare
+from evaluation.scorers.windows import MessageWindow
 from evaluation.statistics.attribution import Attribution, attribute, time_blocks
-from evaluation.windows import MessageWindow
 
 MIN_LINES = 5
 PERMUTATIONS = 999

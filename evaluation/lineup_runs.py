@@ -14,7 +14,7 @@ from agents.work.outages import is_outage
 from agents.work.queues import wake_workers
 from evaluation.lineup import line_up
 from evaluation.models import LineUpRun
-from evaluation.windows import parse_window
+from evaluation.scorers.windows import parse_window
 
 Status = LineUpRun.Status
 WAITING = (Status.PENDING, Status.RUNNING)

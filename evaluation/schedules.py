@@ -16,9 +16,9 @@ from agents.models import Agent
 from agents.work.queues import wake_workers
 from evaluation.change.over_time import look_for_drift, next_to_look_at
 from evaluation.models import EvaluationRun, EvaluationSchedule
-from evaluation.planning import Prepared, RunSpec, prepare_run
 from evaluation.propositions.files import PropositionError, default_dimensions
-from evaluation.windows import parse_window
+from evaluation.runs.planning import Prepared, RunSpec, prepare_run
+from evaluation.scorers.windows import parse_window
 
 log = logging.getLogger("evaluation.schedules")
 

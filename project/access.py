@@ -11,7 +11,7 @@ GROUPS = {
     "Editor": (  # changes what there is to measure and how it is corrected
         *("agents.*_agent", "agents.*_trait", "agents.*_memoryblock", "agents.*_memorypassage"),
         *("agents.*_channel", "agents.*_channelmember", "agents.*_modelprice"),
-        *("evaluation.*_propositiondraft", "evaluation.*_evaluationschedule", "evaluation.*_labelset"),
+        *("evaluation.*_proposition", "evaluation.*_evaluationschedule", "evaluation.*_labelset"),
         *("correction.*_agentevaluationconfig", "correction.*_intervention", "correction.change_behaviorrequest"),
     ),
 }

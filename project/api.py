@@ -11,16 +11,16 @@ API_TRANSCRIPTS_PER_MINUTE = int(number("API_TRANSCRIPTS_PER_MINUTE", 30))  # fi
 WRONG_SIGN_INS_PER_MINUTE = int(number("WRONG_SIGN_INS_PER_MINUTE", 10))
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
-        "agents.api.authentication.Tokens",  # first: it makes an anonymous request a 401, not a 403
+        "agents.api.requests.Tokens",  # first: it makes an anonymous request a 401, not a 403
         "rest_framework.authentication.SessionAuthentication",
     ],
-    "DEFAULT_PERMISSION_CLASSES": ["agents.api.permissions.ModelPermissions"],
+    "DEFAULT_PERMISSION_CLASSES": ["agents.api.requests.ModelPermissions"],
     "DEFAULT_RENDERER_CLASSES": [
         "rest_framework.renderers.JSONRenderer",
         "agents.api.browsing.BrowsablePages",
     ],
-    "DEFAULT_PARSER_CLASSES": ["agents.api.parsers.BoundedJSONParser"],
-    "DEFAULT_PAGINATION_CLASS": "agents.api.pagination.Pages",
+    "DEFAULT_PARSER_CLASSES": ["agents.api.requests.BoundedJSONParser"],
+    "DEFAULT_PAGINATION_CLASS": "agents.api.parameters.Pages",
     "PAGE_SIZE": 100,
     "DEFAULT_SCHEMA_CLASS": "agents.api.schema.Schema",
     "VIEW_NAME_FUNCTION": "agents.api.browsing.name",

@@ -1,4 +1,4 @@
-"""The Celery application: ``celery -A project worker``. It needs CELERY_BROKER_URL; `manage.py work` does the same without a broker."""
+"""The Celery application: ``celery -A project worker -c 8``. It needs CELERY_BROKER_URL; `manage.py work` needs no broker."""
 
 import os
 
@@ -26,4 +26,4 @@ def log_as_settings_say(**kwargs: object) -> None:
 
 app = Celery("plumbline")
 app.config_from_object("project.celery_settings")
-app.autodiscover_tasks()
+app.autodiscover_tasks(["agents.work"])

@@ -8,12 +8,9 @@ task_queues: dict[str, dict[str, str]] = {"interactive": {}, "bulk": {}}
 task_default_queue = "bulk"
 task_ignore_result = True
 task_acks_late = True
-task_reject_on_worker_lost = True  # a message whose process was killed is delivered again; it finds what waits
+worker_pool = "threads"  # the stop flag and the client of the judge are shared by the threads of a process
 worker_prefetch_multiplier = 1
-worker_max_tasks_per_child = 2000
 worker_cancel_long_running_tasks_on_connection_loss = False  # the rows are the truth; a doubled message does no harm
-task_soft_time_limit = WORKER_SLICE  # then the work is handed back
-task_time_limit = WORKER_SLICE + 60  # then the process is killed; its claim ends with it
 broker_connection_retry_on_startup = True
 broker_connection_max_retries = None  # a worker waits for its broker for as long as it takes
 broker_transport_options = {
@@ -30,6 +27,6 @@ broker_transport_options = {
     "health_check_interval": 10,
 }
 beat_schedule = {
-    # Picks up lost claims and lost messages; schedules and chores that are due are found by the looks it brings about.
-    "sweep": {"task": "agents.tasks.sweep", "schedule": number("WORKER_SWEEP", 30)},
+    # For leases of dead workers and lost messages. Workers that it wakes up find the schedules and chores that are due.
+    "sweep": {"task": "agents.work.tasks.sweep", "schedule": number("WORKER_SWEEP", 30)},
 }

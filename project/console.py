@@ -22,10 +22,10 @@ CONSOLE_MENU: list[tuple[str, list[tuple[str, ...]]]] = [
             ("evaluation.DriftAlert", "trending_down"),
             ("evaluation.LabelSet", "rate_review"),
             (
-                "admin:evaluation_propositiondraft_changelist",
+                "admin:evaluation_proposition_changelist",
                 "edit_note",
                 "Propositions",
-                "evaluation.view_propositiondraft",
+                "evaluation.view_proposition",
             ),
         ],
     ),
@@ -116,8 +116,8 @@ CONSOLE_EMPTY = {
         "--dimension adherence. It takes evaluations by a model."
     ),
     "evaluation.lineuprun": "Choose Measure voices on a channel's page, or run manage.py lineup --channel CHANNEL.",
-    "evaluation.propositiondraft": (
-        "manage.py draft_propositions --agents all proposes what to measure, from the personas."
+    "evaluation.proposition": (
+        "Write what to measure of an agent here. With a model, manage.py draft_propositions --agents all suggests it from the personas."
     ),
     "correction.agentevaluationconfig": (
         "Every agent inherits the defaults. Switch something on in the matrix, or run manage.py configure AGENT."
@@ -156,9 +156,9 @@ UNFOLD = {
     "SITE_URL": None,
     "SHOW_HISTORY": True,
     "SHOW_VIEW_ON_SITE": False,
-    "SIDEBAR": {"navigation": "agents.console_pages.navigation"},
-    "DASHBOARD_CALLBACK": "agents.console_pages.dashboard",
-    "STYLES": ["agents.adminsite.stylesheet"],
-    "SCRIPTS": ["agents.adminsite.script"],
-    "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": "agents.adminsite.favicon"}],
+    "SIDEBAR": {"navigation": "agents.console.home.navigation"},
+    "DASHBOARD_CALLBACK": "agents.console.home.dashboard",
+    "STYLES": ["agents.console.site.stylesheet"],
+    "SCRIPTS": ["agents.console.site.script"],
+    "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": "agents.console.site.favicon"}],
 }

@@ -133,6 +133,7 @@ def _of_telemetry(name: str) -> Callable[[], object]:
 _ELSEWHERE: dict[str, Callable[[], object]] = {
     "DATABASE_URL": _database,
     "CONN_MAX_AGE": lambda: settings.DATABASES["default"].get("CONN_MAX_AGE", 0),
+    "DATABASE_POOL": lambda: settings.DATABASES["default"].get("OPTIONS", {}).get("pool", {}).get("max_size", 0),
     "TRUST_PROXY_HEADERS": lambda: settings.SECURE_PROXY_SSL_HEADER is not None,
     "CACHE_URL": _shared_cache,
     "IMPORT_MOST_MB": lambda: settings.IMPORT_MOST_BYTES / 1024**2,

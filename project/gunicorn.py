@@ -32,7 +32,7 @@ logconfig_dict = {
             "handlers": [],
             "level": "CRITICAL",
             "propagate": False,
-        },  # agents.request_ids logs requests
+        },  # agents.ops.request_ids logs requests
     },
 }
 

@@ -24,7 +24,6 @@ OFFLINE_RESPONDERS = {
     "check": "evaluation.propositions.offline.check",
     "ideas": "evaluation.propositions.offline.list_ideas",
     "collapse": "evaluation.propositions.offline.collapse",
-    "draft": "evaluation.drafting.offline.draft",
     "behavior_gate": "correction.behavior.offline.gate",
     "behavior_extract": "correction.behavior.offline.extract",
     "behavior_map": "correction.behavior.offline.map_trait",

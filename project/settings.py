@@ -91,6 +91,7 @@ from project.workers import (  # noqa: F401
     WORKER_MOST_DEATHS,
     WORKER_PATIENCE,
     WORKER_SLICE,
+    WORKER_THREADS,
 )
 
 
@@ -142,7 +143,7 @@ INSTALLED_APPS = [
     "correction",
 ]
 MIDDLEWARE = [
-    "agents.request_ids.RequestIds",
+    "agents.ops.request_ids.RequestIds",
     "agents.health.Probes",  # /healthz, /readyz and /metrics, whatever host they are asked under
     "agents.metrics.requests.CountRequests",
     "django.middleware.security.SecurityMiddleware",
@@ -214,8 +215,12 @@ if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
         init_command="PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
     )
 else:
-    DATABASES["default"]["CONN_MAX_AGE"] = int(number("CONN_MAX_AGE", 60))
     DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
+    if most_connections := int(number("DATABASE_POOL", 0)):  # of one process; a thread waits until one is free
+        pool = {"min_size": 1, "max_size": most_connections, "timeout": 30}
+        DATABASES["default"].setdefault("OPTIONS", {})["pool"] = pool
+    else:
+        DATABASES["default"]["CONN_MAX_AGE"] = int(number("CONN_MAX_AGE", 60))
 
 # --- Static files -------------------------------------------------------------------------------------------------------
 STATIC_URL = "static/"

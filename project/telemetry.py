@@ -6,7 +6,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from project.environment import PRODUCTION, env, flag
 
-LOG_FORMATS = {"plain": "agents.log_formats.Plain", "json": "agents.log_formats.Json"}
+LOG_FORMATS = {"plain": "agents.ops.telemetry.Plain", "json": "agents.ops.telemetry.Json"}
 LOG_FORMAT = env.str("LOG_FORMAT", default="") or ("json" if PRODUCTION else "plain")
 if LOG_FORMAT not in LOG_FORMATS:
     raise ImproperlyConfigured(f"LOG_FORMAT is {LOG_FORMAT!r}; allowed: {', '.join(LOG_FORMATS)}")
@@ -18,7 +18,7 @@ LOG_TEXTS = flag("LOG_TEXTS", default=False)
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "filters": {"about": {"()": "agents.log_context.About"}, "refused": {"()": "agents.log_formats.RefusedHost"}},
+    "filters": {"about": {"()": "agents.ops.telemetry.About"}, "refused": {"()": "agents.ops.telemetry.RefusedHost"}},
     "formatters": {"ours": {"()": LOG_FORMATS[LOG_FORMAT], "texts": LOG_TEXTS}},
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "ours", "filters": ["about"]}},
     "loggers": {
@@ -38,7 +38,7 @@ if SENTRY_DSN:
     from sentry_sdk.integrations.celery import CeleryIntegration
     from sentry_sdk.integrations.django import DjangoIntegration
 
-    from agents.sentry_scrub import scrub_event, scrub_transaction
+    from agents.ops.telemetry import scrub_event, scrub_transaction
 
     sentry_sdk.init(
         dsn=SENTRY_DSN,

@@ -5,23 +5,23 @@ import tempfile
 
 from project.environment import env, number
 
-# What `manage.py work` and the Celery workers claim: callables that take ``owner`` and return whether they did something.
-WORK_QUEUES = [
-    "agents.turn.orchestrator.work_one",
-    "correction.behavior.work_one",
-    "correction.gate.observe.work_one",
-    "correction.behavior.effects.work_one",
-    "evaluation.schedules.work_one",
-    "agents.llm.batch_work.work_one",
-    "evaluation.runs.work_one",
-    "evaluation.calibration.stored.work_one",
-    "evaluation.lineup_runs.work_one",
-    "agents.imports.work_one",
-    "correction.behavior.description.work_one",
-]
-# Those that somebody waits for: looked at before the others, and a Celery queue of their own.
-INTERACTIVE_QUEUES = ["agents.turn.orchestrator.work_one"]
-# What is to be done every so often, by one worker: dotted path of a callable, and seconds between two times.
+# The queues of work by name: callables that take ``owner``, do one piece of work and return whether there was one.
+WORK_QUEUES = {
+    "turns": "agents.turn.orchestrator.work_one",
+    "behavior requests": "correction.behavior.work_one",
+    "observed messages": "correction.gate.observe.work_one",
+    "behavior effects": "correction.behavior.effects.work_one",
+    "schedules": "evaluation.schedules.work_one",
+    "batches": "agents.llm.batch_work.work_one",
+    "evaluations": "evaluation.runs.execute.work_one",
+    "calibration": "evaluation.calibration.stored.work_one",
+    "line-ups": "evaluation.lineup_runs.work_one",
+    "imports": "agents.imports.work_one",
+    "descriptions": "correction.behavior.description.work_one",
+}
+# Those that a person waits for: looked at first; one thread, or a Celery queue of its own, does nothing else.
+INTERACTIVE_QUEUES = ["turns"]
+# What one worker does at regular times: dotted path of a callable, and seconds between two times.
 CHORES: dict[str, float] = {
     "agents.work.queues.release_lost_leases": 30,
     "agents.ops.sums.sum_up": 60,
@@ -37,7 +37,10 @@ ROLLUP_LAG_MINUTES = 10
 RETENTION = ["correction.retention.LOGS", "agents.retention.LOGS"]
 # Where `manage.py forget` looks for somebody's words, in this order: dotted paths of sequences of `agents.erasure.Place`.
 ERASURE = ["correction.erasure.PLACES", "evaluation.erasure.PLACES", "agents.erasure.places.PLACES"]
-WORKER_GRACE = number("WORKER_GRACE", 8)  # seconds to finish what is in hand after SIGTERM; then it is handed back
+WORKER_THREADS = int(
+    number("WORKER_THREADS", 4)
+)  # of `manage.py work`, one of which only does turns, and of commands that measure
+WORKER_GRACE = number("WORKER_GRACE", 8)  # seconds to finish the work in hand after SIGTERM; then it is handed back
 WORKER_PATIENCE = number("WORKER_PATIENCE", 60)  # seconds a piece of work waits for a database that went away
 WORKER_MOST_DEATHS = int(
     number("WORKER_MOST_DEATHS", 5)

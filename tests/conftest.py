@@ -24,6 +24,9 @@ from tests.tracing import Caught
 # Every process that a test starts would compile all that it imports anew, which takes longer than most of these tests.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+# In one thread work goes through the test's own transaction, in the order of its rows. Tests of threads ask for them.
+os.environ["WORKER_THREADS"] = "1"
+
 # A shell starts background jobs with SIGINT ignored, and the processes that tests start and interrupt would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -51,6 +54,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _nothing_remembered(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a process remembers of servers and prices must not pass from one test to the next; nor may a developer's own files."""
     settings.PROPOSITION_DIRS = []
+    settings.WORKER_THREADS = 1  # other threads do not see what a test wrote inside its transaction
     monkeypatch.delenv("COLUMNS", raising=False)
     cache.clear()
     if "redis" in settings.CACHES["throttles"].get("LOCATION", ""):  # it would count for all tests at the same time

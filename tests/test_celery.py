@@ -17,7 +17,7 @@ QUEUE = """
 from django.core.management import call_command
 call_command("seed")
 from agents.models import Agent
-from evaluation.control import queue_baseline
+from evaluation.runs.control import queue_baseline
 queue_baseline(agents=Agent.objects.filter(slug="kevin"))
 """
 
@@ -91,7 +91,7 @@ def test_a_broker_that_is_down_does_not_keep_work_from_being_queued(database_fil
 QUEUE_AT_ONCE = """
 import time
 from concurrent.futures import ThreadPoolExecutor
-from agents.tasks import nudge
+from agents.work.tasks import nudge
 def seconds(_):
     begun = time.monotonic()
     assert not nudge("bulk")

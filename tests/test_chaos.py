@@ -21,9 +21,9 @@ OBSERVED = AGENTS * LINES_OF_EACH
 PATIENCE = 240  # seconds; only a machine that is very busy needs a fraction of it
 # In a process of its own: agents with a few lines each, all to be observed, and their evaluations, which differ in their seeds.
 QUEUE = f"""
-from evaluation.planning import create_run, make_plan
+from evaluation.runs.planning import create_run, make_plan
 from evaluation.propositions.files import load_all
-from evaluation.run_spec import RunSpec
+from evaluation.runs.spec import RunSpec
 from correction.models import AgentEvaluationConfig
 from correction.gate.observe import queue_ingested
 from tests.factories import make_agent, make_channel, talk

@@ -14,9 +14,9 @@ from django.test import RequestFactory
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from agents.deletion import consequences
-from agents.handbook.texts import deletion_note
+from agents.console.help import deletion_note
 from agents.models import Agent, ModelPrice, Run
+from agents.ops.deletion import consequences
 from correction.models import Intervention
 from evaluation.models import EvaluationSchedule
 from tests.console import list_of, page_of, plain, read, signed_in, staff, superuser

@@ -11,7 +11,7 @@ from django.core.management import get_commands
 from django.db.models import Model
 
 from agents.models import Agent, ModelPrice
-from evaluation.models import PropositionDraft
+from evaluation.models import Proposition
 from tests.console import list_of, plain, read, signed_in, superuser, viewer
 
 MODELS = list(admin.site._registry)
@@ -33,7 +33,7 @@ def test_every_list_has_a_sentence_and_its_commands_exist() -> None:
 @pytest.mark.django_db
 @pytest.mark.parametrize("model", [m for m in MODELS if m._meta.label not in NEVER_EMPTY], ids=lambda m: m._meta.label)
 def test_an_empty_list_says_what_to_do_next(model: type[Model]) -> None:
-    if model is PropositionDraft:
+    if model is Proposition:
         pytest.skip("its page shows the files of the checkout")
     told = plain(read(signed_in(superuser()), list_of(model)))
 

@@ -13,10 +13,7 @@ from django.db.models import Model
 from django.test import Client
 from django.urls import reverse
 
-from agents.handbook.fields import fields_of
-from agents.handbook.links import where_for
-from agents.handbook.markup import anchor_of
-from agents.handbook.texts import document, documents, glossary, help_of
+from agents.console.help import anchor_of, document, documents, fields_of, glossary, help_of, where_for
 from agents.models import Agent, ModelPrice
 from evaluation.models import EvaluationRun
 from tests.console import list_of, plain, read, signed_in, staff, superuser, viewer

@@ -21,7 +21,7 @@ from tests.listed_rows import MAKERS, people
 pytestmark = pytest.mark.django_db
 
 BASELINE = Path(__file__).with_name("console_queries.json")
-WITHOUT_ROWS = {"evaluation.propositiondraft"}  # its page reads files
+WITHOUT_ROWS = {"evaluation.proposition"}  # its page reads files
 
 
 @pytest.fixture

@@ -68,7 +68,7 @@ class Route:
         if key in ELSEWHERE:
             return ELSEWHERE[key]
         app, name, *_ = self.path.split("/")
-        if name == "propositiondraft":  # the page of an agent's claims: they stand in files
+        if name == "proposition":  # the page of an agent's claims: they stand in files
             return Agent.objects.earliest("pk").slug
         model = ROWS_OF.get(key) or apps.get_model(app, name)
         row = model._default_manager.order_by("pk").first()

@@ -7,7 +7,7 @@ from django.contrib.auth.models import User
 from django.test import RequestFactory
 from django.urls import reverse
 
-from agents.console_pages import navigation
+from agents.console.home import navigation
 from tests.console import superuser
 
 pytestmark = pytest.mark.django_db

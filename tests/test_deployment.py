@@ -244,7 +244,7 @@ def test_compose_file_sets_only_settings_that_exist_and_passes_secrets_by_file()
     known = set(re.findall(r"^#?([A-Z_]+)=", (ROOT / ".env.example").read_text(), re.MULTILINE))
     ours = {name: service for name, service in compose["services"].items() if "build" in service}
 
-    assert ours.keys() == {"migrate", "web", "worker", "beat"}
+    assert ours.keys() == {"migrate", "web", "worker", "turns", "beat"}
     for name, service in ours.items():
         files = {key: value for key, value in service["environment"].items() if key.endswith("_FILE")}
         assert {key.removesuffix("_FILE") for key in service["environment"]} <= known, name

@@ -79,16 +79,21 @@ def test_there_is_no_other_package_at_the_top() -> None:
 
 def test_an_upward_import_would_be_seen_however_it_is_written() -> None:
     source = """
-import evaluation.judge as j
+import evaluation.judge.questions as j
 from correction import gate
 from . import models
 from ..evaluation import runs
 def later():
-    from evaluation.runs import execute
+    from evaluation.runs.execute import execute
     import importlib
     importlib.import_module("correction.stages")
 """
     found = set(imported(source, package="agents.llm"))
 
-    assert {"evaluation.judge", "correction.gate", "evaluation.runs.execute", "correction.stages"} <= found
+    assert {
+        "evaluation.judge.questions",
+        "correction.gate",
+        "evaluation.runs.execute.execute",
+        "correction.stages",
+    } <= found
     assert {"agents.llm.models", "agents.evaluation.runs"} <= found

@@ -32,8 +32,8 @@ from agents.models import (
 from agents.turn.receive import receive_message
 from correction.gate.statistics import get_gate_statistics
 from correction.models import CorrectionLog, GateDimensionResult, Intervention, InterventionLog
-from evaluation.capture import evaluate_agent, evaluate_channel
 from evaluation.models import EvaluationScore, Idea, LineUpRun, ScoreLabel
+from evaluation.runs.capture import evaluate_agent, evaluate_channel
 from tests.agents.test_erased_columns import text_columns
 from tests.agents.turn.playing import take_turn
 from tests.correction.gating import gated

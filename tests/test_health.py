@@ -18,8 +18,8 @@ from pytest_django import Settings
 
 from agents import health
 from agents.metrics.requests import instruments
-from agents.models import LLMCall, Run, WorkerHeartbeat, owner_name
-from agents.worker_heartbeat import Heartbeat
+from agents.models import LLMCall, Run, WorkerHeartbeat
+from agents.work.worker import Worker
 from tests.factories import make_agent
 from tests.llm_server import LLMServer
 
@@ -157,9 +157,8 @@ def test_what_waits_and_who_works_is_shown() -> None:
     old, held = Run.objects.create(agent=agent), Run.objects.create(agent=agent)
     Run.objects.filter(pk=old.pk).update(created_at=timezone.now() - timedelta(minutes=10))
     assert held.acquire(owner="elsewhere:1:x", lease=timedelta(minutes=5))
-    Heartbeat(owner_name(), WorkerHeartbeat.Kind.WORK, "all").beat()
-    silent = Heartbeat("other:2:y", WorkerHeartbeat.Kind.WORK, "all")
-    silent.beat()
+    Worker(WorkerHeartbeat.Kind.WORK, {}).beat()
+    Worker(WorkerHeartbeat.Kind.WORK, {}, name="other:2:y").beat()
     WorkerHeartbeat.objects.filter(name="other:2:y").update(seen_at=timezone.now() - timedelta(hours=1))
 
     found = series()
@@ -174,11 +173,11 @@ def test_what_waits_and_who_works_is_shown() -> None:
 @pytest.mark.django_db
 def test_a_worker_in_a_long_piece_of_work_is_alive_as_long_as_it_keeps_its_lease() -> None:
     name = "elsewhere:1:x"
-    Heartbeat(name, WorkerHeartbeat.Kind.WORK).beat()
+    Worker(WorkerHeartbeat.Kind.WORK, {}, name=name).beat()
     WorkerHeartbeat.objects.update(seen_at=timezone.now() - timedelta(hours=1))
     assert ("plumbline_workers_alive", (("kind", "work"),)) not in series()
 
-    assert Run.objects.create(agent=make_agent("ada")).acquire(owner=name, lease=timedelta(minutes=5))
+    assert Run.objects.create(agent=make_agent("ada")).acquire(owner=f"{name}/2", lease=timedelta(minutes=5))
 
     assert series()["plumbline_workers_alive", (("kind", "work"),)] == 1
 

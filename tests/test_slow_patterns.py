@@ -12,14 +12,14 @@ from pytest_django import Settings
 from agents.models import Agent, Channel, Run
 from correction.interventions import FunctionalPrecondition
 from correction.models import CorrectionLog
-from evaluation.admin.drafts import drafts_url
+from evaluation.admin.proposition_cards import propositions_url
 from evaluation.models import EvaluationScore
 from tests.api_client import program
 from tests.console import plain, queries, read, staff
 from tests.correction.gating import configure, join
 from tests.correction.steering import dormant, logs, looked_at
-from tests.evaluation.drafting.editing import change, url_of
 from tests.evaluation.measuring import measured
+from tests.evaluation.propositions.console import change, url_of
 from tests.factories import make_agent, make_channel, say, talk
 
 pytestmark = pytest.mark.django_db
@@ -64,10 +64,10 @@ def test_a_pattern_saved_in_the_console_does_not_stop_those_who_send(root: Clien
         [row] = log.dimension_results.all()
         assert (row.status, row.passed) == ("unscored", True)
         assert row.reason == f"pattern timed out: /{ESCAPED}x/"
-    for url in (drafts_url("ada"), url_of("try", name="brief"), url_of("edit", name="brief")):
+    for url in (propositions_url("ada"), url_of("try", name="brief"), url_of("edit", name="brief")):
         shown = plain(read(root, url))
         assert f"The pattern /{ESCAPED}x/ timed out 3 times, last" in shown
-    assert "in use" in plain(read(root, drafts_url("ada"))), "nothing is switched off"
+    assert "in use" in plain(read(root, propositions_url("ada"))), "nothing is switched off"
 
 
 @pytest.mark.parametrize(
@@ -87,18 +87,18 @@ def test_an_evaluation_leaves_it_unscored_and_counts_it(root: Client, ada: Agent
 
     [row] = EvaluationScore.objects.filter(proposition_id="brief", message__text__startswith="aaa")
     assert (row.status, row.score, row.reason) == ("unscored", None, "pattern timed out: /(?:a|aa)+$/")
-    assert "The pattern /(?:a|aa)+$/ timed out 1 time, last" in plain(read(root, drafts_url("ada")))
+    assert "The pattern /(?:a|aa)+$/ timed out 1 time, last" in plain(read(root, propositions_url("ada")))
     tried = root.post(url_of("try", name="brief")).content.decode()
     assert "pattern timed out: /(?:a|aa)+$/" in tried
 
 
 def test_the_page_asks_once_for_the_counts_of_all_propositions(root: Client, ada: Agent) -> None:
     saved(root, not_matches="x")
-    few = len(queries(root, drafts_url("ada")))
+    few = len(queries(root, propositions_url("ada")))
     for number in range(5):
         change(root, url_of("new"), claim="{{agent_name}} is brief", id=f"brief-{number}", not_matches="x")
 
-    assert len(queries(root, drafts_url("ada"))) == few
+    assert len(queries(root, propositions_url("ada"))) == few
 
 
 def test_an_intervention_whose_pattern_takes_too_long_does_not_fire_and_says_why(ada: Agent) -> None:

@@ -1,11 +1,11 @@
-"""`manage.py work` as people run it: real processes, told to stop, killed, several at once."""
+"""`manage.py work` as people run it: real processes, stopped, killed, with several threads."""
 
 from __future__ import annotations
 
 import json
-import os
 import signal
 import sqlite3
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -58,7 +58,7 @@ def test_told_to_stop_it_finishes_what_it_has_in_hand_and_takes_nothing_more(
     assert worker.wait(120) == 0
     assert statuses() == ["completed", "pending"]
     said = lines(plumbline, "worker")
-    assert [line["event"] for line in said] == ["started", "stopping", "done", "ended"]
+    assert [line["event"] for line in said] == ["started", "stopping", "done", "stopped", "ended"]
     assert {"queue", "seconds", "evaluation_run", "agent"} <= said[2].keys()
 
 
@@ -81,31 +81,59 @@ def test_what_is_not_finished_in_the_grace_period_is_handed_back_and_its_calls_a
     assert {(status, "given up" in error, cost) for status, error, cost in rows} == {("unavailable", True, None)}
 
 
-def test_several_processes_share_the_work_and_one_that_dies_is_replaced(
+def test_several_threads_share_the_work_and_all_hand_back_in_time(
+    plumbline: Plumbline, judge: LLMServer, statuses: Callable[[], list[str]], database_file: Path
+) -> None:
+    judge.respond = None
+    judge.always(hang=True)
+    worker = work(plumbline, "worker", "--threads", "3", "--grace", "0.2")
+    wait_until(lambda: statuses() == ["running", "running"], timeout=120, what="two threads have an evaluation each")
+    with sqlite3.connect(database_file, timeout=20) as connection:
+        owners = [owner for (owner,) in connection.execute("select lease_owner from evaluation_runs")]
+    assert len({owner.partition("/")[0] for owner in owners}) == 1 < len(set(owners))
+
+    began = time.monotonic()
+    worker.send_signal(signal.SIGTERM)
+
+    assert worker.wait(60) == 0
+    assert time.monotonic() - began < 10
+    assert judge.wait_until(lambda: judge.client_gone == judge.calls and judge.inflight == 0)
+    assert statuses() == ["pending", "pending"]
+
+
+def test_several_threads_do_each_piece_of_work_once(
+    plumbline: Plumbline, judge: LLMServer, statuses: Callable[[], list[str]], database_file: Path
+) -> None:
+    out = plumbline.manage("work", "--once", "--threads", "4", "--skip-checks")
+
+    assert out.count("evaluations: done in ") == 2
+    assert statuses() == ["completed"] * 2
+    with sqlite3.connect(database_file, timeout=20) as connection:
+        (calls,) = connection.execute("select count(*) from llm_calls").fetchone()
+        (needed,) = connection.execute("select count(distinct call_id) from evaluation_scores").fetchone()
+    assert calls == needed == judge.calls
+
+
+def test_one_of_several_threads_only_takes_what_a_person_waits_for(
     plumbline: Plumbline, judge: LLMServer, statuses: Callable[[], list[str]]
 ) -> None:
     judge.respond = None
     judge.always(hang=True)
-    workers = work(plumbline, "workers", "--concurrency", "2", "--grace", "0.2")
-    wait_until(lambda: statuses() == ["running", "running"], timeout=120, what="each process has an evaluation")
-    judge.always()
-    judge.respond = answers(lambda claim: 7)
-    children = {str(line["owner"]).split(":")[1] for line in lines(plumbline, "workers") if line["event"] == "started"}
-    assert len(children) == 2
+    worker = work(plumbline, "worker", "--threads", "2", "--grace", "0.2")
 
-    for child in children:
-        os.kill(int(child), signal.SIGKILL)
-    wait_until(lambda: statuses() == ["completed"] * 2, timeout=120, what="new processes go on with it")
-    workers.send_signal(signal.SIGTERM)
+    assert judge.wait_until(lambda: judge.inflight > 0, timeout=120)
+    time.sleep(0.5)
 
-    assert workers.wait(60) == 0
+    assert sorted(statuses()) == ["pending", "running"]
+    worker.send_signal(signal.SIGTERM)
+    assert worker.wait(60) == 0
 
 
 def test_liveness_is_what_the_heartbeat_says(plumbline: Plumbline) -> None:
     with pytest.raises(AssertionError, match="no worker of this machine was heard of lately"):
         plumbline.manage("work", "--check", "--skip-checks")
 
-    worker = work(plumbline, "worker", "--queues", "evaluation stored")
+    worker = work(plumbline, "worker", "--queues", "calibration")
     wait_until(lambda: "started" in plumbline.log_of("worker"), timeout=120, what="it started")
     wait_until(lambda: _is_alive(plumbline), timeout=60, what="its heartbeat is there")
     worker.send_signal(signal.SIGTERM)
@@ -122,17 +150,15 @@ def _is_alive(plumbline: Plumbline) -> bool:
 
 
 def test_only_the_queues_that_are_named_are_worked_on(plumbline: Plumbline, statuses: Callable[[], list[str]]) -> None:
-    out = plumbline.manage("work", "--once", "--queues", "interactive,evaluation schedules", "--skip-checks")
+    out = plumbline.manage("work", "--once", "--queues", "interactive,schedules", "--skip-checks")
     assert out.strip() == "Nothing was waiting."
 
-    out = plumbline.manage("work", "--once", "--queues", "evaluation runs", "--skip-checks")
+    out = plumbline.manage("work", "--once", "--queues", "evaluations", "--skip-checks")
 
-    assert out.count("evaluation runs: done in ") == 2
+    assert out.count("evaluations: done in ") == 2
     assert statuses() == ["completed"] * 2
-    with pytest.raises(
-        AssertionError, match="queue 'turns' is unknown; allowed: interactive, bulk, agents orchestrator"
-    ):
-        plumbline.manage("work", "--once", "--queues", "turns", "--skip-checks")
+    with pytest.raises(AssertionError, match="queue 'runs' is unknown; allowed: interactive, bulk, turns"):
+        plumbline.manage("work", "--once", "--queues", "runs", "--skip-checks")
 
 
 def test_what_a_killed_worker_held_is_done_without_waiting_for_its_lease(

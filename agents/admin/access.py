@@ -15,8 +15,8 @@ from django.urls import reverse
 from rest_framework.authtoken.admin import TokenAdmin
 from rest_framework.authtoken.models import TokenProxy
 
-from agents.admin.log_filters import RelatedFilter
-from agents.adminsite import AdminPasswordChangeForm, ModelAdmin, UserChangeForm, UserCreationForm
+from agents.console.filters import RelatedFilter
+from agents.console.site import AdminPasswordChangeForm, ModelAdmin, UserChangeForm, UserCreationForm
 
 admin.site.unregister([User, Group, TokenProxy])
 

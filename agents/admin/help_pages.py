@@ -14,10 +14,9 @@ from django.utils.module_loading import import_string
 from django.utils.text import capfirst
 from django.views.decorators.http import require_safe
 
-from agents.adminsite import add_pages
-from agents.handbook import markup
-from agents.handbook.links import where_for
-from agents.handbook.texts import document, documents, glossary, help_of
+from agents.console import help
+from agents.console.help import document, documents, glossary, help_of, where_for
+from agents.console.site import add_pages
 
 # Who administers access may know how the installation is set up; no group gives it.
 SETTINGS_PERMISSION = "auth.view_user"
@@ -40,7 +39,7 @@ def _about(request: HttpRequest, label: str) -> dict[str, str] | None:
     if url is None or not intro:
         return None
     name = capfirst(str(model._meta.verbose_name_plural))
-    return {"name": name, "url": url, "text": markup.inline(intro, lambda link: None)}
+    return {"name": name, "url": url, "text": help.inline(intro, lambda link: None)}
 
 
 def glossary_page(request: HttpRequest) -> HttpResponse:
@@ -50,7 +49,7 @@ def glossary_page(request: HttpRequest) -> HttpResponse:
             "anchor": t.anchor,
             "name": t.name,
             "also": t.also,
-            "text": markup.inline(t.text, lambda link: where_for(request, link)),
+            "text": help.inline(t.text, lambda link: where_for(request, link)),
         }
         for t in glossary()
     ]
@@ -71,7 +70,7 @@ def document_page(request: HttpRequest, name: str) -> HttpResponse:
     text = document(name)
     if not text:
         raise Http404
-    html = markup.render(text, lambda href: where_for(request, markup.link_in_document(href, name)), heading=2)
+    html = help.render(text, lambda href: where_for(request, help.link_in_document(href, name)), heading=2)
     return _page(request, "document", _title(name), html=html)
 
 

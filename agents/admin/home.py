@@ -13,14 +13,24 @@ from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from agents.admin import display
-from agents.admin.home_parts import FAILURE_DAYS, MOST_COUNTED, a_few, card, listing, number_link, since, step
-from agents.console_pages import HomePart, add_home
+from agents.console import display
+from agents.console.home import (
+    FAILURE_DAYS,
+    MOST_COUNTED,
+    HomePart,
+    a_few,
+    add_home,
+    card,
+    listing,
+    number_link,
+    since,
+    step,
+)
 from agents.health import CHECKS
 from agents.llm.endpoints import model_of, provider_of, route_of
 from agents.models import Agent, Leasable, Run, WorkerHeartbeat
 from agents.work.queues import work_models
-from agents.worker_heartbeat import alive, silence_allowed
+from agents.work.worker import alive, silence_allowed
 
 FACES = 12
 MOST_AGENTS = 2_000  # counted: the newest

@@ -1,17 +1,18 @@
-"""The forms of an import: how the files are read, and who each speaker is."""
+"""The one form of an import: how the files are read, who each speaker is, and what must be confirmed."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Mapping
 from typing import Any
 
 from django import forms
 from django.core.validators import slug_re
 
-from agents.admin import display
-from agents.adminsite import GrowingTextarea, Select, TextInput
-from agents.imports.choices import READ_AS_PERSONAS, Choices, NewAgent
-from agents.models import Agent
+from agents.console import display
+from agents.console.site import GrowingTextarea, Select, TextInput
+from agents.imports.reading import PERSONAS, Choices, NewAgent
+from agents.models import Agent, Import
 from agents.models.conversations import TAG_KEY
 from agents.personas_io.shape import SLUG_LIMIT, SYSTEM_PROMPT_LIMIT, slug_of
 from agents.transcripts.importer import AUTO
@@ -34,55 +35,75 @@ COLUMN = "column_"
 MOST_SUGGESTED = 500  # agents
 
 
-class OptionsForm(forms.Form):
-    """How a transcript is read, and where it goes."""
+def _text(limit: int, help_text: str) -> forms.CharField:
+    return forms.CharField(required=False, max_length=limit, widget=TextInput, help_text=help_text)
+
+
+class ImportForm(forms.Form):
+    """How files are read, and where messages go; `speakers` are forms of their own. `choices` is what a valid one says."""
 
     format = forms.ChoiceField(
         label="read as", widget=Select, help_text="recognised by what the file says; choose when that is wrong"
     )
-    channel = forms.CharField(
-        required=False, max_length=200, widget=TextInput,
-        help_text="name of the channel it goes to, made when it is missing; several conversations become NAME, NAME-2 …; "
+    channel = _text(
+        200,
+        "name of the channel the messages go to, made when it is missing; several conversations become NAME, NAME-2 …; "
         "empty = as the file says",
-    )  # fmt: skip
-    tags = forms.CharField(
-        required=False, max_length=1_000, widget=TextInput,
-        help_text="put on every message, e.g. build=41, locale=en; evaluations can be narrowed to them",
-    )  # fmt: skip
-    time_zone = forms.CharField(
-        required=False, max_length=64, widget=TextInput,
-        help_text="for times without an offset, e.g. Europe/Berlin; empty = the TIME_ZONE setting",
-    )  # fmt: skip
+    )
+    tags = _text(1_000, "put on every message, e.g. build=41, locale=en; evaluations can be narrowed to them")
+    time_zone = _text(64, "for times without an offset, e.g. Europe/Berlin; empty = the TIME_ZONE setting")
+    reset = forms.BooleanField(required=False, label="Overwrite personas that were edited here")
+    without_agents = forms.BooleanField(required=False, label="Import it although no agent speaks in it")
 
-    def __init__(
-        self, *args: Any, choices: Choices, header: Sequence[str] = (), found: str = "", **kwargs: Any
-    ) -> None:
+    def __init__(self, data: Any, *, job: Import, may_make: bool) -> None:
+        stored, found = Choices.of(job), job.found
+        header = [name for name in dict.fromkeys(found.get("header", ())) if name]
+        tagged = {name: field for field, name in stored.columns.items() if field.startswith("tags.")}
         initial = {
-            "format": choices.format,
-            "channel": choices.channel,
-            "tags": ", ".join(f"{key}={value}" for key, value in choices.tags.items()),
-            "time_zone": choices.time_zone,
-            **{COLUMN + field: column for field, column in choices.columns.items()},
+            "format": stored.format,
+            "channel": stored.channel,
+            "tags": ", ".join(f"{key}={value}" for key, value in stored.tags.items()),
+            "time_zone": stored.time_zone,
+            "reset": stored.reset,
+            "tag_columns": list(tagged),
+            **{COLUMN + field: column for field, column in stored.columns.items()},
         }
-        super().__init__(*args, **{**kwargs, "initial": initial})
-        recognised = f"as recognised ({FORMAT_NAMES[found]})" if found in FORMAT_NAMES else "as recognised"
+        super().__init__(data, initial=initial)
+        recognised = FORMAT_NAMES.get(found.get("format", ""))
         formats = [(name, FORMAT_NAMES[name]) for name in READERS]
-        field = self.fields["format"]
-        assert isinstance(field, forms.ChoiceField)  # noqa: S101 (for the type checker)
-        field.choices = [(AUTO, recognised), *formats, (READ_AS_PERSONAS, "personas")]
-        columns = [("", "by its usual names"), *((name, name) for name in dict.fromkeys(header) if name)]
+        self.fields["format"].choices = [  # type: ignore[attr-defined]
+            (AUTO, f"as recognised ({recognised})" if recognised else "as recognised"),
+            *formats,
+            (PERSONAS, "personas"),
+        ]
+        columns = [(name, name) for name in header]
         for name in FIELDS if len(columns) > 1 else ():
             self.fields[COLUMN + name] = forms.ChoiceField(
-                label=f"column of “{name}”", required=False, choices=columns, widget=Select
+                label=f"column of “{name}”",
+                required=False,
+                choices=[("", "by its usual names"), *columns],
+                widget=Select,
             )
+        if len(columns) > 1:
+            self.fields["tag_columns"] = forms.MultipleChoiceField(
+                label="columns stored as tags", required=False, choices=columns, widget=forms.CheckboxSelectMultiple
+            )
+        undecided = not stored.agents and not stored.made
+        likely = {name: Likely(*guess) for name, guess in found.get("likely", {}).items()} if undecided else {}
+        speakers = found.get("speakers", ()) if job.kind == Import.Kind.TRANSCRIPT else ()
+        self.speakers = [
+            SpeakerForm(data, f"s{number}", row, stored, may_make, likely.get(str(row["name"])))
+            for number, row in enumerate(speakers)
+        ]
+        self.choices = stored
+
+    @property
+    def plain_fields(self) -> list[forms.BoundField]:
+        return [self[name] for name in ("format", "channel", "tags", "time_zone")]
 
     @property
     def column_fields(self) -> list[forms.BoundField]:
         return [self[name] for name in self.fields if name.startswith(COLUMN)]
-
-    @property
-    def plain_fields(self) -> list[forms.BoundField]:
-        return [self[name] for name in self.fields if not name.startswith(COLUMN)]
 
     def clean_tags(self) -> dict[str, str]:
         tags = {}
@@ -103,19 +124,55 @@ class OptionsForm(forms.Form):
             raise forms.ValidationError(str(error)) from None
         return name
 
-    def chosen(self, speakers: Mapping[str, str], made: Mapping[str, NewAgent]) -> Choices:
-        """The choices of a valid form, with these speakers."""
+    def is_valid(self) -> bool:
+        """Whether everything chosen is possible; then `choices` says what was chosen."""
+        valid = [
+            super().is_valid(),
+            *(form.is_valid() for form in self.speakers),
+        ]  # all, so that each shows what is wrong
+        agents, made = self._settle_speakers()
+        if not all(valid) or any(form.errors for form in self.speakers):
+            return False
         given = self.cleaned_data
         columns = {name.removeprefix(COLUMN): given[name] for name in given if name.startswith(COLUMN) and given[name]}
-        return Choices(
+        columns |= {f"tags.{tag_key(name)}": name for name in given.get("tag_columns", ())}
+        if given["without_agents"]:  # what was only proposed for the speakers does not count then
+            agents, made = dict(self.choices.agents), dict(self.choices.made)
+        self.choices = Choices(
             format="csv" if columns and given["format"] == AUTO else given["format"],
             channel=given["channel"].strip(),
-            agents=speakers,
+            agents=agents,
             made=made,
             tags=given["tags"],
             columns=columns,
             time_zone=given["time_zone"],
+            reset=given["reset"],
+            without_agents=given["without_agents"],
         )
+        return True
+
+    def _settle_speakers(self) -> tuple[dict[str, str], dict[str, NewAgent]]:
+        valid = [form for form in self.speakers if form.is_valid()]
+        wanted = {form.cleaned_data[key] for form in valid for key in ("agent", "slug") if form.cleaned_data.get(key)}
+        known = set(Agent.objects.filter(slug__in=wanted).values_list("slug", flat=True))
+        agents: dict[str, str] = {}
+        made: dict[str, NewAgent] = {}
+        for form in valid:
+            name, given = form.name, form.cleaned_data
+            if given["who"] == "outsider":
+                agents[name] = ""
+            elif given["who"] == "agent" and given["agent"] in known:
+                agents[name] = given["agent"]
+            elif given["who"] == "agent":
+                form.add_error(
+                    "agent",
+                    f"there is no agent {given['agent']!r}; allowed: an agent's id (slug), such as those proposed here",
+                )
+            elif given["who"] == "new":
+                slug = given["slug"]
+                same = next((agent for agent in made.values() if agent.slug == slug), None)
+                made[name] = same or NewAgent(slug, printable(name)[:120], form.checked_persona(known))
+        return agents, made
 
 
 class SpeakerForm(forms.Form):
@@ -127,142 +184,79 @@ class SpeakerForm(forms.Form):
     persona = forms.CharField(required=False, max_length=SYSTEM_PROMPT_LIMIT, widget=GrowingTextarea(attrs={"rows": 2}))
 
     def __init__(
-        self,
-        *args: Any,
-        speaker: Mapping[str, Any],
-        may_make: bool,
-        choices: Choices,
-        likely: Likely | None = None,
-        **kwargs: Any,
+        self, data: Any, prefix: str, row: Mapping[str, Any], choices: Choices, may_make: bool, likely: Likely | None
     ) -> None:
-        self.speaker = speaker
-        name = str(speaker["name"])
-        new = choices.made.get(name)
+        self.name = name = str(row["name"])
+        new, slug = choices.made.get(name), choices.agents.get(name)
         self.shown = {
-            **speaker,
+            **row,
             "name": display.visible(name),
-            "why": display.visible(speaker["why"]),
+            "why": display.visible(row["why"]),
             "made": new.slug if new else "",
             "likely": display.visible(likely.why) if likely else "",
         }
-        slug = choices.agents.get(name)
-        who = (
-            "new"
-            if new
-            else "auto"
-            if slug is None and not speaker["why"]
-            else "outsider"
-            if slug == ""
-            else "agent"
-            if slug
-            else ""
-        )
-        if likely:  # a proposal: nothing holds before it is sent
-            who = "agent" if likely.slug or not may_make else "new"
+        if likely:  # a proposal, which counts when the form is sent; without a slug the person has to say which agent
+            who = "agent"
+        elif new or slug is not None:
+            who = "new" if new else "agent" if slug else "outsider"
+        else:
+            who = "" if row["why"] else "auto"
         initial = {
             "who": who,
             "agent": slug or (likely.slug if likely else ""),
             "slug": new.slug if new else slug_of(name),
             "persona": new.system_prompt if new else f"You are {printable(name)}.",
         }
-        super().__init__(*args, **{**kwargs, "initial": initial})
-        options = [("", "– choose –")] if speaker["why"] else [("auto", "as recognised by name")]
+        super().__init__(data, prefix=prefix, initial=initial)
+        options = [("", "– choose –")] if row["why"] else [("auto", "as recognised by name")]
         options += [
             ("agent", "an agent …"),
             *([("new", "a new agent …")] if may_make else []),
             ("outsider", "no agent"),
         ]
-        field = self.fields["who"]
-        assert isinstance(field, forms.ChoiceField)  # noqa: S101 (for the type checker)
-        field.choices = options
-        for key, label in (
-            ("who", "who it is"),
-            ("agent", "agent"),
-            ("slug", "id of the new agent"),
-            ("persona", "persona"),
-        ):
+        self.fields["who"].choices = options  # type: ignore[attr-defined]
+        labels = {"who": "who it is", "agent": "agent", "slug": "id of the new agent", "persona": "persona"}
+        for key, label in labels.items():
             self.fields[key].widget.attrs["aria-label"] = f"{display.marked(name)}: {label}"
+
+    def checked_persona(self, known: set[str]) -> str:
+        """The persona of a new agent; adds errors where no agent can be made."""
+        slug = str(self.cleaned_data["slug"])
+        persona = str(self.cleaned_data["persona"]).replace("\r\n", "\n").strip()
+        if not slug_re.fullmatch(slug):
+            self.add_error("slug", f"{slug!r} is no id; allowed: letters, digits, - and _, at most {SLUG_LIMIT}")
+        elif slug.startswith("_"):
+            self.add_error(
+                "slug", f"{slug!r}: an agent's id cannot begin with an underscore: _default stands for every agent"
+            )
+        elif slug in known:
+            self.add_error("slug", f"there is an agent {slug!r} already; choose it, or another id")
+        if not persona:
+            self.add_error("persona", "an agent needs a persona: at least a sentence that says who it is")
+        return persona
+
+
+class AuthorForm(forms.Form):
+    """Another author for messages that are imported already."""
+
+    author = forms.CharField(max_length=200, widget=forms.HiddenInput)
+    agent = forms.CharField(
+        required=False, max_length=SLUG_LIMIT, widget=TextInput(attrs={"list": "agents", "aria-label": "agent"})
+    )
+    outsider = forms.CharField(required=False, max_length=200, widget=TextInput(attrs={"aria-label": "name"}))
+
+
+def tag_key(column: str) -> str:
+    """A tag key made of a column's name."""
+    key = re.sub(r"[^A-Za-z0-9_.-]+", "_", column).strip("_.-")[:64]
+    return key if TAG_KEY.fullmatch(key) else f"column_{key}"[:64]
 
 
 def printable(name: str) -> str:
     """A speaker's name without what could hide or reorder text."""
-    return "".join(letter for letter in name if letter.isprintable()).strip() or "somebody"
-
-
-class Speakers:
-    """The speakers of a file, each with its form."""
-
-    def __init__(
-        self,
-        data: Any,
-        *,
-        speakers: Sequence[Mapping[str, Any]],
-        choices: Choices,
-        may_make: bool,
-        likely: Mapping[str, Likely],
-    ) -> None:
-        self.forms = [
-            SpeakerForm(
-                data,
-                prefix=f"s{number}",
-                speaker=speaker,
-                may_make=may_make,
-                choices=choices,
-                likely=likely.get(str(speaker["name"])),
-            )
-            for number, speaker in enumerate(speakers)
-        ]
-        self.agents: dict[str, str] = {}
-        self.made: dict[str, NewAgent] = {}
-
-    def is_valid(self) -> bool:
-        """Whether every choice can be carried out; then `agents` and `made` say what was chosen."""
-        valid = [form.is_valid() for form in self.forms]  # all of them, so that each shows what is wrong
-        wanted = {
-            form.cleaned_data[key] for form in self.forms for key in ("agent", "slug") if form.cleaned_data.get(key)
-        }
-        there = dict(Agent.objects.filter(slug__in=wanted).values_list("slug", "pk"))
-        for form in self.forms:
-            if form.is_valid():
-                self._settle(form, there)
-        return all(valid) and not any(form.errors for form in self.forms)
-
-    def _settle(self, form: SpeakerForm, there: Mapping[str, int]) -> None:
-        name, given = str(form.speaker["name"]), form.cleaned_data
-        if given["who"] == "outsider":
-            self.agents[name] = ""
-        elif given["who"] == "agent":
-            if given["agent"] not in there:
-                form.add_error(
-                    "agent",
-                    f"there is no agent {given['agent']!r}; allowed: an agent's id (slug), such as those proposed here",
-                )
-            else:
-                self.agents[name] = given["agent"]
-        elif given["who"] == "new":
-            self._settle_new(form, name, there)
-
-    def _settle_new(self, form: SpeakerForm, name: str, there: Mapping[str, int]) -> None:
-        slug, persona = form.cleaned_data["slug"], form.cleaned_data["persona"].replace("\r\n", "\n").strip()
-        if not slug_re.fullmatch(slug):
-            form.add_error("slug", f"{slug!r} is no id; allowed: letters, digits, - and _, at most {SLUG_LIMIT}")
-        elif slug.startswith("_"):
-            form.add_error(
-                "slug", f"{slug!r}: an agent's id cannot begin with an underscore: _default stands for every agent"
-            )
-        elif slug in there:
-            form.add_error("slug", f"there is an agent {slug!r} already; choose it, or another id")
-        if not persona:
-            form.add_error("persona", "an agent needs a persona: at least a sentence that says who it is")
-        same = next((agent for agent in self.made.values() if agent.slug == slug), None)
-        self.made[name] = same or NewAgent(slug, printable(name)[:120], persona)
+    return "".join(letter for letter in name if letter.isprintable()).strip() or "unnamed"
 
 
 def suggested_agents() -> list[tuple[str, str]]:
     """Slug and name of agents, for a list of proposals."""
     return list(Agent.objects.order_by("slug").values_list("slug", "display_name")[:MOST_SUGGESTED])
-
-
-def options_of(data: Any, *, choices: Choices, found: Mapping[str, Any]) -> OptionsForm:
-    """The form of the options, for what the check found."""
-    return OptionsForm(data, choices=choices, header=found.get("header", ()), found=found.get("format", ""))

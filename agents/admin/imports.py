@@ -1,43 +1,65 @@
-"""Imports in the console: files are handed in, checked, agreed to, and imported by a worker."""
+"""Imports in the console: upload files, choose on one page how they are read, let a worker import them, correct or undo that."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from django.conf import settings
 from django.contrib import admin, messages
+from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect, JsonResponse
+from django.template.defaultfilters import filesizeformat
 from django.urls import URLPattern, path, reverse
+from django.utils.dateparse import parse_datetime
 from django.utils.safestring import SafeString
 
-from agents.admin import display
 from agents.admin.access import user_of
-from agents.admin.import_pages import format_name, forms_of, outcome, page_context, size_of, state_badge, steps_of
-from agents.adminsite import ReadOnlyAdmin
-from agents.imports.choices import Choices, choices_of, may_import_personas, may_import_transcripts
-from agents.imports.control import NotNow, agree, cancel, check_again, discard, hand_in, try_again
-from agents.imports.receiving import files_were_too_large
-from agents.models import Import
+from agents.admin.import_forms import FORMAT_NAMES, AuthorForm, ImportForm, suggested_agents
+from agents.console import display
+from agents.console.site import ReadOnlyAdmin
+from agents.imports.jobs import NotNow, authors_of, cancel, discard, preview, reassign, submit, undo, upload
+from agents.imports.reading import Choices, may_import_personas, may_import_transcripts, may_make_speakers
+from agents.imports.uploads import are_kept, files_were_too_large
+from agents.models import Agent, Channel, Import
+from agents.persona import Outcome
 from agents.personas_io.reader import SUFFIXES
+from agents.work.worker import alive
 
 PAGES = "admin/agents/import/"
+UNREAD = "Why is shown to the user who uploaded it, and to those who may view messages."
+MOST_AUTHORS = 100
 _ACTS: dict[str, tuple[Callable[[Import], None], str]] = {
     "cancel": (cancel, "is cancelled. What was stored stays."),
-    "again": (try_again, "waits for a worker, which stores what is not stored yet."),
-    "discard": (discard, "is discarded: its files are gone."),
+    "discard": (discard, "is discarded: its files are deleted."),
+    "undo": (undo, "is being undone by a worker."),
+}
+_OUTCOMES: dict[str, display.Tone] = {
+    "created": "good",
+    "updated": "info",
+    "unchanged": "plain",
+    "kept_edited": "warning",
+}
+_WHY = {Outcome.KEPT_EDITED: "the persona was edited here or does not come from an import: it stays as it is"}
+_NOTES = {
+    "system_prompts": "system prompts, which are not messages",
+    "other_author": "are stored under another author and keep it; with another name of the channel they are imported for this one",
+    "replaced_characters": "characters that cannot be stored, replaced by U+FFFD",
+    "cut_texts": "texts cut for their length",
+    "replies_without_parent": "replies whose parent is not there",
 }
 
 
 @admin.register(Import)
 class ImportAdmin(ReadOnlyAdmin[Import]):
-    """Whoever may add messages or change agents may hand files in; what is done with them, only who handed them in decides."""
+    """Users who may add messages or change agents may upload files; only the uploader decides what is done with them."""
 
-    list_display = ("name", "what", "state", "came_of_it", "handed_in_by")
+    list_display = ("name", "what", "state", "outcome", "uploaded_by")
     list_display_links = ("name",)
-    list_filter = ("kind", "step", "status")
+    list_filter = ("kind", "status")
     list_select_related = ("created_by",)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
@@ -49,19 +71,15 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Import]:
         rows = super().get_queryset(request).prefetch_related("files")
-        if self._is_list(request):
+        if request.resolver_match is not None and request.resolver_match.url_name == "agents_import_changelist":
             rows = rows.defer("found", "choices", "result", "error")
         return rows if super().has_view_permission(request) else rows.filter(created_by=user_of(request))
-
-    @staticmethod
-    def _is_list(request: HttpRequest) -> bool:
-        found = request.resolver_match
-        return found is not None and found.url_name == "agents_import_changelist"
 
     def get_urls(self) -> list[URLPattern]:
         views: list[tuple[str, Callable[..., HttpResponse], dict[str, Any]]] = [
             ("choose", self.choose_view, {}),
             ("progress", self.progress_view, {}),
+            ("author", self.author_view, {}),
             *((act, self.act_view, {"act": act}) for act in _ACTS),
         ]
         own = [
@@ -78,19 +96,35 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
     def what(self, job: Import) -> SafeString:
         files = list(job.files.all())
         names = ", ".join(file.name for file in files[:2]) + (f" and {len(files) - 2} more" if len(files) > 2 else "")
-        told = f"{format_name(job)}, {size_of(sum(file.size for file in files))}"
-        return display.lines(display.isolated(names) if names else display.EMPTY, told)
+        size = filesizeformat(sum(file.size for file in files))
+        return display.lines(display.isolated(names) if names else display.EMPTY, f"{job.get_kind_display()}, {size}")
 
     @admin.display(description="state", ordering="status")
     def state(self, job: Import) -> SafeString:
-        return state_badge(job)
+        if job.undoing and job.status in Import.OPEN:
+            return display.badge("being undone", "info")
+        words: dict[str, tuple[str, display.Tone]] = {
+            Import.WAITING: ("waits for your choices", "accent"),
+            Import.Status.PENDING: ("waits for a worker", "plain"),
+            Import.Status.RUNNING: ("being imported", "info"),
+            Import.Status.COMPLETED: ("imported", "good"),
+            Import.Status.FAILED: ("cannot be imported as it is", "warning"),
+            Import.UNDONE: ("undone", "plain"),
+        }
+        return display.badge(
+            *words.get(job.status, (job.get_status_display(), display.STATUS_TONES.get(job.status, "plain")))
+        )
 
-    @admin.display(description="came of it")
-    def came_of_it(self, job: Import) -> str | SafeString:
-        return outcome(job) or display.EMPTY
+    @admin.display(description="outcome")
+    def outcome(self, job: Import) -> str | SafeString:
+        if not job.stored:
+            return display.EMPTY
+        what = "message" if job.kind == Import.Kind.TRANSCRIPT else "agent"
+        done = "stored" if job.kind == Import.Kind.TRANSCRIPT else "made or changed"
+        return f"{job.stored:,} {what}{'' if job.stored == 1 else 's'} {done}"
 
-    @admin.display(description="handed in by")
-    def handed_in_by(self, job: Import) -> SafeString:
+    @admin.display(description="uploaded by")
+    def uploaded_by(self, job: Import) -> SafeString:
         return display.isolated(job.created_by) if job.created_by else display.EMPTY
 
     def add_view(
@@ -99,90 +133,130 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
         """A form for files."""
         if not self.has_add_permission(request):
             raise PermissionDenied
-        problem = ""
+        problem, most = "", filesizeformat(settings.IMPORT_MOST_BYTES)
         if request.method == "POST":
             uploads = [file for file in request.FILES.getlist("files") if file.size]
-            problem = self._wrong_with(request, uploads)
-            if not problem:
+            if files_were_too_large(request):
+                problem = (
+                    f"The files are larger than {most} together and were not kept. Import larger ones with "
+                    "manage.py import_transcript, or upload them in parts."
+                )
+            elif not uploads:
+                problem = "Choose at least one file that is not empty."
+            else:
                 try:
-                    job = hand_in(uploads=uploads, user=user_of(request))
+                    job = upload(uploads=uploads, user=user_of(request))
                 except NotNow as refused:
                     problem = f"Nothing was kept: {refused}."
                 else:
-                    self.log_addition(request, job, f"handed in {len(uploads)} file{'s' * (len(uploads) > 1)}")
+                    self.log_addition(request, job, f"uploaded {len(uploads)} file{'s' * (len(uploads) > 1)}")
                     return HttpResponseRedirect(_page_url(job))
         return self.page(
             request,
-            f"{PAGES}hand_in.html",
+            f"{PAGES}upload.html",
             "Import",
-            steps=steps_of(None),
             problem=problem,
             most_bytes=settings.IMPORT_MOST_BYTES,
-            most=size_of(settings.IMPORT_MOST_BYTES),
+            most=most,
             keep_days=f"{settings.IMPORT_KEEP_DAYS:g}",
             persona_endings=", ".join(SUFFIXES),
             transcripts=may_import_transcripts(user_of(request)),
             personas=may_import_personas(user_of(request)),
         )
 
-    def _wrong_with(self, request: HttpRequest, uploads: list[Any]) -> str:
-        if files_were_too_large(request):
-            return (
-                f"The files are larger than {size_of(settings.IMPORT_MOST_BYTES)} together and were not kept. Import larger ones "
-                "with manage.py import_transcript, or hand them in in parts."
-            )
-        if not uploads:
-            return "Choose at least one file that is not empty."
-        return ""
-
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """Where an import stands, and what can be done about it."""
-        job = self._found(request, int(object_id) if object_id.isdecimal() else 0)
-        return self._show(request, job)
+        """Where an import is, its form, and what it stored."""
+        return self._show(request, self._visible(request, int(object_id) if object_id.isdecimal() else 0))
 
-    def _show(self, request: HttpRequest, job: Import, **more: Any) -> HttpResponse:
-        context = page_context(job, user=user_of(request), **more)
-        context["may_add"] = self.has_add_permission(request)
+    def _show(self, request: HttpRequest, job: Import, form: ImportForm | None = None) -> HttpResponse:
+        user = user_of(request)
+        mine, may_add = job.created_by_id == user.pk, self.has_add_permission(request)
+        kept = job.status in Import.EDITABLE and are_kept(job)
+        can_edit = kept and mine and may_add
+        may_read = mine or user.has_perm("agents.view_message")
+        undoable = mine and may_add and bool(job.stored) and job.status not in (*Import.OPEN, Import.UNDONE)
+        context = {
+            "job": job,
+            "state": self.state(job),
+            "outcome": self.outcome(job) if job.stored else "",
+            "files": [
+                {"name": display.isolated(file.name), "size": filesizeformat(file.size)}
+                for file in job.files.all()[:50]
+            ],
+            "format": FORMAT_NAMES.get(job.found.get("format", ""), job.get_kind_display()),
+            "uploaded": display.moment(job.created_at),
+            "by": display.isolated(job.created_by) if job.created_by else "a deleted account",
+            "personas": job.kind == Import.Kind.PERSONAS,
+            "error": display.visible(job.error if may_read or not job.error else UNREAD),  # it may quote the file
+            "problem": _problem(job) if may_read else [],
+            "progress": _progress(job),
+            "may_add": may_add,
+            "mine": mine,
+            "kept": kept,
+            "can_edit": can_edit,
+            "can_cancel": job.status in Import.OPEN and (mine or user.is_superuser),
+            "can_undo": undoable,
+            "urls": {name: _url(job, name) for name in ("choose", "author", *_ACTS)},
+        }
+        if can_edit:
+            context["form"] = form or ImportForm(None, job=job, may_make=may_make_speakers(user))
+        if job.status in Import.EDITABLE and "new" in job.found:
+            context["found"] = _found(job, Choices.of(job), may_read=may_read)
+            context["can_import"] = can_edit and _importable(job)
+        if job.result:
+            context["result"] = _result(job)
+        if undoable and job.kind == Import.Kind.TRANSCRIPT:
+            context["authors"] = _authors(job)
+        if can_edit or "authors" in context:
+            context["suggested"] = suggested_agents()
         return self.page(request, f"{PAGES}page.html", f"Import {job.pk}", **context)
 
     def choose_view(self, request: HttpRequest, pk: int) -> HttpResponse:
-        """Take the choices: have the files checked with them, or, where nothing else is chosen, imported (POST)."""
+        """Take the form (POST): import the files, or look into them again with other choices."""
         if request.method != "POST":
             return HttpResponseNotAllowed(["POST"])
         job = self._own(request, pk)
-        before, choices = choices_of(job.choices), None
-        if job.kind == Import.Kind.PERSONAS and request.POST.get("format", "personas") in ("personas", "auto"):
-            choices = Choices(format=request.POST.get("format", before.format), reset="reset" in request.POST)
-        else:
-            bound = forms_of(job, before, user_of(request), request.POST)
-            speakers = bound.get("speakers")
-            valid = [bound["options"].is_valid(), speakers is None or speakers.is_valid()]
-            if not all(valid):
-                return self._show(request, job, bound=bound)
-            who = (speakers.agents, speakers.made) if speakers else ({}, {})
-            if "without_agents" in request.POST:  # what is only proposed for the speakers does not count then
-                who = (before.agents, before.made)
-            choices = bound["options"].chosen(*who)
-        return self._decide(request, job, choices, changed=choices != before)
-
-    def _decide(self, request: HttpRequest, job: Import, choices: Choices, *, changed: bool) -> HttpResponse:
+        form = ImportForm(request.POST, job=job, may_make=may_make_speakers(user_of(request)))
+        if not form.is_valid():
+            return self._show(request, job, form)
         try:
-            if "import" in request.POST and not changed:
-                agree(job, without_agents="without_agents" in request.POST)
+            if "import" in request.POST:
+                submit(job, form.choices)
                 self.log_change(request, job, "import pressed")
             else:
-                check_again(job, choices)
-                if "import" in request.POST:
-                    text = "You changed choices, so the files were checked with them first. Look at what they do, then import."
-                    self.message_user(request, text, messages.WARNING)
+                preview(job, form.choices)
         except NotNow as problem:
             self.message_user(request, f"Nothing was done: {problem}.", messages.ERROR)
         return HttpResponseRedirect(_page_url(job))
 
+    def author_view(self, request: HttpRequest, pk: int) -> HttpResponse:
+        """Give the messages of one author another author (POST)."""
+        if request.method != "POST":
+            return HttpResponseNotAllowed(["POST"])
+        job, form = self._own(request, pk), AuthorForm(request.POST)
+        try:
+            given = form.cleaned_data if form.is_valid() else {}
+            author = next((row for row in authors_of(job) if _author_key(row) == given.get("author")), None)
+            slug = given.get("agent", "")
+            agent = Agent.objects.filter(slug=slug).first() if slug else None
+            if author is None:
+                raise NotNow("this import has no messages of that author any more")
+            if slug and agent is None:
+                raise NotNow(f"there is no agent {slug!r}; allowed: an agent's id (slug)")
+            which = {key: author[key] for key in ("agent_id", "user_id", "outsider")}
+            number = reassign(job, author=which, agent=agent, outsider=given["outsider"].strip(), user=user_of(request))
+        except NotNow as problem:
+            self.message_user(request, f"Nothing was changed: {problem}.", messages.ERROR)
+        else:
+            name = agent.slug if agent else given["outsider"].strip()
+            self.log_change(request, job, f"{number} messages given to {name}")
+            self.message_user(request, f"{number:,} messages are by {display.visible(name)} now.", messages.SUCCESS)
+        return HttpResponseRedirect(_page_url(job))
+
     def act_view(self, request: HttpRequest, pk: int, act: str) -> HttpResponse:
-        """Cancel, try again or discard (POST)."""
+        """Cancel, discard or undo (POST)."""
         if request.method != "POST":
             return HttpResponseNotAllowed(["POST"])
         job = self._own(request, pk, or_superuser=act == "cancel")
@@ -197,11 +271,11 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
         return HttpResponseRedirect(_page_url(job))
 
     def progress_view(self, request: HttpRequest, pk: int) -> HttpResponse:
-        """How far it is, for the page that asks every two seconds whether anything changed."""
-        job = self._found(request, pk)
-        return JsonResponse({"step": job.step, "status": job.status, "doing": job.doing, "done": job.done})
+        """Its progress, for the page that asks every two seconds whether anything changed."""
+        job = self._visible(request, pk)
+        return JsonResponse({"status": job.status, "doing": job.doing, "done": job.done})
 
-    def _found(self, request: HttpRequest, pk: int) -> Import:
+    def _visible(self, request: HttpRequest, pk: int) -> Import:
         job = self.get_queryset(request).filter(pk=pk).first() if self.has_view_permission(request) else None
         if not self.has_view_permission(request, job):
             raise PermissionDenied
@@ -210,8 +284,8 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
         return job
 
     def _own(self, request: HttpRequest, pk: int, *, or_superuser: bool = False) -> Import:
-        """The import, if whoever asks handed it in: it is imported with their permissions."""
-        job = self._found(request, pk)
+        """The import, if this user uploaded it: it is imported with their permissions."""
+        job = self._visible(request, pk)
         if job.created_by_id != request.user.pk and not (or_superuser and user_of(request).is_superuser):
             raise PermissionDenied
         if not self.has_add_permission(request):
@@ -219,5 +293,157 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
         return job
 
 
+def _url(job: Import, name: str) -> str:
+    return reverse(f"admin:agents_import_{name}", args=[job.pk])
+
+
 def _page_url(job: Import) -> str:
     return reverse("admin:agents_import_change", args=[job.pk])
+
+
+def _author_key(row: Mapping[str, Any]) -> str:
+    return json.dumps([row["agent_id"], row["user_id"], row["outsider"]])
+
+
+def _progress(job: Import) -> dict[str, Any] | None:
+    if job.status not in Import.OPEN:
+        return None
+    return {
+        "url": _url(job, "progress"),
+        "waits": job.status == Import.Status.PENDING,
+        "no_worker": job.status == Import.Status.PENDING and not alive().exists(),
+        "doing": job.doing or ("Deleting" if job.undoing else "Importing"),
+        "done": job.done,
+        "total": job.total,
+        "share": f"{min(100, 100 * job.done // job.total)} %" if job.total else "",
+        "counts": job.doing in ("Importing", "Comparing", "Deleting"),
+    }
+
+
+def _problem(job: Import) -> list[dict[str, Any]]:
+    """The line that stops a file, with its neighbours."""
+    problem = job.found.get("problem") or {"line": 0, "excerpt": []}
+    if job.status != Import.Status.FAILED:
+        return []
+    return [{"number": n, "text": display.visible(text), "bad": n == problem["line"]} for n, text in problem["excerpt"]]
+
+
+def _importable(job: Import) -> bool:
+    """Whether importing could store anything, as far as the files were read."""
+    found = job.found
+    if job.kind == Import.Kind.PERSONAS:
+        return bool(found["new"] or found.get("unread"))
+    return bool(found["new"] or not found["complete"]) and not found["refusal"]
+
+
+def _found(job: Import, choices: Choices, *, may_read: bool) -> dict[str, Any]:
+    """What the files hold."""
+    found = job.found
+    if job.kind == Import.Kind.PERSONAS:
+        return {
+            "personas": _personas(found, may_read),
+            "total": found["personas_total"],
+            "kept": found["outcomes"].get("kept_edited", 0),
+            "new": found["new"],
+            "unread": found.get("unread", False),
+        }
+    there = {channel.slug: channel for channel in Channel.objects.filter(slug__in=dict(found["channels"]))}
+    return {
+        **{key: found[key] for key in ("new", "messages", "complete", "speakers_total", "channels_total", "refusal")},
+        "duplicates": found["messages"] - found["new"],
+        "undecided": found["undecided"],
+        "notes": _notes(found),
+        "no_agent": found["no_agent"],
+        "likely": bool(found["likely"]) and not choices.agents,
+        "channels": [
+            {
+                "link": _channel_link(there[slug]) if slug in there else display.isolated(slug),
+                "new": slug not in there,
+                "messages": count,
+            }
+            for slug, count in found["channels"]
+        ],
+        "sample": _sample(found["sample"], choices) if may_read and "sample" in found else [],
+    }
+
+
+def _result(job: Import) -> dict[str, Any]:
+    """What was imported, with links to it."""
+    result = job.result
+    kept = [display.isolated(slug) for slug in result.get("kept_agents", ())]
+    if job.kind == Import.Kind.PERSONAS:
+        return {"personas": _personas(result, may_read=False), "total": result["personas_total"], "kept_agents": kept}
+    there = {channel.slug: channel for channel in Channel.objects.filter(slug__in=result["channels"])}
+    agents = {agent.slug: agent for agent in Agent.objects.filter(slug__in=(*result["spoke"], *result["agents"]))}
+    return {
+        "channels": [
+            _channel_link(there[slug]) if slug in there else display.isolated(slug) for slug in result["channels"]
+        ],
+        "more_channels": max(0, result["channels_total"] - len(result["channels"])),
+        "agents": [display.agent_chip(agents[slug]) for slug in result["spoke"] if slug in agents],
+        "made": [display.agent_chip(agents[slug]) for slug in result["agents"] if slug in agents],
+        "notes": _notes(result),
+        "there": max(0, result["imported"] + result["duplicates"] - job.stored) if job.stored else 0,
+        "kept_agents": kept,
+    }
+
+
+def _notes(report: Mapping[str, Any]) -> list[str]:
+    """What else a report says, one sentence each."""
+    skipped = [f"{count:,} skipped: {reason}" for reason, count in report["skipped_by_reason"].items()]
+    return skipped + [f"{report[key]:,} {words}" for key, words in _NOTES.items() if report.get(key)]
+
+
+def _authors(job: Import) -> list[dict[str, Any]]:
+    """The authors of the imported messages, each with a form that gives them another."""
+    rows = authors_of(job)[:MOST_AUTHORS]
+    agents = Agent.objects.in_bulk([row["agent_id"] for row in rows if row["agent_id"]])
+    users = User.objects.in_bulk([row["user_id"] for row in rows if row["user_id"]])
+    return [
+        {
+            "name": display.agent_chip(agents[row["agent_id"]])
+            if row["agent_id"]
+            else display.isolated(users.get(row["user_id"]) or row["outsider"]),
+            "messages": row["messages"],
+            "form": AuthorForm(auto_id=False, initial={"author": _author_key(row), "outsider": row["outsider"]}),
+        }
+        for row in rows
+    ]
+
+
+def _sample(sample: list[dict[str, Any]], choices: Choices) -> list[dict[str, Any]]:
+    agents = {agent.slug: agent for agent in Agent.objects.filter(slug__in={row["slug"] for row in sample})}
+    rows = []
+    for row in sample:
+        agent, new = agents.get(row["slug"]), choices.made.get(row["outsider"])
+        name = agent.display_name if agent else new.display_name if new else row["outsider"] or "a user"
+        rows.append(
+            {
+                "avatar": display.avatar(name, agent.avatar_color if agent else ""),
+                "name": display.isolated(name),
+                "is": "agent" if agent else "new agent" if new else "",
+                "text": display.visible(row["text"]),
+                "sent": display.moment(parse_datetime(row["sent_at"])) if row["sent_at"] else "",
+            }
+        )
+    return rows
+
+
+def _personas(report: Mapping[str, Any], may_read: bool) -> list[dict[str, Any]]:
+    agents = {a.slug: a for a in Agent.objects.filter(slug__in=[row["slug"] for row in report["personas"]])}
+    return [
+        {
+            "name": display.agent_chip(agents[row["slug"]]) if row["slug"] in agents else display.isolated(row["name"]),
+            "slug": row["slug"],
+            "outcome": display.badge(
+                str(row["outcome"]).replace("_", " "), _OUTCOMES[row["outcome"]], _WHY.get(row["outcome"], "")
+            ),
+            "changed": ", ".join(row["changed"]),
+            "text": display.folded(row["text"], 80) if may_read and row.get("text") else "",
+        }
+        for row in report["personas"]
+    ]
+
+
+def _channel_link(channel: Channel) -> SafeString:
+    return display.link(reverse("admin:agents_channel_transcript", args=[channel.pk]), channel)

@@ -2,27 +2,88 @@
 
 from __future__ import annotations
 
+from datetime import date, datetime, time, timedelta
 from typing import Any
 
 from django.contrib import admin
-from django.db.models import F, QuerySet
-from django.db.models.functions import Coalesce
+from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet
+from django.db.models.functions import Coalesce, TruncHour
 from django.forms import ModelForm
 from django.http import HttpRequest
 from django.template.response import TemplateResponse
-from django.utils.html import format_html
+from django.utils import timezone
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from agents.admin import display
-from agents.admin.exports import CALLS
-from agents.admin.filters import DateRangeFilter, RecentValuesFilter, RecentWorkFilter
-from agents.admin.ledger_chart import calls_chart
-from agents.admin.log_filters import AgentFilter, ErrorFilter
-from agents.admin.logs import LogAdmin
-from agents.adminsite import ModelAdmin, ReadOnlyStackedInline
+from agents.console import charts, display
+from agents.console.charts import Bar
+from agents.console.filters import AgentFilter, DateRangeFilter, ErrorFilter, RecentValuesFilter, RecentWorkFilter
+from agents.console.logs import BATCHES, CALLS, LogAdmin
+from agents.console.site import ModelAdmin, ReadOnlyAdmin, ReadOnlyStackedInline
 from agents.llm.ledger import Totals, totals
 from agents.llm.prices import forget_prices
-from agents.models import LLMCall, LLMPayload, ModelPrice
+from agents.models import LLMBatch, LLMBatchRequest, LLMCall, LLMPayload, ModelPrice, WorkerHeartbeat
+from agents.work.worker import alive
+
+MOST_BARS = 62  # the newest
+MOST_HOURS = MOST_BARS * 24
+DAY, HOUR = timedelta(days=1), timedelta(hours=1)
+
+
+def calls_chart(calls: QuerySet[LLMCall], *, most: int | None) -> SafeString | None:
+    """The newest calls as stacked bars, by day, or by hour where all are of two days; None where there is nothing to compare.
+
+    Args:
+        calls: What the list's filters leave.
+        most: How many of the newest are looked at; None for all, where it is known that they are few.
+    """
+    older = list(calls.order_by("-pk").values_list("pk", flat=True)[most : most + 1]) if most is not None else []
+    newest = calls.filter(pk__gt=older[0]) if older else calls
+    counted = newest.order_by().annotate(start=TruncHour("created_at")).values("start")
+    rows = counted.annotate(n=Count("pk"), failed=Count("pk", filter=~Q(status=LLMCall.Status.OK)))
+    hours = {row["start"]: (row["n"] - row["failed"], row["failed"]) for row in rows.order_by("-start")[:MOST_HOURS]}
+    if len(hours) < 2:
+        return None
+    by_hour = max(hours) - min(hours) < 2 * DAY
+    found = hours if by_hour else _by_day(hours)
+    starts = _starts(min(found), max(found), HOUR if by_hour else DAY)[-MOST_BARS:]
+    bars = [_bar(start, found.get(start, (0, 0)), by_hour=by_hour) for start in starts]
+    cut = f", of the newest {most:,}" if most is not None and older else ""
+    label = f"Calls by {'hour' if by_hour else 'day'}{cut}"
+    return charts.bars(bars, label=label, series=("ok", "failed"), unit="calls")
+
+
+def _by_day(hours: dict[datetime, tuple[int, int]]) -> dict[datetime, tuple[int, int]]:
+    days: dict[datetime, tuple[int, int]] = {}
+    for start, (ok, failed) in hours.items():
+        midnight = _midnight(timezone.localtime(start).date())
+        before = days.get(midnight, (0, 0))
+        days[midnight] = (before[0] + ok, before[1] + failed)
+    return days
+
+
+def _midnight(day: date) -> datetime:
+    return timezone.make_aware(datetime.combine(day, time.min))
+
+
+def _starts(first: datetime, last: datetime, step: timedelta) -> list[datetime]:
+    """Every hour or day between two, also those in which nothing was called. Days begin at midnight, whatever the clocks do."""
+    starts, at = [], first
+    while at <= last:
+        starts.append(at)
+        at = at + step if step < DAY else _midnight(timezone.localtime(at).date() + DAY)
+    return starts
+
+
+def _bar(start: datetime, values: tuple[int, int], *, by_hour: bool) -> Bar:
+    local = timezone.localtime(start)
+    label = f"{local:%a %H:00}" if by_hour else f"{local.day} {local:%b}"
+    return Bar(label=label, values=values, url=_day_url(local.date()))
+
+
+def _day_url(day: date) -> str:
+    return display.list_url(LLMCall, created_at_from=day, created_at_to=day)
+
 
 TOTALLED_ROWS = 20_000  # sums over more calls than this are not worth the wait of a page
 ALL_TOKENS = (
@@ -189,3 +250,93 @@ class ModelPriceAdmin(ModelAdmin[ModelPrice]):
     @admin.display(description="source")
     def where_read(self, price: ModelPrice) -> SafeString:
         return display.folded(price.source, 50)
+
+
+@admin.register(LLMBatch)
+class LLMBatchAdmin(LogAdmin[LLMBatch]):
+    export = BATCHES
+    list_display = ("name", "state", "work", "model", "answers", "next_look", "expires", "handed_in")
+    list_display_links = ("name",)
+    list_filter = ("status", ("model", RecentValuesFilter), ErrorFilter, ("created_at", DateRangeFilter))
+    search_fields = ("batch_id__exact", "work_id__exact")
+    search_help_text = "the server's id of the batch, or the work it serves, exactly"
+    fieldsets = (
+        (None, {"fields": ("state", "error_text", "work", "round", "answers", "results", "calls")}),
+        ("At the server", {"fields": ("batch_id", "provider_status", "role", "model", "base_url", "expires")}),
+        ("Times", {"fields": ("handed_in", "looks", "next_look", "finished", "cancel_requested")}),
+    )
+
+    handed_in = display.time_of("created_at", "handed in")
+    next_look = display.time_of("next_look_at", "next look")
+    expires = display.time_of("expires_at", "expires")
+    finished = display.time_of("finished_at")
+    cancel_requested = display.time_of("cancel_requested_at", "asked to cancel")
+
+    @admin.display(description="batch", ordering="pk")
+    def name(self, batch: LLMBatch) -> SafeString:
+        return display.lines(f"#{batch.pk}", batch.batch_id or "not known at the server yet")
+
+    @admin.display(description="status", ordering="status")
+    def state(self, batch: LLMBatch) -> SafeString:
+        return display.status_badge(batch)
+
+    @admin.display(description="work", ordering="work_id")
+    def work(self, batch: LLMBatch) -> SafeString:
+        return display.visible(batch.work_id.replace("_", " ").replace(":", " "))
+
+    @admin.display(description="answered", ordering="answered")
+    def answers(self, batch: LLMBatch) -> str:
+        return f"{batch.answered:,} of {batch.requests:,}"
+
+    @admin.display(description="error")
+    def error_text(self, batch: LLMBatch) -> SafeString:
+        return display.block(batch.error) if batch.error else display.EMPTY
+
+    @admin.display(description="results")
+    def results(self, batch: LLMBatch) -> SafeString:
+        found = batch.rows.order_by("result").values_list("result").annotate(n=Count("pk"))
+        labels = dict(LLMBatchRequest.Result.choices) | {"": "waiting"}
+        return format_html_join(", ", "{} {}", ((f"{n:,}", labels.get(result, result)) for result, n in found)) or (
+            display.EMPTY
+        )
+
+    @admin.display(description="ledger")
+    def calls(self, batch: LLMBatch) -> SafeString:
+        return display.link(display.list_url(LLMCall, work_id=batch.work_id), "the calls of this work")
+
+
+@admin.register(WorkerHeartbeat)
+class WorkerAdmin(ReadOnlyAdmin[WorkerHeartbeat]):
+    list_display = ("name", "kind", "state", "in_hand", "pieces", "calls", "seen", "started")
+    list_filter = ("kind", ("host", RecentValuesFilter))
+    search_fields = ("name",)
+    fieldsets = (
+        (None, {"fields": ("name", "kind", "state", "queues", "in_hand", "pieces", "calls", "seen", "started")}),
+    )
+
+    seen = display.time_of("seen_at")
+    started = display.time_of("started_at")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[WorkerHeartbeat]:
+        lives = alive().filter(pk=OuterRef("pk"))
+        return super().get_queryset(request).annotate(lives=Exists(lives))
+
+    @admin.display(description="state")
+    def state(self, worker: WorkerHeartbeat) -> str:
+        if worker.stopped_at is not None:
+            return "stopped"
+        return (
+            "alive" if getattr(worker, "lives", False) else f"silent since {timezone.localtime(worker.seen_at):%H:%M}"
+        )
+
+    @admin.display(description="in hand")
+    def in_hand(self, worker: WorkerHeartbeat) -> str | SafeString:
+        return worker.doing or display.EMPTY
+
+    @admin.display(description="done", ordering="done")
+    def pieces(self, worker: WorkerHeartbeat) -> str:
+        return f"{worker.done:,}"
+
+    @admin.display(description="model calls in flight")
+    def calls(self, worker: WorkerHeartbeat) -> str:
+        return f"{worker.slots_in_use} of {worker.slots}"

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from django import forms
 from django.contrib import admin
 from django.contrib.admin.options import InlineModelAdmin
 from django.db.models import Count, OuterRef, QuerySet, Subquery
@@ -14,15 +18,178 @@ from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from agents.admin import display
-from agents.admin.formsets import DistinctTraits
-from agents.admin.persona_forms import AgentForm, TraitForm
-from agents.admin.prompt_preview import NEEDED as MAY_PREVIEW
-from agents.admin.turn_now import PERMISSION as MAY_RUN
+from agents.admin.prompts import NEEDED as MAY_PREVIEW
+from agents.admin.prompts import PERMISSION as MAY_RUN
 from agents.admin.versions import VersionPages, band_badge
-from agents.adminsite import Button, StackedInline, TabularInline
+from agents.console import display
+from agents.console.forms import DistinctTraits
+from agents.console.site import Button, ColorInput, GrowingTextarea, StackedInline, TabularInline, TextInput
 from agents.models import Agent, LLMCall, MemoryBlock, Message, PersonaVersion, Run, Trait
-from agents.persona import record_version, render_persona
+from agents.persona import current_digest, record_version, render_persona
+from agents.persona_changes import changes_since
+from agents.personas_io.shape import not_reserved
+from agents.text.fences import neutral
+
+AGAIN = (
+    "Nothing is saved yet, and what you typed is kept below. Saving again leaves what changed as it is now, except where you typed "
+    "something else or the system prompt is concerned, which becomes what stands here. A trait that was removed meanwhile: delete its "
+    "row, too."
+)
+MOST_TOLD = 300  # characters of a description
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """Digests of what a page showed: of the persona, and of the description, which is no part of it."""
+
+    persona: str
+    description: str
+
+    def __str__(self) -> str:
+        return f"{self.persona}.{self.description}"
+
+
+def opened_on(agent: Agent) -> Opened:
+    """What a page about the agent shows now."""
+    return Opened(current_digest(agent), text_digest(agent.description))
+
+
+def read_opened(text: str) -> Opened:
+    """What the form sent back; whatever else it holds is a state in which no agent is."""
+    persona, _, description = text.partition(".")
+    return Opened(persona, description)
+
+
+def as_stored(typed: str, stored: str) -> str:
+    """The stored text where nobody typed another: a browser sends line ends of its own, and forms strip."""
+    typed = _plain(typed)
+    return stored if typed == _plain(stored) else typed
+
+
+def text_digest(text: str) -> str:
+    """The same for texts that a browser may make of each other."""
+    return hashlib.sha256(_plain(text).encode()).hexdigest()
+
+
+def what_changed(agent: Agent, opened: Opened, *, description_typed: bool) -> str:
+    """Why the page cannot be saved as it is: what changed since it was opened, and by what; empty where nothing that it would undo.
+
+    Args:
+        agent: As it is now, locked.
+        opened: What the page showed.
+        description_typed: Whether another description stands in the form; if not, one that changed meanwhile stays.
+    """
+    now, told = opened_on(agent), []
+    if opened.persona != now.persona:
+        versions = changes_since([(agent.pk, opened.persona)]).get((agent.pk, opened.persona), ())
+        told.append("; ".join(str(version) for version in versions) or "by something that left no version")
+    if description_typed and opened.description != now.description:
+        told.append(f"the description, which is now: {agent.description[:MOST_TOLD]}")
+    if not told:
+        return ""
+    return f"This agent was changed since you opened the page: {neutral('; '.join(told))[0]}. {AGAIN}"
+
+
+def _plain(text: str) -> str:
+    return text.replace("\r\n", "\n").replace("\r", "\n").strip()
+
+
+if TYPE_CHECKING:
+    AgentModelForm = forms.ModelForm[Agent]
+    TraitModelForm = forms.ModelForm[Trait]
+else:
+    AgentModelForm = TraitModelForm = forms.ModelForm
+
+
+class LinesField(forms.JSONField):
+    """A list of texts as JSON, one text a line; a text may itself have line breaks."""
+
+    def prepare_value(self, value: Any) -> Any:
+        if isinstance(value, list):
+            return json.dumps(value, indent=0, ensure_ascii=False) if value else "[]"
+        return super().prepare_value(value)
+
+    def validate(self, value: Any) -> None:
+        if not isinstance(value, list) or not all(isinstance(line, str) and line.strip() for line in value):
+            raise forms.ValidationError('Write a JSON list of texts, e.g. ["Hello there.", "Second line."].')
+
+
+class AgentForm(AgentModelForm):
+    sample_lines = LinesField(
+        required=False,
+        initial=list,
+        widget=GrowingTextarea,
+        help_text="a JSON list of lines in the agent's voice; what the scripted actor says offline",
+    )
+    version_note = forms.CharField(
+        required=False,
+        max_length=150,
+        widget=TextInput,
+        label="What changed, and why",
+        help_text="stored with the persona version that this save makes",
+    )
+    opened = forms.CharField(required=False, widget=forms.HiddenInput)
+
+    class Meta:
+        model = Agent
+        fields = (
+            *("display_name", "slug", "title", "description", "avatar_color", "is_active"),
+            *("system_prompt", "sample_lines", "model_id", "max_turns"),
+        )
+        widgets: ClassVar = {"avatar_color": ColorInput()}
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if not self.instance._state.adding:
+            self.initial["opened"] = str(opened_on(self.instance))
+
+    def clean_sample_lines(self) -> list[str]:
+        return self.cleaned_data["sample_lines"] or []
+
+    def clean_slug(self) -> str:
+        slug = str(self.cleaned_data["slug"])
+        if self.instance._state.adding or slug != self.initial.get("slug"):
+            try:
+                not_reserved(slug)
+            except ValueError as error:
+                raise forms.ValidationError(str(error)) from None
+        return slug
+
+    def clean_system_prompt(self) -> str:
+        return as_stored(self.cleaned_data["system_prompt"], self.initial.get("system_prompt", ""))
+
+    def clean(self) -> None:
+        """Refuse, once, to save a page that shows an older persona. Workers wait for the lock until the save is done."""
+        super().clean()
+        typed, origin = self.cleaned_data.get("description", ""), Agent.DescriptionOrigin
+        if self.instance._state.adding:
+            self.instance.description_origin = origin.PERSON if typed else origin.UNKNOWN
+            return
+        now = Agent.objects.select_for_update(no_key=True).order_by().get(pk=self.instance.pk)
+        opened = read_opened(self.cleaned_data.get("opened", ""))
+        is_typed = opened.description != text_digest(typed) != text_digest(now.description)
+        if problem := what_changed(now, opened, description_typed=is_typed):
+            self.data: Any = self.data.copy()  # saving again is a decision about what is told here
+            self.data["opened"] = str(opened_on(now))
+            if not is_typed:
+                self.data["description"] = now.description
+            self.add_error(None, problem)
+        self.cleaned_data["description"] = as_stored(typed, now.description) if is_typed else now.description
+        self.instance.description_origin = origin.PERSON if is_typed else now.description_origin
+
+
+class TraitForm(TraitModelForm):
+    """A row that nobody touched is not saved, whatever became of the trait since the page was opened."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for name in ("name", "description", "strength", "sentiment"):
+            if name in self.fields:
+                self.fields[name].show_hidden_initial = True
+
+    def clean_description(self) -> str:
+        return as_stored(self.cleaned_data["description"], self.instance.description)
+
 
 WITHOUT_NOTE = "edited in the console"
 

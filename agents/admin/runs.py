@@ -2,26 +2,271 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
+from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
 from django.template.loader import render_to_string
 from django.urls import URLPattern, path, reverse
+from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from agents.admin import display
-from agents.admin.exports import RUNS
-from agents.admin.filters import DateRangeFilter
-from agents.admin.log_filters import AgentFilter, ErrorFilter, tag_filter
-from agents.admin.logs import LogAdmin
-from agents.admin.run_timeline import timeline_context
 from agents.admin.transcript import transcript_url
-from agents.models import LLMCall, Run
+from agents.console import display
+from agents.console.display import Tone
+from agents.console.filters import AgentFilter, DateRangeFilter, ErrorFilter, tag_filter
+from agents.console.logs import RUNS, LogAdmin
+from agents.console.waterfall import Bar, Kind, waterfall
+from agents.models import LLMCall, Run, RunMessage, RunStep
 from agents.turn.orchestrator import cancel
+
+MOST_CALLS = 100  # of judges and other models beside the agent's own
+STAGE_TONES: dict[str, Tone] = {"ran": "good", "skipped": "plain", "failed": "bad"}
+BEFORE, AFTER = ("received", "prepare"), ("finish",)
+
+
+def run_waterfall(run: Run, steps: Sequence[RunStep]) -> SafeString:
+    """The turn's steps on one scale of time; nothing for a turn that has not begun. One query."""
+    begun = run.started_at
+    if begun is None or not (steps or run.trace):
+        return SafeString("")
+    end = run.finished_at or timezone.now()
+    calls = _other_calls(run, steps)
+    first = min((_span(step, begun)[0] for step in steps), default=_since(begun, end))
+    bars = [*_stages(run.trace, BEFORE, at=0.0), *_calls(calls, begun, 0.0, first)]
+    for step in steps:
+        start, seconds = _span(step, begun)
+        bars.append(_bar(step, start, seconds))
+        detail = step.detail if isinstance(step.detail, dict) else {}
+        bars += _stages(detail.get("stages"), ("review", "committed"), at=start, is_part=True)
+        bars += _calls(calls, begun, start, start + seconds, is_part=True)
+    last = _stages(run.trace, AFTER, at=0.0)
+    took = sum(bar.seconds for bar in last)
+    bars += _stages(run.trace, AFTER, at=max(0.0, _since(begun, end) - took))
+    remark = "The turn goes on." if run.finished_at is None else ""
+    return waterfall(bars, title="Where the time went", total=_since(begun, end), remark=remark)
+
+
+def _since(begun: datetime, at: datetime) -> float:
+    return (at - begun) / timedelta(seconds=1)
+
+
+def _span(step: RunStep, begun: datetime) -> tuple[float, float]:
+    """When a step began and how long it took: it is stored when it ends."""
+    seconds = (step.duration_ms or 0) / 1000
+    return max(0.0, _since(begun, step.created_at) - seconds), seconds
+
+
+def _bar(step: RunStep, start: float, seconds: float) -> Bar:
+    detail = step.detail if isinstance(step.detail, dict) else {}
+    kind: Kind = "model" if step.kind == "model_call" else "tool"
+    name = step.kind.replace("_", " ") if kind == "model" else str(detail.get("tool") or step.kind)
+    failed = detail.get("status") not in (None, "ok") if kind == "model" else detail.get("committed") is False
+    status: SafeString = SafeString("")
+    if failed:
+        label = str(detail.get("status")) if kind == "model" else "sent back"
+        status = display.badge(label, display.STATUS_TONES.get(label, "warning"))
+    label = format_html('<a class="pl-link" href="#step-{}">{} {}</a>', step.number, step.number, display.visible(name))
+    return Bar(label=label, kind=kind, start=start, seconds=seconds, failed=failed, status=status)
+
+
+def _stages(trace: Any, phases: Sequence[str], *, at: float, is_part: bool = False) -> list[Bar]:
+    """Stages run one after the other; those that only looked and had nothing to do are left to the table of stages."""
+    bars = []
+    for entry in trace if isinstance(trace, list) else []:
+        if not isinstance(entry, dict) or str(entry.get("phase")) not in phases:
+            continue
+        seconds = _milliseconds(entry) / 1000
+        status = str(entry.get("status", ""))
+        if status != "skipped":
+            bars.append(
+                Bar(
+                    label=format_html("{} {}", display.visible(entry.get("stage", "")), _subtle(entry.get("phase"))),
+                    kind="stage",
+                    start=at,
+                    seconds=seconds,
+                    is_part=is_part,
+                    failed=status == "failed",
+                    status=display.badge("failed", "bad") if status == "failed" else SafeString(""),
+                )
+            )
+        at += seconds
+    return bars
+
+
+def _milliseconds(entry: Mapping[str, Any]) -> float:
+    found = entry.get("ms")
+    return float(found) if isinstance(found, int | float) else 0.0
+
+
+def _other_calls(run: Run, steps: Sequence[RunStep]) -> list[LLMCall]:
+    own = {step.detail.get("call") for step in steps if isinstance(step.detail, dict)}
+    found: QuerySet[LLMCall] = LLMCall.objects.filter(run=run).order_by("pk")
+    found = found.only("created_at", "latency_ms", "purpose", "dimension", "mechanism", "status")
+    return [call for call in found[:MOST_CALLS] if call.pk not in own]
+
+
+def _calls(
+    calls: Sequence[LLMCall], begun: datetime, since: float, until: float, *, is_part: bool = False
+) -> list[Bar]:
+    """The calls whose answer came in a stretch of time."""
+    bars = []
+    for call in calls:
+        answered = _since(begun, call.created_at)
+        if since <= answered <= until:
+            seconds = call.latency_ms / 1000
+            name = " ".join(filter(None, (call.purpose, call.dimension or call.mechanism)))
+            failed = call.status != LLMCall.Status.OK
+            bars.append(
+                Bar(
+                    label=display.page_of(call, name),
+                    kind="judge",
+                    start=max(since, answered - seconds),
+                    seconds=seconds,
+                    is_part=is_part,
+                    failed=failed,
+                    status=display.status_badge(call) if failed else SafeString(""),
+                )
+            )
+    return bars
+
+
+def _subtle(text: object) -> SafeString:
+    return format_html('<span class="pl-subtle">{}</span>', display.visible(text or ""))
+
+
+def timeline_context(run: Run) -> dict[str, Any]:
+    """What the template shows of a turn, in three queries."""
+    steps = list(RunStep.objects.filter(run=run).order_by("number"))
+    exchange = list(RunMessage.objects.filter(run=run).select_related("message").order_by("number"))
+    asked = _tool_inputs(exchange)
+    by_step: dict[int, list[RunMessage]] = {}
+    for entry in exchange:
+        if entry.step_id is not None:
+            by_step.setdefault(entry.step_id, []).append(entry)
+    return {
+        "shown": [_shown(entry) for entry in exchange if entry.step_id is None],
+        "steps": [_step(step, by_step.get(step.pk, []), asked) for step in steps],
+        "waterfall": run_waterfall(run, steps),
+        "stages": [_stage(entry) for entry in run.trace if isinstance(entry, dict)],
+    }
+
+
+def _tool_inputs(exchange: Iterable[RunMessage]) -> dict[str, Any]:
+    """What the model gave to each tool call, by the call's id."""
+    found: dict[str, Any] = {}
+    for entry in exchange:
+        for call in _list(entry.content, "tool_calls"):
+            if isinstance(call, dict):
+                found[str(call.get("id"))] = call.get("input")
+    return found
+
+
+def _shown(entry: RunMessage) -> dict[str, Any]:
+    """A part of the prompt, or what a stage answered in place of the model."""
+    texts = [str(block.get("text", "")) for block in _list(entry.content, "blocks") if isinstance(block, dict)]
+    text = "\n\n".join(texts)
+    titles = {"system": "System prompt", "user": "What it was asked", "assistant": "A stage answered in its place"}
+    return {
+        "title": titles.get(entry.role, entry.role),
+        "size": f"{len(text):,} characters",
+        "text": display.block(text) if texts else display.json_block(entry.content),
+        "sections": [
+            display.badge(section.get("heading", ""), "accent" if section.get("stage") else "plain", _added(section))
+            for section in _list(entry.content, "sections")
+            if isinstance(section, dict)
+        ],
+    }
+
+
+def _added(section: dict[str, Any]) -> str:
+    return f"added by {section['stage']}" if section.get("stage") else ""
+
+
+def _step(step: RunStep, entries: list[RunMessage], asked: dict[str, Any]) -> dict[str, Any]:
+    detail = step.detail if isinstance(step.detail, dict) else {}
+    shown: dict[str, Any] = {
+        "number": step.number,
+        "kind": step.kind.replace("_", " "),
+        "duration": "" if step.duration_ms is None else f"{step.duration_ms:,} ms",
+        "raw": display.json_block(step.detail),
+    }
+    if step.kind == "model_call":
+        return shown | _model_call(detail, entries)
+    if step.kind == "tool_call":
+        return shown | _tool_call(detail, entries, asked)
+    return shown
+
+
+def _model_call(detail: dict[str, Any], entries: list[RunMessage]) -> dict[str, Any]:
+    status = str(detail.get("status", ""))
+    said = [str(entry.content.get("text", "")) for entry in entries if isinstance(entry.content, dict)]
+    call = detail.get("call")
+    return {
+        "status": display.badge(status, display.STATUS_TONES.get(status, "plain")) if status else "",
+        "model": display.visible(detail.get("model", "")),
+        "tools": [display.visible(tool) for tool in _list(detail, "tools")],
+        "error": display.visible(detail.get("error") or ""),
+        "said": display.block("\n\n".join(text for text in said if text.strip())),
+        "has_said": any(text.strip() for text in said),
+        "call": display.page_of(LLMCall(pk=call), "its call") if isinstance(call, int) else "",
+        "raw": "",
+    }
+
+
+def _tool_call(detail: dict[str, Any], entries: list[RunMessage], asked: dict[str, Any]) -> dict[str, Any]:
+    entry = entries[0] if entries else None
+    content = entry.content if entry is not None and isinstance(entry.content, dict) else {}
+    given = asked.get(str(content.get("call_id")))
+    given = given if isinstance(given, dict) else {}
+    message = entry.message if entry is not None else None
+    committed = detail.get("committed")
+    return {
+        "tool": display.visible(detail.get("tool", "")),
+        "status": _became(committed, bool(detail.get("is_error"))),
+        "outcome": display.visible(str(detail.get("outcome") or "").replace("_", " ")),
+        "text": display.block(str(given.get("text", ""))) if given.get("text") else "",
+        "given": [(display.visible(name), display.visible(value)) for name, value in given.items() if name != "text"],
+        "answer": display.folded(str(content.get("text", "")), 120) if content.get("text") else "",
+        "message": display.link(transcript_url(message), "Read it in its conversation") if message else "",
+        "feedback": display.block(str(detail.get("feedback") or "")) if detail.get("feedback") else "",
+        "raw": "",
+    }
+
+
+def _became(committed: Any, is_error: bool) -> SafeString:
+    if committed is True:
+        return display.badge("said", "good")
+    if committed is False:
+        return display.badge("sent back", "warning", "a stage did not let it pass; the feedback went to the agent")
+    return display.badge("not done", "bad") if is_error else display.badge("done", "good")
+
+
+def _stage(entry: dict[str, Any]) -> dict[str, Any]:
+    status, counters = str(entry.get("status", "")), entry.get("counters")
+    return {
+        "phase": display.visible(entry.get("phase", "")),
+        "stage": display.visible(entry.get("stage", "")),
+        "status": display.badge(status, STAGE_TONES.get(status, "plain")),
+        "why": display.visible(entry.get("why") or ""),
+        "ms": display.visible(entry.get("ms", "")),
+        "counters": [
+            display.visible(f"{name.replace('_', ' ')} {value}")
+            for name, value in (counters.items() if isinstance(counters, dict) else ())
+        ],
+    }
+
+
+def _list(content: Any, name: str) -> list[Any]:
+    """A list in a JSON object; empty when there is none."""
+    found = content.get(name) if isinstance(content, dict) else None
+    return found if isinstance(found, list) else []
+
 
 CANCELLING = "agents.change_run"
 

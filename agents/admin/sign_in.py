@@ -9,7 +9,7 @@ from django.contrib.auth.decorators import login_not_required
 from django.http import HttpRequest, HttpResponse
 
 from agents.api.problems import refused_for_now
-from agents.api.throttles import SignIns, SignInsOfUser
+from agents.api.requests import SignIns, SignInsOfUser
 
 
 @login_not_required

@@ -15,7 +15,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.utils.safestring import SafeString
 
-from agents.admin import display
+from agents.console import display
 from agents.models import Channel, Message
 
 PAGE_SIZE = 50

@@ -11,11 +11,10 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.safestring import SafeString
 
-from agents.admin import display
 from agents.admin.access import user_of
-from agents.admin.prompt_preview import the_agent
-from agents.admin.text_diff import word_diff
-from agents.admin.turn_now import TurnPages
+from agents.admin.prompts import TurnPages, the_agent
+from agents.console import display
+from agents.console.display import word_diff
 from agents.models import Agent, PersonaVersion, Trait
 from agents.persona import current_digest, render_persona, strength_band
 from agents.persona_changes import differences

@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NoReturn
 
+from django.conf import settings
+from django.core.exceptions import ValidationError as InvalidTags
+from django.core.validators import slug_re
+from django.utils.module_loading import import_string
 from rest_framework import serializers
-from rest_framework.exceptions import ValidationError
+from rest_framework.exceptions import PermissionDenied, ValidationError
+from rest_framework.request import Request
+
+from agents.llm.endpoints import problem_of, provider_of
+from agents.models import Agent, Channel
+from agents.models.conversations import TAG_KEY, validate_tags
+from agents.persona import TraitValue
+from agents.turn.pipeline import name_of, pipeline
+from agents.turn.send_message import MAX_CHARACTERS
 
 LONGEST_SHOWN = 80
 
@@ -165,3 +181,278 @@ class Pairs(_Allowing, serializers.DictField):
         if not all(isinstance(value, str) for value in data.values()):
             self.refuse(data)
         return data
+
+
+MOST_TAGS = 20
+MOST_OBJECT = 100_000  # characters of JSON
+MOST_ROWS = 500
+MOST_TRAITS = 200
+TRAIT_DESCRIPTION = 10_000
+_TRAIT_FIELDS = ("name", "description", "strength", "sentiment")
+_COLOR = re.compile(r"#[0-9a-fA-F]{6}")
+
+
+class Note(Text):
+    """A text of 0 to `most` characters."""
+
+    def __init__(self, *, most: int = 200, **kwargs: Any) -> None:
+        kwargs = {"allowed": f"a text of at most {most:,} characters", "allow_blank": True, **kwargs}
+        super().__init__(most=most, **kwargs)
+
+    def to_internal_value(self, data: Any) -> str:
+        if not isinstance(data, str) or len(data) > (self.max_length or 0):
+            self.refuse(data)
+        return data.strip()
+
+
+class Said(Text):
+    """What is said in a message: kept as it was written, blanks included."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        allowed = f"a text of 1 to {MAX_CHARACTERS:,} characters, not only white space"
+        super().__init__(most=MAX_CHARACTERS, allowed=allowed, **kwargs)
+
+    def to_internal_value(self, data: Any) -> str:
+        super().to_internal_value(data)
+        return str(data)
+
+
+class Slug(Text):
+    """A new short name, for addresses and commands."""
+
+    def __init__(self, *, most: int, **kwargs: Any) -> None:
+        allowed = f"1 to {most} letters a-z and A-Z, digits, - and _"
+        super().__init__(most=most, allowed=allowed, **kwargs)
+
+    def to_internal_value(self, data: Any) -> str:
+        if not isinstance(data, str) or not slug_re.fullmatch(data) or len(data) > (self.max_length or 0):
+            self.refuse(data)
+        return data
+
+
+class Color(Text):
+    """A colour as ``#1d4ed8``."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(most=7, allowed="# and six hex digits, e.g. #1d4ed8", **kwargs)
+
+    def to_internal_value(self, data: Any) -> str:
+        if not isinstance(data, str) or not _COLOR.fullmatch(data):
+            self.refuse(data)
+        return data
+
+
+class Tags(Pairs):
+    """Tags of messages or channels."""
+
+    def to_internal_value(self, data: Any) -> dict[str, str]:
+        found = super().to_internal_value(data)
+        for key in found:
+            if not TAG_KEY.fullmatch(key):
+                text = f"{self.field_name} {key[:80]!r}: allowed: keys of a letter, then up to 63 letters, digits, _ . or -"
+                raise ValidationError([text])
+        return found
+
+
+class Anything(_Allowing, serializers.DictField):
+    """A JSON object of whatever somebody needs."""
+
+    allowed = f"a JSON object of at most {MOST_OBJECT:,} characters"
+
+    def to_internal_value(self, data: Any) -> dict[str, Any]:
+        if not isinstance(data, dict) or len(json.dumps(data, ensure_ascii=False)) > MOST_OBJECT or not _finite(data):
+            self.refuse(data)
+        return data
+
+
+class Texts(_Allowing, serializers.ListField):
+    """A list of texts, none of them empty; `distinct` drops what was said before."""
+
+    def __init__(self, *, most: int = MOST_ROWS, each: int = 200, distinct: bool = False, **kwargs: Any) -> None:
+        super().__init__(child=serializers.CharField(max_length=each), max_length=most, **kwargs)
+        self.most, self.each, self.distinct = most, each, distinct
+        self.allowed = f"a list of at most {most} texts of 1 to {each:,} characters"
+
+    def to_internal_value(self, data: Any) -> list[str]:
+        if not isinstance(data, list) or len(data) > self.most:
+            self.refuse(data)
+        for text in data:
+            if not isinstance(text, str) or not text.strip() or len(text) > self.each:
+                self.refuse(text)
+        return list(dict.fromkeys(data)) if self.distinct else data
+
+
+class TraitFields(serializers.Serializer[Any]):
+    """A trait: `sentiment` -1 (hates having it) to 1 (loves it), `strength` 0 (stop doing this) to 1 (always)."""
+
+    name = serializers.CharField(max_length=120)
+    description = serializers.CharField(allow_blank=True, required=False, max_length=TRAIT_DESCRIPTION)
+    strength = serializers.FloatField(min_value=0, max_value=1, required=False)
+    sentiment = serializers.FloatField(min_value=-1, max_value=1, required=False)
+
+
+class Traits(_Allowing, serializers.ListField):
+    """All traits of a persona. Strength 0 is an instruction (stop doing this) and is kept."""
+
+    allowed = f"a list of at most {MOST_TRAITS} objects with {', '.join(_TRAIT_FIELDS)}"
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(child=TraitFields(), max_length=MOST_TRAITS, **kwargs)
+
+    def to_internal_value(self, data: Any) -> list[TraitValue]:
+        if not isinstance(data, list) or len(data) > MOST_TRAITS or not all(isinstance(one, dict) for one in data):
+            self.refuse(data)
+        found = [self._trait(number, one) for number, one in enumerate(data)]
+        names = [trait.name.casefold() for trait in found]
+        for number, name in enumerate(names):
+            if name in names[:number]:
+                self._wrong(number, "name", found[number].name, "a name no other trait has, whatever the case")
+        return found
+
+    def _trait(self, number: int, given: Mapping[str, Any]) -> TraitValue:
+        for unknown in given.keys() - set(_TRAIT_FIELDS):
+            self._wrong(number, unknown, given[unknown], f"no such field; {', '.join(_TRAIT_FIELDS)}")
+        name, description = given.get("name"), given.get("description", "")
+        if not isinstance(name, str) or not 0 < len(name.strip()) <= 120:
+            self._wrong(number, "name", name, "a text of 1 to 120 characters")
+        if not isinstance(description, str) or len(description) > TRAIT_DESCRIPTION:
+            self._wrong(number, "description", description, f"a text of at most {TRAIT_DESCRIPTION:,} characters")
+        return TraitValue(
+            name=name.strip(),
+            description=description.strip(),
+            sentiment=self._number(number, given, "sentiment", least=-1, default=0.0),
+            strength=self._number(number, given, "strength", least=0, default=0.5),
+        )
+
+    def _number(self, number: int, given: Mapping[str, Any], name: str, *, least: int, default: float) -> float:
+        value = given.get(name, default)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= 1:
+            self._wrong(number, name, value, f"a number from {least} to 1")
+        return float(value)
+
+    def _wrong(self, number: int, name: str, value: Any, allowed: str) -> NoReturn:
+        raise ValidationError([f"{self.field_name}[{number}].{name[:80]} {repr(value)[:80]}: allowed: {allowed}"])
+
+
+def _finite(value: Any) -> bool:
+    """Whether databases can store the numbers in it: JSON may spell some that are too large, such as 1e999."""
+    if isinstance(value, float):
+        return math.isfinite(value)
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return all(_finite(part) for part in parts)
+
+
+NEEDED = "agents.change_agent"
+HARMLESS = ("tags", "model", "scene")  # what no stage is left out or set by
+LEAST, MOST = 0.1, 60.0  # seconds
+
+
+class Deadline(_Allowing, serializers.FloatField):
+    """Seconds that the stages may judge at most, of each dimension and of all."""
+
+    allowed = f"a number of seconds from {LEAST:g} to {MOST:g}"
+    help = "seconds the stages may judge, at most those of the configuration; below 2 only for who may override it"
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(min_value=LEAST, max_value=MOST, help_text=self.help, **kwargs)
+
+    def to_internal_value(self, data: Any) -> float:
+        if isinstance(data, bool) or not isinstance(data, int | float) or not LEAST <= data <= MOST:
+            self.refuse(data)
+        return float(data)
+
+
+class Overrides(Anything):
+    """`stages` (names), `model`, `tags`, and any field of an agent's configuration; for users who may change agents."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        text = (
+            "settings for this one: model, tags; for users who may change agents. stages and fields of the configuration; "
+            "for those who may change that, too"
+        )
+        super().__init__(help_text=text, **kwargs)
+
+
+def of_request(
+    request: Request, given: Mapping[str, Any], *, agent: Agent, channel: Channel, session: str = ""
+) -> dict[str, Any]:
+    """The overrides of a body's ``overrides`` and ``deadline``, as `Run.overrides` has them.
+
+    Raises:
+        PermissionDenied: The user may not change agents, or not what watches over them, which overrides could switch off.
+        ValidationError: An override is none, or has a value it cannot have; or the session cannot be continued; or the deadline is
+            so short that nothing could be judged, which is for those who may override it.
+    """
+    found: dict[str, Any] = dict(given.get("overrides") or {})
+    if found and not request.user.has_perm(NEEDED):
+        raise PermissionDenied(f"overrides: only for users with the permission {NEEDED}")
+    may_set = all(request.user.has_perm(name) for name in (NEEDED, settings.TURN_OVERRIDES_NEED))
+    if guarded := [name for name in found if name not in HARMLESS and not may_set]:
+        text = f"overrides {', '.join(guarded)[:80]}: only for users with the permission {settings.TURN_OVERRIDES_NEED}"
+        raise PermissionDenied(text)
+    others = {name: value for name, value in found.items() if name not in _OWN}
+    problems = [text for name, value in found.items() if name in _OWN and (text := _OWN[name](value))]
+    errors = {"overrides": problems} if problems else {}
+    if others or session:
+        for name, text in _check()(agent=agent, channel=channel, overrides=others, session=session):
+            errors.setdefault(name, []).append(text)
+    if errors:
+        raise ValidationError(errors)
+    if "deadline" in given:
+        found = {**_deadlines(agent, given["deadline"], any_length=may_set), **found}
+    return found
+
+
+def _deadlines(agent: Agent, seconds: float, *, any_length: bool) -> Mapping[str, float]:
+    """What the floors above make of a deadline; they refuse one that would leave no time to judge."""
+    try:
+        found: Mapping[str, float] = _imported(settings.TURN_DEADLINES)(
+            agent=agent, seconds=seconds, any_length=any_length
+        )
+    except ValueError as error:
+        raise ValidationError({"deadline": [str(error)]}) from None
+    return found
+
+
+def _check() -> Callable[..., Iterable[tuple[str, str]]]:
+    """What the floors above say of overrides and sessions: the field and the sentence of each problem."""
+    return _imported(settings.TURN_REQUEST_CHECK)
+
+
+@lru_cache(maxsize=4)
+def _imported(path: str) -> Callable[..., Any]:
+    found: Callable[..., Any] = import_string(path)
+    return found
+
+
+def _stages(value: Any) -> str:
+    known = [name_of(stage) for stage in pipeline().stages]
+    if isinstance(value, list) and all(isinstance(name, str) and name in known for name in value):
+        return ""
+    return f"stages {_short(value)}: allowed: a list of {', '.join(known)}"
+
+
+def _model(value: Any) -> str:
+    if isinstance(value, str) and value.strip() and provider_of(value) != "replay" and not problem_of("actor", value):
+        return ""
+    return f"model {_short(value)}: allowed: the name of a model that can be called"
+
+
+def _tags(value: Any) -> str:
+    try:
+        validate_tags(value)
+    except InvalidTags as error:
+        return "tags: " + " ".join(error.messages)
+    return ""
+
+
+def _scene(value: Any) -> str:
+    good = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31
+    return "" if good else f"scene {_short(value)}: allowed: a whole number of 0 or more"
+
+
+def _short(value: Any) -> str:
+    return repr(value)[:80]
+
+
+_OWN: Mapping[str, Callable[[Any], str]] = {"stages": _stages, "model": _model, "tags": _tags, "scene": _scene}

@@ -15,20 +15,18 @@ from rest_framework.generics import GenericAPIView, ListAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from agents.api import filters, parameters
-from agents.api.bodies import OneOf, StrictBody, Text
-from agents.api.conditional import Changed, Conditional, etag_of
-from agents.api.fields import Note, Slug, Tags, Texts
-from agents.api.idempotency import IdempotentPosts
-from agents.api.lookups import the_channel
-from agents.api.schema import AGENT, documented, query
+from agents.api import parameters
+from agents.api.bodies import Note, OneOf, Slug, StrictBody, Tags, Text, Texts
+from agents.api.headers import Changed, Conditional, IdempotentPosts, etag_of
+from agents.api.parameters import the_channel
+from agents.api.schema import AGENT, SEARCH, TAG, documented, query
 from agents.api.serializers import ChannelRow
 from agents.finding import no_agent
 from agents.models import Agent, Channel, ChannelMember
 
 ORDERS = {"name": ("kind", "name", "pk"), "slug": ("slug",), "-created_at": ("-created_at", "-pk")}
 CHANNEL_FILTERS = (
-    *(filters.SEARCH, query("kind", enum=Channel.Kind.values), AGENT, filters.TAG),
+    *(SEARCH, query("kind", enum=Channel.Kind.values), AGENT, TAG),
     query("ordering", "default name", enum=ORDERS),
 )
 TOPIC_CHARACTERS = 10_000
@@ -79,8 +77,8 @@ class Channels(IdempotentPosts, ListAPIView[Channel]):
             found = found.filter(kind=kind)
         if agent := parameters.agent(request):
             found = found.filter(memberships__agent=agent)
-        if tag := filters.tag(request):
-            found = filters.having_tag(found, *tag)
+        if tag := parameters.tag(request):
+            found = parameters.having_tag(found, *tag)
         return found.order_by(*ORDERS[parameters.choice(request, "ordering", ORDERS) or "name"])
 
     @documented({201: ChannelRow}, body=NewChannel, summary="Make a channel")

@@ -13,27 +13,117 @@ from rest_framework.exceptions import ValidationError
 from rest_framework.generics import GenericAPIView, ListAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
+from rest_framework.reverse import reverse
 
-from agents.api import filters, keys, parameters
-from agents.api.bodies import StrictBody, Text, Whole
-from agents.api.fields import Note, Said, Tags
-from agents.api.idempotency import IdempotentPosts
-from agents.api.lookups import named_channel, named_message, the_channel, the_row
-from agents.api.message_rows import MessageRow, WholeMessage, shown_messages
-from agents.api.pagination import Log
+from agents.api import headers, parameters
+from agents.api.bodies import Note, Said, StrictBody, Tags, Text, Whole
+from agents.api.headers import IdempotentPosts
+from agents.api.parameters import Log, named_channel, named_message, the_channel, the_row
 from agents.api.problems import Conflict
-from agents.api.schema import AGENT, SINCE, UNTIL, documented, query
-from agents.api.throttles import PaidRequests
+from agents.api.requests import PaidRequests
+from agents.api.schema import AGENT, CHANNEL, SEARCH, SINCE, TAG, UNTIL, documented, query
 from agents.models import Message
 from agents.turn.receive import receive_message
 from agents.turn.send_message import SendRefused
+
+_MOMENT = serializers.DateTimeField()
+
+
+def shown_messages() -> QuerySet[Message]:
+    """Messages with what their rows show, without the long texts of those who said them."""
+    found = Message.objects.select_related("channel", "agent", "user")
+    return found.defer(
+        *("agent__system_prompt", "agent__sample_lines", "agent__description"),
+        *("channel__topic", "channel__tags", "user__password", "user__email"),
+    )
+
+
+def shown_message(message: Message, request: Request) -> dict[str, Any]:
+    """A message as JSON. Its channel, agent and user should be loaded."""
+    link = reverse("agents:message", [message.pk], request=request)
+    return {
+        "id": message.pk,
+        "url": link,
+        "channel": message.channel.slug,
+        "position": message.position,
+        "external_id": message.external_id,
+        "author": message.author_name,
+        "agent": message.agent.slug if message.agent is not None else None,
+        "user": message.user.get_username() if message.user is not None else None,
+        "outsider": message.outsider,
+        "parent": message.parent_id,
+        "text": message.text,
+        "payload": message.payload,
+        "sent_at": _MOMENT.to_representation(message.sent_at) if message.sent_at is not None else None,
+        "run": message.run_id,
+        "run_url": reverse("agents:run", [message.run_id], request=request) if message.run_id else None,
+        "persona_version": message.persona_version_id,
+        "synthetic": message.synthetic,
+        "tags": message.tags,
+    }
+
+
+class MessageRow(serializers.Serializer[Message]):
+    """What was really said, once."""
+
+    id = serializers.IntegerField()
+    url = serializers.URLField()
+    channel = serializers.CharField(help_text="slug")
+    position = serializers.IntegerField(help_text="place in the channel, from 1")
+    external_id = serializers.CharField(help_text="its id in its channel, from where it was imported")
+    author = serializers.CharField(help_text="the speaker's name as people read it")
+    agent = serializers.CharField(allow_null=True, help_text="slug of the agent that said it")
+    user = serializers.CharField(allow_null=True, help_text="name of the user who said it")
+    outsider = serializers.CharField(allow_blank=True, help_text="name of a speaker who is neither; else empty")
+    parent = serializers.IntegerField(  # type: ignore[assignment]  # a declared field is taken off the class
+        allow_null=True, help_text="id of the message whose thread it is in"
+    )
+    text = serializers.CharField(allow_blank=True)
+    payload = serializers.JSONField(help_text="typed data beside the text")
+    sent_at = serializers.DateTimeField(allow_null=True, help_text="null = the source gave no time")
+    run = serializers.IntegerField(allow_null=True, help_text="id of the turn it was said in")
+    run_url = serializers.URLField(allow_null=True)
+    persona_version = serializers.IntegerField(allow_null=True, help_text="id; null = imported, or a person's")
+    synthetic = serializers.BooleanField(help_text="played for an evaluation; never mixed with real speech")
+    tags = serializers.DictField(child=serializers.CharField())
+
+    def to_representation(self, instance: Message) -> dict[str, Any]:
+        return shown_message(instance, self.context["request"])
+
+
+class ReactionFields(serializers.Serializer[Any]):
+    emoji = serializers.CharField()
+    agent = serializers.CharField(allow_null=True)
+    user = serializers.CharField(allow_null=True)
+
+
+class WholeMessage(MessageRow):
+    """A message with the reactions to it and the turns that answer it."""
+
+    reactions = ReactionFields(many=True)
+    turns = serializers.ListField(child=serializers.URLField(), help_text="the runs it called forth")
+
+    def to_representation(self, instance: Message) -> dict[str, Any]:
+        request = self.context["request"]
+        reactions = [
+            {
+                "emoji": reaction.emoji,
+                "agent": reaction.agent.slug if reaction.agent else None,
+                "user": reaction.user.get_username() if reaction.user else None,
+            }
+            for reaction in instance.reactions.select_related("agent", "user").order_by("pk")
+        ]
+        runs = instance.triggered_runs.order_by("pk").values_list("pk", flat=True)
+        turns = [reverse("agents:run", [pk], request=request) for pk in runs]
+        return {**shown_message(instance, request), "reactions": reactions, "turns": turns}
+
 
 LARGEST_ID = 2**63 - 1
 NARROWING = ("channel", "agent", "since")  # what an index holds, so that a search need not read every message there is
 OF_MESSAGES = ("agent", "user", "outsider", "since", "until", "tag", "search", "synthetic")
 MESSAGE_FILTERS = (
     *(AGENT, query("user", "the name of a user"), query("outsider", "the name of one who is neither agent nor user")),
-    *(SINCE, UNTIL, filters.TAG, filters.SEARCH, query("synthetic", "played, not real", enum=filters.YES_NO)),
+    *(SINCE, UNTIL, TAG, SEARCH, query("synthetic", "played, not real", enum=parameters.YES_NO)),
 )
 
 
@@ -62,17 +152,17 @@ def filtered_messages(request: Request, rows: QuerySet[Message], *more: str) -> 
     parameters.only(request, *OF_MESSAGES, *more)
     if agent := parameters.agent(request):
         rows = rows.filter(agent=agent)
-    if user := filters.user(request):
+    if user := parameters.user(request):
         rows = rows.filter(user_id=user.pk)
     if outsider := parameters.text(request, "outsider"):
         rows = rows.filter(outsider=outsider)
-    if tag := filters.tag(request):
-        rows = filters.having_tag(rows, *tag)
+    if tag := parameters.tag(request):
+        rows = parameters.having_tag(rows, *tag)
     if words := parameters.text(request, "search"):
         rows = rows.filter(text__icontains=words)
-    if (synthetic := filters.flag(request, "synthetic")) is not None:
+    if (synthetic := parameters.flag(request, "synthetic")) is not None:
         rows = rows.filter(synthetic=synthetic)
-    return filters.in_time(request, rows, "sent_at")
+    return parameters.in_time(request, rows, "sent_at")
 
 
 class MessagePages(Log):
@@ -88,7 +178,7 @@ class MessagePages(Log):
         return order
 
 
-@extend_schema_view(get=documented({200: MessageRow(many=True)}, parameters=(filters.CHANNEL, *MESSAGE_FILTERS)))
+@extend_schema_view(get=documented({200: MessageRow(many=True)}, parameters=(CHANNEL, *MESSAGE_FILTERS)))
 class Messages(IdempotentPosts, ListAPIView[Message]):
     """What was said, newest first; POST hands in what a person said.
 
@@ -111,7 +201,7 @@ class Messages(IdempotentPosts, ListAPIView[Message]):
             parameters.text(self.request, name) for name in NARROWING
         ):
             raise ValidationError({"search": [f"search reads every text; allowed: with one of {', '.join(NARROWING)}"]})
-        channel = filters.channel(self.request)
+        channel = parameters.channel(self.request)
         return found if channel is None else found.filter(channel=channel)
 
     @documented({201: Received}, body=NewMessage, summary="Say something as a person")
@@ -128,7 +218,7 @@ class Messages(IdempotentPosts, ListAPIView[Message]):
                 outsider=outsider,
                 text=given["text"],
                 parent=named_message(given.get("parent"), "parent", channel),
-                idempotency_key=keys.of(request, Message),
+                idempotency_key=headers.of(request, Message),
                 tags=given.get("tags"),
             )
         except SendRefused as error:

@@ -19,7 +19,7 @@ from rest_framework.renderers import JSONRenderer
 from rest_framework.response import Response
 from rest_framework.views import exception_handler
 
-from agents.api.parsers import BodyTooLarge
+from agents.api.requests import BodyTooLarge
 from agents.work.outages import is_unavailable
 
 logger = logging.getLogger(__name__)

@@ -24,7 +24,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from agents.api import parameters
-from agents.api.conditional import Conditional, etag_of
+from agents.api.headers import Conditional, etag_of
 from agents.api.schema import documented
 
 PREFIX = "api/"

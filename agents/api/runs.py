@@ -5,35 +5,256 @@ from __future__ import annotations
 from typing import Any
 
 from django.db.models import QuerySet
-from drf_spectacular.utils import extend_schema_view
+from drf_spectacular.utils import extend_schema_field, extend_schema_view
 from rest_framework import serializers
 from rest_framework.exceptions import ValidationError
 from rest_framework.generics import GenericAPIView, ListAPIView
+from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 from rest_framework.response import Response
+from rest_framework.reverse import reverse
 from rest_framework.views import APIView
 
-from agents.api import filters, keys, overrides, parameters
-from agents.api.bodies import StrictBody, Text, Whole
-from agents.api.conditional import Conditional, etag_of
-from agents.api.fields import Note
-from agents.api.idempotency import IdempotentPosts
-from agents.api.lookups import named_channel, named_message, the_agent, the_row
-from agents.api.messages import LARGEST_ID
-from agents.api.pagination import LogByTimeOf
-from agents.api.permissions import ActionPermissions, ReadsMessages
-from agents.api.problems import Conflict
-from agents.api.run_rows import Trace, WholeRun
-from agents.api.schema import AGENT, SINCE, UNTIL, documented, query
-from agents.api.serializers import RunRow
-from agents.api.throttles import PaidRequests
-from agents.models import Agent, Run
+from agents.api import bodies, headers, parameters
+from agents.api.bodies import Note, StrictBody, Text, Whole
+from agents.api.headers import Conditional, IdempotentPosts, etag_of
+from agents.api.messages import LARGEST_ID, MessageRow, shown_message, shown_messages
+from agents.api.parameters import LogByTimeOf, named_channel, named_message, the_agent, the_row
+from agents.api.problems import Conflict, Unavailable
+from agents.api.requests import ActionPermissions, ModelPermissions, PaidRequests, ReadsMessages
+from agents.api.schema import AGENT, CHANNEL, SINCE, UNTIL, documented, query
+from agents.api.serializers import LLMCallRow, RunRow, WholeLLMCall
+from agents.llm.endpoints import model_of
+from agents.llm.ledger import Totals
+from agents.models import Agent, Channel, ChannelMember, LLMCall, Message, Run, RunMessage, RunStep
 from agents.turn.orchestrator import TurnRefused, cancel, start_turn
-from agents.turn.prompt import PROMPT_CHARACTERS
+from agents.turn.pipeline import StageFailed
+from agents.turn.prompt import PROMPT_CHARACTERS, PromptPreview, preview_prompt
+from agents.turn.timeline import spent
+from agents.turn.tools import tool_definitions
+
+
+class MayReadMessages(BasePermission):
+    """A prompt holds what was said in the channel."""
+
+    def has_permission(self, request: Request, view: APIView) -> bool:
+        return request.user.has_perm("agents.view_message")
+
+
+class SectionFields(serializers.Serializer[Any]):
+    heading = serializers.CharField(allow_blank=True)
+    body = serializers.CharField(allow_blank=True)
+    stage = serializers.CharField(allow_blank=True, help_text="who added it")
+
+
+class ToolFields(serializers.Serializer[Any]):
+    name = serializers.CharField()
+    description = serializers.CharField()
+    input_schema = serializers.JSONField()
+
+
+class StageFields(serializers.Serializer[Any]):
+    """What one stage did."""
+
+    stage = serializers.CharField()
+    phase = serializers.ChoiceField(["received", "prepare", "review", "committed", "finish"])
+    status = serializers.ChoiceField(["ran", "skipped", "failed"])
+    ms = serializers.FloatField()
+    why = serializers.CharField(required=False)
+    counters = serializers.DictField(child=serializers.IntegerField(), required=False)
+
+
+class DraftFields(serializers.Serializer[Any]):
+    text = serializers.CharField()
+    payload = serializers.JSONField()
+
+
+class PromptFields(serializers.Serializer[Any]):
+    """What the model is sent at the beginning of a turn."""
+
+    agent = serializers.CharField()
+    channel = serializers.CharField()
+    model = serializers.CharField()
+    system = serializers.CharField(help_text="the whole system prompt")
+    user = serializers.CharField(help_text="the first user turn, the conversation included")
+    sections = SectionFields(many=True, help_text="the system prompt by its parts")
+    transcript = serializers.ListField(child=serializers.CharField(), help_text="the conversation as it is shown")
+    tools = ToolFields(many=True)
+    draft = DraftFields(allow_null=True, help_text="what a stage would answer at once; null = the model is asked")
+    trace = StageFields(many=True, help_text="what the stages did; `why` names what a turn would evaluate")
+
+
+class Prompt(APIView):
+    """Exactly what the agent's model would be sent if its turn began now: persona, memory, the stages' sections, conversation, tools.
+
+    `channel` (slug) is where; without it, the channel where it spoke last, else its first one. `trigger` is the id of a message it
+    would answer. No model is asked and nothing is written; so an intervention that needs a judge is named in `trace`, not evaluated.
+    """
+
+    queryset = Agent.objects.all()
+    permission_classes = (ModelPermissions, MayReadMessages)
+
+    @documented(
+        PromptFields,
+        parameters=(CHANNEL, query("trigger", "the id of a message", type=int)),
+        problems=(409, 503),
+    )
+    def get(self, request: Request, slug: str) -> Response:
+        parameters.only(request, "channel", "trigger")
+        agent = the_agent(slug)
+        channel = parameters.channel(request) or _usual_channel(agent)
+        if not ChannelMember.objects.filter(agent=agent, channel=channel).exists():
+            joined = Channel.objects.filter(memberships__agent=agent).order_by("slug").values_list("slug", flat=True)
+            raise Conflict(
+                f"agent {slug!r} is not a member of channel {channel.slug!r}; allowed: {', '.join(joined[:30])}"
+            )
+        number = parameters.number(request, "trigger", allowed="the id of a message")
+        trigger = named_message(number, "trigger", channel)
+        try:
+            shown = preview_prompt(agent=agent, channel=channel, trigger=trigger)
+        except StageFailed as error:
+            raise Unavailable(f"no turn could begin: a required stage failed ({error})") from None
+        return Response(_as_json(agent, channel, shown))
+
+
+def _usual_channel(agent: Agent) -> Channel:
+    last = Message.objects.filter(agent=agent, synthetic=False).select_related("channel").order_by("-pk").first()
+    if last is not None and last.channel.memberships.filter(agent=agent).exists():
+        return last.channel
+    first = Channel.objects.filter(memberships__agent=agent).order_by("synthetic", "slug").first()
+    if first is None:
+        raise Conflict(f"agent {agent.slug!r} has joined no channel: there is nothing it could be shown")
+    return first
+
+
+def _as_json(agent: Agent, channel: Channel, shown: PromptPreview) -> dict[str, Any]:
+    draft = shown.draft
+    return {
+        "agent": agent.slug,
+        "channel": channel.slug,
+        "model": agent.model_id or model_of("actor"),
+        "system": shown.system,
+        "user": shown.user,
+        "sections": [{"heading": s.heading, "body": s.body, "stage": s.stage} for s in shown.sections],
+        "transcript": list(shown.transcript),
+        "tools": [
+            {"name": tool.name, "description": tool.description, "input_schema": tool.input_schema}
+            for tool in tool_definitions()
+        ],
+        "draft": {"text": draft.text, "payload": dict(draft.payload)} if draft is not None else None,
+        "trace": [entry.as_json() for entry in shown.trace],
+    }
+
+
+class UsageFields(serializers.Serializer[Any]):
+    """Sums over model calls. `cost_usd` leaves out the unpriced ones."""
+
+    calls = serializers.IntegerField()
+    input_tokens = serializers.IntegerField()
+    output_tokens = serializers.IntegerField()
+    cache_read_tokens = serializers.IntegerField()
+    cache_write_tokens = serializers.IntegerField()
+    cost_usd = serializers.DecimalField(max_digits=20, decimal_places=8)
+    unpriced = serializers.IntegerField(help_text="calls whose price is not known")
+
+
+class WholeRun(RunRow):
+    """A turn with what was said in it and what it used. Of one run only: not for lists."""
+
+    _known: tuple[Totals, Totals] | None = None
+
+    steps = serializers.IntegerField(source="steps.count", read_only=True, help_text="how many it has taken so far")
+    said = serializers.SerializerMethodField(help_text="what was said in it, in order")
+    usage = serializers.SerializerMethodField(help_text="of the agent's own model calls")
+    usage_with_stages = serializers.SerializerMethodField(help_text="of all model calls that the turn caused")
+    overrides = serializers.DictField(child=serializers.JSONField(), read_only=True)
+    calls_url = serializers.SerializerMethodField()
+
+    class Meta:
+        model = Run
+        fields = (*RunRow.Meta.fields, "overrides", "steps", "said", "usage", "usage_with_stages", "calls_url")
+        read_only_fields = fields
+
+    @extend_schema_field(MessageRow(many=True))
+    def get_said(self, run: Run) -> list[dict[str, Any]]:
+        request = self.context["request"]
+        return [shown_message(message, request) for message in shown_messages().filter(run=run).order_by("pk")]
+
+    @extend_schema_field(UsageFields)
+    def get_usage(self, run: Run) -> dict[str, Any]:
+        return _usage(self._spent(run)[0])
+
+    @extend_schema_field(UsageFields)
+    def get_usage_with_stages(self, run: Run) -> dict[str, Any]:
+        return _usage(self._spent(run)[1])
+
+    def get_calls_url(self, run: Run) -> str:
+        return f"{reverse('agents:llm-calls', request=self.context['request'])}?run={run.pk}"
+
+    def _spent(self, run: Run) -> tuple[Totals, Totals]:
+        if self._known is None:
+            self._known = spent(run)
+        return self._known
+
+
+class StepFields(serializers.ModelSerializer[RunStep]):
+    detail = serializers.JSONField(help_text="of a model call its status, model and tools; of a tool what became of it")
+    call_url = serializers.SerializerMethodField()
+
+    class Meta:
+        model = RunStep
+        fields = ("number", "kind", "detail", "duration_ms", "created_at", "call_url")
+        read_only_fields = fields
+
+    def get_call_url(self, step: RunStep) -> str | None:
+        call = step.detail.get("call") if isinstance(step.detail, dict) else None
+        if not isinstance(call, int):
+            return None
+        return str(reverse("agents:llm-call", [call], request=self.context["request"]))
+
+
+class ExchangeFields(serializers.ModelSerializer[RunMessage]):
+    """One entry of the exchange with the model."""
+
+    step = serializers.IntegerField(source="step.number", default=None, allow_null=True, read_only=True)
+    message = serializers.IntegerField(
+        source="message_id", allow_null=True, read_only=True, help_text="id of what it said"
+    )
+    content = serializers.JSONField()
+
+    class Meta:
+        model = RunMessage
+        fields = ("number", "role", "step", "tool_name", "content", "message", "created_at")
+        read_only_fields = fields
+
+
+class Trace(serializers.Serializer[Run]):
+    """What happened in a turn."""
+
+    run = serializers.IntegerField(source="pk")
+    url = serializers.HyperlinkedIdentityField(view_name="agents:run")
+    status = serializers.ChoiceField(Run.Status.choices)
+    stages = StageFields(source="trace", many=True, help_text="what the stages did, in order")
+    steps = serializers.SerializerMethodField(help_text="model calls and tools, in order")
+    exchange = serializers.SerializerMethodField(help_text="all that passed between the turn and the model")
+
+    @extend_schema_field(StepFields(many=True))
+    def get_steps(self, run: Run) -> Any:
+        return StepFields(run.steps.order_by("number"), many=True, context=self.context).data
+
+    @extend_schema_field(ExchangeFields(many=True))
+    def get_exchange(self, run: Run) -> Any:
+        rows = RunMessage.objects.filter(run=run).select_related("step").order_by("number")
+        return ExchangeFields(rows, many=True, context=self.context).data
+
+
+def _usage(sums: Totals) -> dict[str, Any]:
+    return dict(UsageFields(sums).data)
+
 
 OF_RUNS = ("channel", "status", "stop_reason", "since", "until", "ordering")
 RUN_FILTERS = (
-    *(filters.CHANNEL, query("status", enum=Run.Status.values), query("stop_reason", enum=Run.StopReason.values)),
+    *(CHANNEL, query("status", enum=Run.Status.values), query("stop_reason", enum=Run.StopReason.values)),
     *(SINCE, UNTIL),
 )
 
@@ -48,8 +269,8 @@ class NewTurn(StrictBody):
         help_text="what you ask of this turn; shown to it, not said in the channel",
     )
     trigger = Whole(required=False, least=1, most=LARGEST_ID, help_text="id of the message it is to answer")
-    deadline = overrides.Deadline(required=False)
-    overrides = overrides.Overrides(required=False)
+    deadline = bodies.Deadline(required=False)
+    overrides = bodies.Overrides(required=False)
 
 
 class RunPages(LogByTimeOf):
@@ -70,13 +291,13 @@ def shown_runs() -> QuerySet[Run]:
 def filtered_runs(request: Request, runs: QuerySet[Run], *more: str) -> QuerySet[Run]:
     """Runs as the parameters of a request narrow them."""
     parameters.only(request, *OF_RUNS, *more)
-    if channel := filters.channel(request):
+    if channel := parameters.channel(request):
         runs = runs.filter(channel=channel)
     if status := parameters.choice(request, "status", Run.Status.values):
         runs = runs.filter(status=status)
     if reason := parameters.choice(request, "stop_reason", Run.StopReason.values):
         runs = runs.filter(stop_reason=reason)
-    return filters.in_time(request, runs)
+    return parameters.in_time(request, runs)
 
 
 @extend_schema_view(get=documented({200: RunRow(many=True)}, parameters=(AGENT, *RUN_FILTERS)))
@@ -130,8 +351,8 @@ class Turns(IdempotentPosts, ListAPIView[Run]):
                 channel=channel,
                 prompt=given.get("prompt", ""),
                 trigger=named_message(given.get("trigger"), "trigger", channel),
-                overrides=overrides.of_request(request, given, agent=agent, channel=channel),
-                idempotency_key=keys.of(request, Run) or None,
+                overrides=bodies.of_request(request, given, agent=agent, channel=channel),
+                idempotency_key=headers.of(request, Run) or None,
             )
         except TurnRefused as error:
             raise Conflict(str(error)) from None
@@ -190,3 +411,60 @@ class CancelRun(IdempotentPosts, APIView):
         if run.status in Run.FINAL and run.status != Run.Status.CANCELLED:  # it ended meanwhile
             raise Conflict(f"run {run.pk} has ended already: {run.get_status_display()}")
         return Response(RunRow(run, context={"request": request}).data)
+
+
+SEEING_PAYLOADS = "agents.view_llmpayload"
+TEXTS = ("purpose", "mechanism", "dimension", "model", "work_id")
+CALL_FILTERS = (
+    *(AGENT, *(query(name) for name in TEXTS), query("status", enum=LLMCall.Status.values)),
+    *(query("run", "the id of a run", type=int), SINCE, UNTIL),
+)
+
+
+def shown_calls() -> QuerySet[LLMCall]:
+    found = LLMCall.objects.select_related("agent")
+    return found.defer("agent__system_prompt", "agent__sample_lines", "agent__description")
+
+
+@extend_schema_view(get=documented({200: LLMCallRow(many=True)}, parameters=CALL_FILTERS))
+class LLMCalls(ListAPIView[LLMCall]):
+    """Calls of models, newest first, failed ones too. `cost_usd` null = unpriced, never free.
+
+    Filters: `agent`, `purpose`, `mechanism`, `dimension`, `model`, `status`, `run` (id), `work_id` (what it served, such as
+    `evaluation_run:12`), `since`, `until`. `ordering=created_at` for the oldest first.
+    """
+
+    queryset = LLMCall.objects.all()
+    serializer_class = LLMCallRow
+    pagination_class = LogByTimeOf
+
+    def filter_queryset(self, queryset: QuerySet[LLMCall, Any]) -> QuerySet[LLMCall, Any]:
+        request, found = self.request, shown_calls()
+        parameters.only(request, "agent", *TEXTS, "status", "run", "since", "until", "ordering")
+        if agent := parameters.agent(request):
+            found = found.filter(agent=agent)
+        for name in TEXTS:
+            if value := parameters.text(request, name):
+                found = found.filter(**{name: value})
+        if status := parameters.choice(request, "status", LLMCall.Status.values):
+            found = found.filter(status=status)
+        if (run := parameters.number(request, "run", allowed="the id of a run")) is not None:
+            found = found.filter(run_id=run)
+        return parameters.in_time(request, found)
+
+
+class OneLLMCall(GenericAPIView[LLMCall]):
+    """One call; with its exact prompt and raw reply where `LLM_STORE_PAYLOADS` kept them and you may view payloads."""
+
+    queryset = LLMCall.objects.all()
+    serializer_class = WholeLLMCall
+
+    @documented(WholeLLMCall)
+    def get(self, request: Request, pk: int) -> Response:
+        parameters.only(request)
+        call = the_row(shown_calls().select_related("agent", "payload"), pk, "model call")
+        return Response(self.get_serializer(call).data)
+
+    def get_serializer_context(self) -> dict[str, Any]:
+        may = self.request.user.has_perm(SEEING_PAYLOADS)
+        return {**super().get_serializer_context(), "may_see_payload": may}

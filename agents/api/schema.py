@@ -12,9 +12,8 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 from rest_framework import serializers
 
-from agents.api.conditional import Conditional
-from agents.api.idempotency import HEADER, REPLAYED, IdempotentPosts
-from agents.api.pagination import LARGEST_PAGE
+from agents.api.headers import HEADER, REPLAYED, Conditional, IdempotentPosts
+from agents.api.parameters import LARGEST_PAGE
 from agents.api.problems import CONTENT_TYPE
 
 PROBLEMS = {
@@ -92,6 +91,11 @@ PAGES = (
     query("page_size", "rows in a page", type={"type": "integer", "minimum": 1, "maximum": LARGEST_PAGE}),
 )
 AGENT = query("agent", "the slug of an agent", type={"type": "string", "pattern": "^[-a-zA-Z0-9_]+$"})
+CHANNEL = query("channel", "the slug of a channel", type={"type": "string", "pattern": "^[-a-zA-Z0-9_]+$"})
+TAG = query(
+    "tag", "a tag it must have, KEY=VALUE", type={"type": "string", "pattern": "^[A-Za-z][A-Za-z0-9_.-]{0,63}="}
+)
+SEARCH = query("search", "a text it must hold, whatever the case")
 SINCE = query("since", "from then on: a date or time, UTC where it says no zone", type=OpenApiTypes.DATETIME)
 UNTIL = query("until", "before then", type=OpenApiTypes.DATETIME)
 

@@ -10,17 +10,15 @@ from rest_framework.generics import GenericAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from agents.api import keys, overrides, parameters
-from agents.api.bodies import StrictBody, Text, Whole
-from agents.api.fields import Anything, Said, Tags
-from agents.api.idempotency import IdempotentPosts
-from agents.api.lookups import named_agent, named_channel, named_message
-from agents.api.message_rows import MessageRow, shown_message
-from agents.api.messages import LARGEST_ID
+from agents.api import bodies, headers, parameters
+from agents.api.bodies import Anything, Said, StrictBody, Tags, Text, Whole
+from agents.api.headers import IdempotentPosts
+from agents.api.messages import LARGEST_ID, MessageRow, shown_message
+from agents.api.parameters import named_agent, named_channel, named_message
 from agents.api.problems import Conflict, Unavailable
-from agents.api.prompts import StageFields
+from agents.api.requests import Sends
+from agents.api.runs import StageFields
 from agents.api.schema import documented
-from agents.api.throttles import Sends
 from agents.models import Message
 from agents.turn.pipeline import SendResult
 from agents.turn.send_message import RequiredStageFailed, SendRefused, send_message
@@ -39,8 +37,8 @@ class NewDraft(StrictBody):
         required=False, least=1, most=LARGEST_ID, help_text="id of the message whose thread it is said in"
     )
     tags = Tags(required=False)
-    deadline = overrides.Deadline(required=False)
-    overrides = overrides.Overrides(required=False)
+    deadline = bodies.Deadline(required=False)
+    overrides = bodies.Overrides(required=False)
 
 
 class SentFields(serializers.Serializer[Any]):
@@ -88,7 +86,7 @@ class Send(IdempotentPosts, GenericAPIView[Message]):
         given = body.validated_data
         agent, channel = named_agent(given["agent"]), named_channel(given["channel"])
         session = given.get("session", "")
-        chosen = overrides.of_request(request, given, agent=agent, channel=channel, session=session)
+        chosen = bodies.of_request(request, given, agent=agent, channel=channel, session=session)
         try:
             result = send_message(
                 agent=agent,
@@ -96,7 +94,7 @@ class Send(IdempotentPosts, GenericAPIView[Message]):
                 text=given["text"],
                 payload=given.get("payload"),
                 session=session,
-                idempotency_key=keys.of(request, Message),
+                idempotency_key=headers.of(request, Message),
                 trigger=named_message(given.get("trigger"), "trigger", channel),
                 parent=named_message(given.get("parent"), "parent", channel),
                 overrides=chosen,

@@ -8,7 +8,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.reverse import reverse
 
-from agents.api.fields import TraitFields
+from agents.api.bodies import TraitFields
 from agents.models import Agent, Channel, LLMCall, PersonaVersion, Run
 
 _OF_AGENT = (

@@ -16,12 +16,11 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from agents.api import filters, parameters, throttles
-from agents.api.bodies import Flag, OneOf, Pairs, StrictBody, Text
-from agents.api.fields import Slug, Tags
-from agents.api.idempotency import IdempotentPosts
-from agents.api.lookups import the_channel
-from agents.api.schema import AGENT, documented, query
+from agents.api import parameters, requests
+from agents.api.bodies import Flag, OneOf, Pairs, Slug, StrictBody, Tags, Text
+from agents.api.headers import IdempotentPosts
+from agents.api.parameters import the_channel
+from agents.api.schema import AGENT, TAG, documented, query
 from agents.models import Message
 from agents.transcripts.exporter import FORMATS, export_transcript
 from agents.transcripts.importer import AUTO, ImportReport, import_transcript
@@ -98,7 +97,7 @@ class Transcripts(IdempotentPosts, APIView):
     """
 
     queryset = Message.objects.all()
-    throttle_classes = (throttles.Transcripts,)
+    throttle_classes = (requests.Transcripts,)
     serializer_class = NewTranscript  # for the browsable form
     most_bytes = MOST_BYTES
 
@@ -116,7 +115,7 @@ class Transcripts(IdempotentPosts, APIView):
                 type={"type": "string", "pattern": "^[-a-zA-Z0-9_]+$"},
             ),
             query("as", "default jsonl, which can be imported again exactly", enum=FORMATS),
-            *(AGENT, filters.TAG),
+            *(AGENT, TAG),
         ),
         problems=(404,),
     )
@@ -126,7 +125,7 @@ class Transcripts(IdempotentPosts, APIView):
         if not slug:
             raise ValidationError({"channel": ["channel is missing; allowed: the slug of a channel"]})
         channel, form = the_channel(slug), parameters.choice(request, "as", FORMATS) or "jsonl"
-        agent, tag = parameters.agent(request), filters.tag(request)
+        agent, tag = parameters.agent(request), parameters.tag(request)
         try:
             pieces = export_transcript(
                 channel=channel, format=form, agent=agent.slug if agent else "", where=dict([tag]) if tag else {}

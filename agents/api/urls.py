@@ -3,11 +3,9 @@ from django.urls import path
 from agents.api.agents import Agents, OneAgent, Version, Versions
 from agents.api.channels import Channels, OneChannel
 from agents.api.ingest import Ingest
-from agents.api.llm_calls import LLMCalls, OneLLMCall
 from agents.api.messages import ChannelMessages, Messages, OneMessage
-from agents.api.prompts import Prompt
 from agents.api.root import Docs, Root, SchemaFile
-from agents.api.runs import CancelRun, OneRun, Runs, RunTrace, Turns
+from agents.api.runs import CancelRun, LLMCalls, OneLLMCall, OneRun, Prompt, Runs, RunTrace, Turns
 from agents.api.send import Send
 from agents.api.transcripts import Transcripts
 

@@ -1,5 +1,5 @@
-"""Files handed in over the console: kept as rows, checked and imported by a worker, with the services of the commands."""
+"""Uploads in the console: `reading` says what files hold, `jobs` imports and undoes them in a worker, `uploads` keeps the files."""
 
-from agents.imports.work import work_one
+from agents.imports.jobs import work_one
 
 __all__ = ["work_one"]

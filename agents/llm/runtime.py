@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import concurrent.futures
 import queue
+import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from agents.llm import dispatch, ledger, tracing
@@ -14,6 +16,7 @@ from agents.llm.dispatch import Future
 from agents.llm.endpoints import Route, route, route_of
 from agents.llm.loop import background
 from agents.llm.requests import LLMRequest, Reply, Role
+from agents.work.stopping import LOOK, check_stop
 
 GRACE = 1.0  # seconds past the deadline before the calling thread stops believing that the loop will answer
 GRACE_TOGETHER = 0.1  # the same where others wait for the whole: enough for the loop to cancel what hangs
@@ -47,12 +50,14 @@ def complete(request: LLMRequest, *, deadline: float = 5.0) -> Reply:
         ValueError: `deadline` is not positive.
     """
     _check(deadline)
+    check_stop()
     way = route(request)
     if not dispatch.is_distant(way):
         return _settle(request, [dispatch.at_hand(request, way)])
     future = dispatch.hand_over(request, way, dispatch.ready(request, way), deadline=deadline, waiting_counts=True)
     try:
-        exchanges = future.result(timeout=deadline + GRACE)
+        _wait([future], deadline + GRACE)
+        exchanges = future.result(timeout=0)
     except BaseException as problem:
         if not isinstance(problem, TimeoutError | concurrent.futures.CancelledError):
             _settle_all([(request, dispatch.given_up(future, request, way))])
@@ -62,7 +67,9 @@ def complete(request: LLMRequest, *, deadline: float = 5.0) -> Reply:
     return _settle(request, exchanges)
 
 
-def complete_many(requests: Iterable[LLMRequest | None], *, deadline: float) -> Iterator[tuple[int, Reply]]:
+def complete_many(
+    requests: Iterable[LLMRequest | None], *, deadline: float
+) -> Generator[tuple[int, Reply], None, None]:
     """Ask many questions at once and yield ``(index, reply)`` as they are answered.
 
     Requests are pulled lazily, in the calling thread, so they may be built as they are needed. Each is settled in the
@@ -83,13 +90,15 @@ def complete_many(requests: Iterable[LLMRequest | None], *, deadline: float) -> 
     return _stream(iter(requests), deadline)
 
 
-def _stream(source: Iterator[LLMRequest | None], deadline: float) -> Iterator[tuple[int, Reply]]:
+def _stream(source: Iterator[LLMRequest | None], deadline: float) -> Generator[tuple[int, Reply], None, None]:
     pending: dict[Future, tuple[int, LLMRequest, Route]] = {}
     finished: queue.SimpleQueue[Future] = queue.SimpleQueue()
     more, window, index = True, 1, -1
+    _streams.add(1)
     try:
         while more or pending:
-            while more and len(pending) < window and finished.empty():
+            while more and len(pending) < max(1, window // _streams.open) and finished.empty():
+                check_stop()
                 try:
                     request = next(source)
                 except StopIteration:
@@ -110,7 +119,7 @@ def _stream(source: Iterator[LLMRequest | None], deadline: float) -> Iterator[tu
                 pending[future] = index, request, way
                 future.add_done_callback(finished.put)
             if pending:
-                arrived = [finished.get()]
+                arrived = [_next(finished)]
                 while not finished.empty():  # what came while the caller was busy shares an insert
                     arrived.append(finished.get())
                 known = [(future, *pending.pop(future)) for future in arrived]
@@ -118,6 +127,7 @@ def _stream(source: Iterator[LLMRequest | None], deadline: float) -> Iterator[tu
                 for (_, answered, _, _), reply in zip(known, settled, strict=True):
                     yield answered, reply
     finally:
+        _streams.add(-1)
         left = [(request, dispatch.given_up(future, request, way)) for future, (_, request, way) in pending.items()]
         _settle_all(left)
 
@@ -142,6 +152,7 @@ def complete_together(requests: Iterable[LLMRequest], *, deadline: float) -> lis
     """
     _check(deadline)
     asked = [(request, route(request)) for request in requests]
+    check_stop()
     distant = {index: dispatch.ready(*one) for index, one in enumerate(asked) if dispatch.is_distant(one[1])}
     futures: dict[int, Future] = {}
     answered: dict[int, list[Exchange]] = {}
@@ -153,7 +164,7 @@ def complete_together(requests: Iterable[LLMRequest], *, deadline: float) -> lis
             )
         answered |= {index: [dispatch.at_hand(*one)] for index, one in enumerate(asked) if index not in distant}
         wait_until = handed_at + deadline + GRACE_TOGETHER
-        concurrent.futures.wait(futures.values(), timeout=max(0.0, wait_until - time.monotonic()))
+        _wait(futures.values(), wait_until - time.monotonic())
         for index, future in futures.items():
             late = future.cancel()
             way = asked[index][1]
@@ -163,6 +174,35 @@ def complete_together(requests: Iterable[LLMRequest], *, deadline: float) -> lis
         _settle_all([(asked[index][0], exchanges) for index, exchanges in (answered | left).items()])
         raise
     return _settle_all([(request, answered[index]) for index, (request, _) in enumerate(asked)])
+
+
+class _Streams:
+    """How many `complete_many` go side by side in this process: they share the calls that are handed over."""
+
+    def __init__(self) -> None:
+        self.open, self._lock = 0, threading.Lock()
+
+    def add(self, number: int) -> None:
+        with self._lock:
+            self.open += number
+
+
+_streams = _Streams()
+
+
+def _wait(futures: Collection[Future], seconds: float) -> None:
+    """Wait for all of the futures, at most so long, with an eye on the stop flag."""
+    end = time.monotonic() + seconds
+    while (left := end - time.monotonic()) > 0 and concurrent.futures.wait(futures, timeout=min(left, LOOK)).not_done:
+        check_stop()
+
+
+def _next(finished: queue.SimpleQueue[Future]) -> Future:
+    """The next future that is over, with an eye on the stop flag."""
+    while True:
+        check_stop()
+        with suppress(queue.Empty):
+            return finished.get(timeout=LOOK)
 
 
 def _check(deadline: float) -> None:

@@ -9,7 +9,7 @@ from django.utils import timezone
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from agents.work.queues import work_models
-from agents.worker_heartbeat import alive
+from agents.work.worker import alive
 
 
 def collect() -> Iterator[Metric]:
@@ -18,7 +18,7 @@ def collect() -> Iterator[Metric]:
     oldest = GaugeMetricFamily("plumbline_work_oldest_waiting_seconds", "Age of the oldest of them", labels=["kind"])
     running = GaugeMetricFamily("plumbline_work_running", "Pieces of work that a worker holds", labels=["kind"])
     paused = GaugeMetricFamily("plumbline_work_paused", "Pieces of work that wait for a budget", labels=["kind"])
-    lost = GaugeMetricFamily("plumbline_work_lost_claims", "Claims whose lease ran out", labels=["kind"])
+    lost = GaugeMetricFamily("plumbline_work_lost_leases", "Leases that ran out", labels=["kind"])
     now = timezone.now()
     for model in work_models():
         status, kind = model.Status, model._meta.db_table

@@ -136,12 +136,24 @@ class Message(models.Model):
     tags = models.JSONField(
         default=dict, blank=True, validators=[validate_tags], help_text="e.g. build, actor model, locale"
     )
+    imported_by = models.ForeignKey(
+        "agents.Import",
+        null=True,
+        blank=True,
+        on_delete=models.SET_NULL,
+        related_name="messages",
+        db_index=False,
+        help_text="the import in the console that stored it",
+    )
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
         db_table = "messages"
         ordering: ClassVar = ["channel", "position"]
-        indexes: ClassVar = [models.Index(fields=["agent", "sent_at"], name="message_agent_sent_at")]
+        indexes: ClassVar = [
+            models.Index(fields=["agent", "sent_at"], name="message_agent_sent_at"),
+            models.Index(fields=["imported_by"], condition=Q(imported_by__isnull=False), name="message_imported_by"),
+        ]
         constraints: ClassVar = [
             models.UniqueConstraint(fields=["channel", "position"], name="message_position_unique"),
             models.UniqueConstraint(fields=["channel", "external_id"], name="message_external_id_unique"),

@@ -1,4 +1,4 @@
-"""Files that people hand in over the console: what is to be made of them, and the files themselves until that is done."""
+"""Files that people upload in the console: how they are to be imported, and the files themselves until that is done."""
 
 from __future__ import annotations
 
@@ -13,35 +13,27 @@ from agents.work.lease import Leasable
 
 
 class Import(Leasable):
-    """A transcript or personas on their way in: checked by a worker, looked at by whoever handed them in, imported by a worker.
-
-    The status is that of the step: a check that is completed waits for a decision, an import that is completed is done.
-    """
+    """An uploaded transcript, or uploaded personas: a person chooses how they are read, a worker imports them, and can undo it."""
 
     class Kind(models.TextChoices):
         TRANSCRIPT = "transcript", "transcript"
         PERSONAS = "personas", "personas"
 
-    class Step(models.TextChoices):
-        CHECK = "check", "check"
-        IMPORT = "import", "import"
-
+    WAITING, UNDONE = "waiting", "undone"
+    STATES: ClassVar = [(WAITING, "waits for your choices"), *Leasable.Status.choices, (UNDONE, "undone")]
+    FINAL: ClassVar = (*Leasable.FINAL, UNDONE)
+    EDITABLE: ClassVar = (WAITING, Leasable.Status.FAILED, Leasable.Status.ERRORED, Leasable.Status.CANCELLED)
     WHOSE: ClassVar = Coalesce(F("created_by"), Value(0))
 
+    status = models.CharField(max_length=16, choices=STATES, default=WAITING)
     kind = models.CharField(max_length=12, choices=Kind.choices, help_text="what is in the files")
-    step = models.CharField(
-        max_length=8, choices=Step.choices, default=Step.CHECK, help_text="checked first, imported when somebody agrees"
-    )
-    format = models.CharField(max_length=12, blank=True, default="", help_text="what the check read a transcript as")
-    expected = models.PositiveBigIntegerField(
-        default=0, help_text="messages that the check found to be new, or agents that would be made or changed"
-    )
+    undoing = models.BooleanField(default=False, help_text="a worker is to undo it, or did")
     choices = models.JSONField(
         default=dict,
         blank=True,
         help_text="what was chosen: format, channel, speakers, tags, columns, time zone, reset",
     )
-    found = models.JSONField(default=dict, blank=True, help_text="what the check found")
+    found = models.JSONField(default=dict, blank=True, help_text="what is in the files, as far as they were read")
     result = models.JSONField(default=dict, blank=True, help_text="what was imported")
     doing = models.CharField(max_length=60, blank=True, default="", help_text="what the worker does with it")
     done = models.PositiveBigIntegerField(default=0, help_text="how much of that is done")
@@ -72,19 +64,9 @@ class Import(Leasable):
     def __str__(self) -> str:
         return f"import {self.pk}"
 
-    @property
-    def waits_for_decision(self) -> bool:
-        """Whether it was checked and whoever handed it in is to say what now."""
-        return self.step == self.Step.CHECK and self.status == self.Status.COMPLETED
-
-    @property
-    def is_done(self) -> bool:
-        """Whether everything is imported."""
-        return self.step == self.Step.IMPORT and self.status == self.Status.COMPLETED
-
 
 class ImportFile(models.Model):
-    """A file that was handed in. Its content goes when the import is done, or when nobody asked for it in time."""
+    """An uploaded file. Its content is deleted when the import is done or discarded, or after IMPORT_KEEP_DAYS."""
 
     of = models.ForeignKey(Import, on_delete=models.CASCADE, related_name="files")
     name = models.CharField(max_length=255, help_text="as it was called where it came from")

@@ -11,8 +11,8 @@ from django.db import transaction
 from django.db.models import ManyToManyRel, Q, QuerySet
 from django.utils.module_loading import import_string
 
-from agents.deletion import consequences
 from agents.models import Agent, Channel, Message
+from agents.ops.deletion import consequences
 from agents.seed.loader import conversations
 
 DEMONSTRATION = r"^demo-[0-9]+(-picnic)?$"  # slugs of the channels that `manage.py demo` plays in

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import tzinfo
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
-from agents.models import Message
+from agents.models import Import, Message
 from agents.models.conversations import TAG_KEY
 from agents.transcripts.json_input import bad_tag_key
 from agents.transcripts.prepare import Answering, Likely, Prepared, Preparer, Speakers, Targets, Unknown, likely_agents
@@ -72,7 +73,43 @@ class ImportReport:
         }
 
 
-def import_transcript(
+class ReadOptions(TypedDict, total=False):
+    """How a transcript is read, see `import_transcript`."""
+
+    format: str
+    channel: str
+    speaker_map: Mapping[str, str] | None
+    tags: Mapping[str, str] | None
+    columns: Mapping[str, str] | None
+    time_zone: str
+    stem: str
+
+
+@dataclass(slots=True, kw_only=True)
+class Transcript:
+    """A file that is about to be read, with options that are checked. Reading it twice gives the same messages."""
+
+    source: Source
+    format: str
+    channel: str
+    speaker_map: Mapping[str, str]
+    tags: Mapping[str, str]
+    columns: Mapping[str, str]
+    zone: tzinfo
+
+    def messages(self, on_unknown: Unknown | None = None) -> tuple[Preparer, Iterator[Prepared]]:
+        """Its messages from the first on, and what counts them. Without `on_unknown` an unknown agent is an error."""
+        preparer = Preparer(
+            path=self.source.name,
+            speakers=Speakers(self.speaker_map, on_unknown=on_unknown),
+            targets=Targets(wished=self.channel, stem=self.source.stem),
+            tags=self.tags,
+            zone=self.zone,
+        )
+        return preparer, preparer.messages(READERS[self.format](self.source, ReaderOptions(columns=self.columns)))
+
+
+def open_transcript(
     *,
     path: Path,
     format: str = AUTO,
@@ -82,35 +119,12 @@ def import_transcript(
     columns: Mapping[str, str] | None = None,
     time_zone: str = "",
     stem: str = "",
-    dry_run: bool = False,
-    rights: Rights | None = None,
-    progress: Progress = lambda _what, _done, _total: None,
-    on_checked: Callable[[Prepared], None] = lambda _message: None,
-    on_new: Callable[[Sequence[Message]], None] | None = None,
-    on_unknown: Unknown | None = None,
-) -> ImportReport:
-    """Import a transcript file; importing it again adds nothing.
-
-    Args:
-        path: The file.
-        format: One of `READERS`, or ``auto``.
-        channel: Name of the channel; several conversations become ``name``, ``name-2`` … Empty = as the file says.
-        speaker_map: Speaker or role -> agent slug; an empty slug keeps the speaker an outsider.
-        tags: Put on every message, over those of the file.
-        columns: For CSV: our field -> the file's column.
-        time_zone: For times without an offset; empty = the TIME_ZONE setting.
-        stem: Names channels that the file does not name; empty = the name of the file without its ending.
-        dry_run: Check and count, store nothing.
-        rights: Of whoever hands it in; every one unless it says.
-        progress: Told how far it is.
-        on_checked: Told of each message while the file is checked.
-        on_new: Told of the messages that are stored, inside the transaction that stores them.
-        on_unknown: Told of speakers for whom there is no agent, or more than one; they are outsiders then. Without it they are errors.
+) -> Transcript:
+    """Check the options of an import and detect the format; the arguments are those of `import_transcript`.
 
     Raises:
-        TranscriptError: The file is malformed; nothing was stored.
-        NotEntitled: It needs more than `rights`; nothing was stored.
-        OptionError: Unknown format, time zone, column or agent, or a mapping for a speaker who does not occur.
+        TranscriptError: There is no such file, or its format is not recognised.
+        OptionError: Unknown format or time zone, a tag key that is not allowed, columns of a file that is no CSV.
     """
     if format != AUTO and format not in READERS:
         raise OptionError(f"unknown format {format!r}; allowed: {AUTO}, {', '.join(READERS)}")
@@ -122,27 +136,57 @@ def import_transcript(
             raise OptionError(f"--tag: {bad_tag_key(key)}")
     if columns and used != "csv":
         raise OptionError(f"--columns is for CSV; this file is to be read as {used}")
-    options = ReaderOptions(columns=columns or {})
     try:
         local = zone(time_zone)
     except ValueError as error:
         raise OptionError(str(error)) from None
+    return Transcript(
+        source=source,
+        format=used,
+        channel=channel,
+        speaker_map=speaker_map or {},
+        tags=tags or {},
+        columns=columns or {},
+        zone=local,
+    )
 
-    def preparer() -> tuple[Preparer, Iterator[Prepared]]:
-        preparer = Preparer(
-            path=source.name,
-            speakers=Speakers(speaker_map or {}, on_unknown=on_unknown),
-            targets=Targets(wished=channel, stem=source.stem),
-            tags=tags or {},
-            zone=local,
-        )
-        return preparer, preparer.messages(READERS[used](source, options))
 
-    checked, messages = preparer()
+def import_transcript(
+    *,
+    path: Path,
+    dry_run: bool = False,
+    rights: Rights | None = None,
+    job: Import | None = None,
+    progress: Progress = lambda _what, _done, _total: None,
+    on_new: Callable[[Sequence[Message]], None] | None = None,
+    **options: Unpack[ReadOptions],
+) -> ImportReport:
+    """Import a transcript file; importing it again adds nothing.
+
+    Args:
+        path: The file.
+        dry_run: Check and count, store nothing.
+        rights: Of the user who uploaded it; by default every one.
+        job: The import that the stored messages belong to.
+        progress: Called with how far it is.
+        on_new: Called with the messages that are stored, inside the transaction that stores them.
+        options: ``format`` (one of `READERS`, or ``auto``) · ``channel`` (its name; several conversations become ``name``, ``name-2`` …;
+            empty = as the file says) · ``speaker_map`` (speaker or role -> agent slug; an empty slug keeps the speaker an outsider) ·
+            ``tags`` (put on every message, over those of the file) · ``columns`` (for CSV: our field -> the file's column) ·
+            ``time_zone`` (for times without an offset; empty = the TIME_ZONE setting) · ``stem`` (names channels that the file does not
+            name; empty = the name of the file without its ending).
+
+    Raises:
+        TranscriptError: The file is malformed; nothing was stored.
+        NotEntitled: It needs more than `rights`; nothing was stored.
+        OptionError: Unknown format, time zone, column or agent, or a mapping for a speaker who does not occur.
+    """
+    transcript = open_transcript(path=path, **options)
+    source = transcript.source
+    checked, messages = transcript.messages()
     needs, answering = Needs(), Answering()
     for number, message in enumerate(messages):
         needs.add(message)
-        on_checked(message)
         answering.add(message.target.slug, message.author.outsider)
         if number % BATCH == 0:
             progress(CHECKING, source.bytes_read, source.size)
@@ -153,11 +197,11 @@ def import_transcript(
         )
     needs.check(rights or Rights())
     source.check_unchanged()
-    _, messages = preparer()
+    _, messages = transcript.messages()
     doing = COMPARING if dry_run else IMPORTING
     total = _store(
         messages,
-        write=count_batch if dry_run else partial(write_batch, on_new=on_new),
+        write=count_batch if dry_run else partial(write_batch, job=job, on_new=on_new),
         report=lambda done: progress(doing, done, checked.tally.messages),
     )
     lost = link_orphans(total.orphans)
@@ -165,7 +209,7 @@ def import_transcript(
     has_agent = any(slug for slug, _ in speakers.values())
     by_messages = sorted(speakers, key=lambda name: -speakers[name][1])
     return ImportReport(
-        format=used,
+        format=transcript.format,
         channels=checked.targets.slugs,
         read=checked.tally.read,
         imported=total.imported,

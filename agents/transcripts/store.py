@@ -12,7 +12,7 @@ from django.contrib.auth.models import AnonymousUser, User
 from django.db import transaction
 from django.db.models import F, Q
 
-from agents.models import Agent, Channel, ChannelMember, Message
+from agents.models import Agent, Channel, ChannelMember, Import, Message
 from agents.transcripts.prepare import Prepared, Target
 
 MAKING, JOINING, SPEAKING = "agents.add_channel", "agents.add_channelmember", "agents.change_channel"
@@ -146,18 +146,23 @@ def count_batch(batch: Sequence[Prepared]) -> BatchResult:
     return _result(batch, _new(batch, stored), stored, ())
 
 
-def write_batch(batch: Sequence[Prepared], *, on_new: Callable[[Sequence[Message]], None] | None = None) -> BatchResult:
-    """Store the messages of a batch that are not stored yet, in one transaction.
+def write_batch(
+    batch: Sequence[Prepared],
+    *,
+    job: Import | None = None,
+    on_new: Callable[[Sequence[Message]], None] | None = None,
+) -> BatchResult:
+    """Store the messages of a batch that are not stored yet, in one transaction, as messages of the import `job`.
 
     The channels' rows are locked first, so that two writers neither take a position twice nor store a message twice.
-    `on_new` is told of those that are new, inside the transaction.
+    `on_new` is called with the new messages, inside the transaction.
     """
     with transaction.atomic():
         channels = _locked_channels({message.target.slug: message.target for message in batch})
         parents = {(message.target.slug, message.parent_key) for message in batch if message.parent_key}
         stored = _stored(channels, {_key(message) for message in batch} | parents)
         new = _new(batch, stored)
-        rows = _rows(new, channels, stored)
+        rows = _rows(new, channels, stored, job)
         Message.objects.bulk_create([row for _, row in rows])
         speaking = {(m.target.slug, m.author.agent_id) for m in new if m.author.agent_id is not None}
         _join(channels, sorted(speaking))
@@ -239,7 +244,7 @@ def _new(batch: Sequence[Prepared], stored: dict[Key, Stored]) -> list[Prepared]
 
 
 def _rows(
-    new: list[Prepared], channels: dict[str, Channel], stored: dict[Key, Stored]
+    new: list[Prepared], channels: dict[str, Channel], stored: dict[Key, Stored], job: Import | None
 ) -> list[tuple[Prepared, Message]]:
     """Unsaved rows at the next positions of their channels, which this takes."""
     _take_positions(channels, Counter(message.target.slug for message in new))
@@ -262,6 +267,7 @@ def _rows(
             synthetic=message.synthetic,
             idempotency_key=None if message.idempotency_key in taken else message.idempotency_key,
             tags=message.tags,
+            imported_by=job,
         )
         taken.add(message.idempotency_key)
         channel.next_position += 1

@@ -1,4 +1,8 @@
-"""Taking turns: claim one, let the model act with its tools until it ends, and leave nothing blocked, whatever happens."""
+"""Taking turns: lease one, let the model act with its tools until it ends, and leave nothing blocked, whatever happens.
+
+The exchange with the model is recorded as it happens, each step together with what it brings about, and rebuilt from its rows when another
+process goes on with the turn.
+"""
 
 from __future__ import annotations
 
@@ -18,337 +22,27 @@ from django.utils import timezone
 
 from agents import llm
 from agents.llm.extraction import storable
-from agents.log_context import logging_about
 from agents.models import ChannelMember, Message, Run, RunMessage, RunStep, owner_is_dead
+from agents.ops.telemetry import logging_about
 from agents.turn.pipeline import Draft, StageFailed, Turn, model_of, pipeline, scene_of
 from agents.turn.prompt import Prompt, build_prompt, new_turn
 from agents.turn.send_message import RequiredStageFailed, TurnRefused, start_turn
 from agents.turn.tools import Performed, calls_models, perform, send_draft, tool_definitions
 from agents.work.outages import is_outage
 
-Role = RunMessage.Role
-
-
-@dataclass(slots=True)
-class Exchange:
-    """What was said between the turn and the model so far.
-
-    Attributes:
-        system: The system prompt; empty before the turn has begun.
-        turns: What was exchanged, as the next request needs it.
-        nonce: The random text in the prompt's fences.
-        number: Of the last recorded message. `step`: of the last recorded step. `model_calls`: how many of the steps those were.
-        pending: The tool calls of the last reply that were not carried out yet, in order.
-        draft: What a stage answered at once in place of the model, while it is not sent.
-        used_tools: Whether the model used any tool. `sent`: how often it said something.
-        rejected: Texts of this turn that were sent back.
-        ended: Whether a tool ended the turn. `answered`: whether the last reply asked for no tool.
-    """
-
-    system: tuple[llm.Block, ...] = ()
-    turns: list[llm.Turn] = field(default_factory=list)
-    nonce: str = ""
-    number: int = 0
-    step: int = 0
-    model_calls: int = 0
-    pending: list[llm.ToolCall] = field(default_factory=list)
-    draft: Draft | None = None
-    used_tools: bool = False
-    sent: int = 0
-    rejected: list[str] = field(default_factory=list)
-    ended: bool = False
-    answered: bool = False
-
-    @property
-    def begun(self) -> bool:
-        return bool(self.turns)
-
-
-def load(run: Run, turn: Turn) -> Exchange:
-    """Rebuild the exchange of a run from its rows, and in `turn` what the tools' answers say of it."""
-    exchange = Exchange()
-    for row in RunMessage.objects.filter(run=run).order_by("number"):
-        exchange.number = row.number
-        _replay(row, exchange, turn)
-    steps = RunStep.objects.filter(run=run).values_list("number", "kind")
-    exchange.step = max((number for number, _ in steps), default=0)
-    exchange.model_calls = sum(kind == "model_call" for _, kind in steps)
-    return exchange
-
-
-def _replay(row: RunMessage, exchange: Exchange, turn: Turn) -> None:
-    content = row.content
-    if row.role == Role.SYSTEM:
-        exchange.system, exchange.nonce = _blocks(content), content["nonce"]
-        turn.persona_version_id = content["persona_version"]
-    elif row.role == Role.USER:
-        exchange.turns.append(llm.Turn("user", _blocks(content)))
-    elif row.role == Role.ASSISTANT and "draft" in content:
-        exchange.draft = Draft(content["draft"]["text"], content["draft"]["payload"])
-    elif row.role == Role.ASSISTANT:
-        calls = tuple(llm.ToolCall(call["id"], call["name"], call["input"]) for call in content["tool_calls"])
-        add_reply(exchange, content["text"], calls)
-    else:
-        add_result(exchange, content)
-        _restore(turn, content)
-
-
-def add_reply(exchange: Exchange, text: str, calls: tuple[llm.ToolCall, ...]) -> None:
-    """The model answered."""
-    blocks = (llm.Block(text),) if text.strip() else ()
-    exchange.turns.append(llm.Turn("assistant", blocks, tool_calls=calls))
-    exchange.pending, exchange.answered = list(calls), not calls
-    exchange.used_tools = exchange.used_tools or bool(calls)
-
-
-def add_result(exchange: Exchange, content: Mapping[str, Any]) -> None:
-    """A tool answered: the next pending call is done."""
-    written = exchange.draft.text if exchange.draft is not None else ""
-    if exchange.draft is not None:
-        exchange.draft = None
-    else:
-        call = exchange.pending.pop(0)
-        written = str(call.input.get("text", ""))
-        result = llm.ToolResult(call.id, content["text"], content["is_error"])
-        last = exchange.turns[-1]
-        if last.role == "user" and last.tool_results:
-            exchange.turns[-1] = llm.Turn("user", tool_results=(*last.tool_results, result))
-        else:
-            exchange.turns.append(llm.Turn("user", tool_results=(result,)))
-    exchange.ended = exchange.ended or content["ends"]
-    committed = content["detail"].get("committed")
-    exchange.sent += committed is True
-    if committed is False:
-        exchange.rejected.append(written)
-
-
-def _restore(turn: Turn, content: Mapping[str, Any]) -> None:
-    """Leave the turn as the tool's answer left it: abandoned, and with its open session in the channel."""
-    detail, channel = content["detail"], content["detail"].get("channel_id")
-    turn.abandoned = turn.abandoned or (content["tool"] == "do_nothing" and content["ends"])
-    if detail.get("committed") is True:
-        turn.sessions.pop(channel, None)
-        turn.revisions.pop(channel, None)
-    elif detail.get("committed") is False:
-        turn.revisions[channel] = turn.revisions.get(channel, 0) + 1
-        if detail["session"]:
-            turn.sessions[channel] = detail["session"]
-
-
-# -- rows
-def system_row(prompt: Prompt, turn: Turn) -> dict[str, Any]:
-    return {
-        **_blocks_json(prompt.system),
-        "nonce": prompt.nonce,
-        "persona_version": turn.persona_version_id,
-        "sections": [{"heading": section.heading, "stage": section.stage} for section in prompt.sections],
-    }
-
-
-def user_row(prompt: Prompt) -> dict[str, Any]:
-    return _blocks_json(prompt.user.blocks)
-
-
-def draft_row(draft: Draft) -> dict[str, Any]:
-    return {"draft": {"text": draft.text, "payload": dict(draft.payload)}}
-
-
-def reply_row(reply: llm.Reply) -> dict[str, Any]:
-    calls = [{"id": call.id, "name": call.name, "input": dict(call.input)} for call in reply.tool_calls]
-    return {"text": reply.text, "tool_calls": calls, "call": reply.call_id}
-
-
-def result_row(call_id: str, tool: str, done: Performed) -> dict[str, Any]:
-    return {
-        "call_id": call_id,
-        "tool": tool,
-        "text": done.text,
-        "is_error": done.is_error,
-        "ends": done.ends,
-        "detail": done.detail,
-    }
-
-
-def _blocks(content: Mapping[str, Any]) -> tuple[llm.Block, ...]:
-    return tuple(llm.Block(block["text"], block["cache"]) for block in content["blocks"])
-
-
-def _blocks_json(blocks: tuple[llm.Block, ...]) -> dict[str, Any]:
-    return {"blocks": [{"text": storable(block.text), "cache": block.cache} for block in blocks]}
-
-
-MARGIN = 60  # seconds of a lease beyond the deadline of one model call
-
-
-class ClaimLost(Exception):
-    """Another process has the run now, or it was deleted: nothing more may be done."""
-
-
-def lease() -> timedelta:
-    """How long a claim is believed: one model call's deadline and a margin."""
-    return timedelta(seconds=settings.TURN_STEP_DEADLINE + MARGIN)
-
-
-@dataclass(slots=True)
-class Session:
-    """The run, whose it is, the turn as the stages see it, and the exchange so far.
-
-    `earlier` is the trace that earlier claims stored.
-    """
-
-    run: Run
-    owner: str
-    turn: Turn
-    exchange: Exchange
-    earlier: list[Any] = field(default_factory=list)
-
-    @property
-    def trace(self) -> list[Any]:
-        """Everything that stages did in this turn, also before it was taken up again."""
-        return storable([*self.earlier, *(entry.as_json() for entry in self.turn.trace)])  # type: ignore[no-any-return]
-
-    def keep(self) -> bool:
-        """Heartbeat before each step, which also stores the trace; whether the turn may go on.
-
-        Returns:
-            False when somebody asked for it to be cancelled.
-
-        Raises:
-            ClaimLost: The run is not ours any more.
-        """
-        mine = Run.objects.filter(pk=self.run.pk, status=Run.Status.RUNNING, lease_owner=self.owner)
-        if not mine.update(lease_expires_at=timezone.now() + lease(), trace=self.trace):
-            raise ClaimLost(f"run {self.run.pk} is not held by {self.owner} any more")
-        return not mine.values_list("cancel_requested", flat=True).get()
-
-    def begin(self, prompt: Prompt, draft: Draft | None) -> None:
-        """Record what the agent is shown, and what a stage answers in place of the model."""
-        with transaction.atomic():
-            self.keep()
-            self._add(Role.SYSTEM, system_row(prompt, self.turn))
-            self._add(Role.USER, user_row(prompt))
-            if draft is not None:
-                self._add(Role.ASSISTANT, draft_row(draft))
-        self.exchange.system, self.exchange.nonce = prompt.system, prompt.nonce
-        self.exchange.turns.append(prompt.user)
-        self.exchange.draft = draft
-
-    def answered(self, reply: llm.Reply, begun: float) -> None:
-        """Record a model call, and its reply when it can be used."""
-        detail = {
-            "status": str(reply.status),
-            "error": reply.error,
-            "model": reply.served_model or reply.model,
-            "call": reply.call_id,
-            "tools": [call.name for call in reply.tool_calls],
-        }
-        with transaction.atomic():
-            self.keep()
-            step = self._step("model_call", detail, begun)
-            if reply.ok:
-                self._add(Role.ASSISTANT, reply_row(reply), step=step)
-        self.exchange.model_calls += 1
-        if reply.ok:
-            add_reply(self.exchange, reply.text, reply.tool_calls)
-
-    def act(self) -> None:
-        """Carry out the next pending tool call and record its answer; what only touches the database, in the same transaction."""
-        draft, begun = self.exchange.draft, time.perf_counter()
-        if draft is not None:
-            self._record("draft", "send_message", begun, send_draft(draft, turn=self.turn))
-            return
-        call = self.exchange.pending[0]
-        if self.exchange.ended:
-            self._record(call.id, call.name, begun, Performed("Not done: your turn is over.", is_error=True))
-        elif calls_models(call):
-            self._record(call.id, call.name, begun, self._perform(call))
-        else:
-            self._record(call.id, call.name, begun)
-
-    def _perform(self, call: llm.ToolCall) -> Performed:
-        with sentry_sdk.start_span(op="agents.turn.tool", name=call.name[:64]) as span:
-            done = perform(call, turn=self.turn, nonce=self.exchange.nonce)
-            span.set_data("is_error", done.is_error)
-        return done
-
-    def _record(self, call_id: str, tool: str, begun: float, done: Performed | None = None) -> None:
-        """Record what became of a tool call; one that is not done yet is carried out here, inside the transaction."""
-        with transaction.atomic():
-            self.keep()
-            done = done or self._perform(self.exchange.pending[0])
-            content = storable(result_row(call_id, tool, done))
-            step = self._step("tool_call", {"tool": tool, "is_error": done.is_error, **done.detail}, begun)
-            self._add(Role.TOOL, content, step=step, tool_name=tool[:64], message=done.message)
-        add_result(self.exchange, content)
-
-    def _step(self, kind: str, detail: Mapping[str, Any], begun: float) -> RunStep:
-        self.exchange.step += 1
-        took = round((time.perf_counter() - begun) * 1000)
-        return RunStep.objects.create(
-            run=self.run, number=self.exchange.step, kind=kind, detail=storable(dict(detail)), duration_ms=took
-        )
-
-    def _add(
-        self,
-        role: str,
-        content: Mapping[str, Any],
-        *,
-        step: RunStep | None = None,
-        tool_name: str = "",
-        message: Message | None = None,
-    ) -> None:
-        self.exchange.number += 1
-        RunMessage.objects.create(
-            run=self.run,
-            number=self.exchange.number,
-            role=role,
-            content=storable(dict(content)),
-            step=step,
-            tool_name=tool_name,
-            message=message,
-        )
-
-
-RETRIES = 2  # of one model call, by the SDK, within its deadline
-MAX_TOKENS = 4096
-
-
-def build_request(session: Session) -> llm.LLMRequest:
-    """The exchange so far and the tools, for the agent's model."""
-    run, turn, exchange = session.run, session.turn, session.exchange
-    agent = turn.agent
-    own = [message.text for message in turn.transcript if message.agent_id == agent.pk]
-    return llm.LLMRequest(
-        role="actor",
-        task="turn",
-        model=model_of(turn.overrides) or agent.model_id,
-        system=exchange.system,
-        turns=tuple(exchange.turns),
-        tools=tool_definitions(),
-        max_tokens=MAX_TOKENS,
-        retries=RETRIES,
-        nonce=exchange.nonce,
-        facts={
-            "agent": agent.slug,
-            "channel": turn.channel.slug,
-            "trigger": turn.trigger.text if turn.trigger is not None else "",
-            "sample_lines": list(agent.sample_lines),
-            "said": own,
-            "rejected": list(exchange.rejected),
-            "sent": exchange.sent,
-            "step": exchange.model_calls + 1,
-            "scene": scene_of(turn.overrides),
-        },
-        label=llm.Label(purpose="turn", mechanism="turn", agent_id=agent.pk, run_id=run.pk, work_id=f"run:{run.pk}"),
-    )
-
-
 __all__ = ["TurnRefused", "cancel", "run_turn", "start_turn", "work_one"]
 
 logger = logging.getLogger(__name__)
 
-Status, StopReason = Run.Status, Run.StopReason
+Role, Status, StopReason = RunMessage.Role, Run.Status, Run.StopReason
+MARGIN = 60  # seconds of a lease beyond the deadline of one model call
 MALFORMED_IN_A_ROW = 2
+RETRIES = 2  # of one model call, by the SDK, within its deadline
+MAX_TOKENS = 4096
+
+
+class LeaseLost(Exception):
+    """Another process has the run now, or it was deleted: nothing more may be done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,14 +61,249 @@ NO_TOOL_CALL = Ending(
 )
 
 
-def run_turn(run: Run, *, owner: str) -> Run:
-    """Claim a queued or lost turn, unless `owner` has it already, and take it to its end.
+def lease() -> timedelta:
+    """How long a lease lasts: one model call's deadline and a margin."""
+    return timedelta(seconds=settings.TURN_STEP_DEADLINE + MARGIN)
 
-    An interrupted turn (Ctrl-C, SIGTERM) is handed back; a crash marks it errored. Neither blocks the agent.
+
+@dataclass(slots=True)
+class LeasedTurn:
+    """A run while it is being taken, the turn as the stages see it, and the exchange with the model so far.
+
+    Attributes:
+        earlier: The trace that earlier leases stored.
+        system: The system prompt; empty before the turn has begun.
+        turns: What was exchanged, as the next request needs it.
+        nonce: The random text in the prompt's fences.
+        number: Of the last recorded message. `step`: of the last recorded step. `model_calls`: how many of the steps those were.
+        pending: The tool calls of the last reply that were not carried out yet, in order.
+        draft: What a stage answered at once in place of the model, while it is not sent.
+        used_tools: Whether the model used any tool. `sent`: how often it said something.
+        rejected: Texts of this turn that were sent back.
+        ended: Whether a tool ended the turn. `answered`: whether the last reply asked for no tool.
+    """
+
+    run: Run
+    owner: str
+    turn: Turn
+    earlier: list[Any] = field(default_factory=list)
+    system: tuple[llm.Block, ...] = ()
+    turns: list[llm.Turn] = field(default_factory=list)
+    nonce: str = ""
+    number: int = 0
+    step: int = 0
+    model_calls: int = 0
+    pending: list[llm.ToolCall] = field(default_factory=list)
+    draft: Draft | None = None
+    used_tools: bool = False
+    sent: int = 0
+    rejected: list[str] = field(default_factory=list)
+    ended: bool = False
+    answered: bool = False
+
+    @property
+    def trace(self) -> list[Any]:
+        """Everything that stages did in this turn, also before it was resumed."""
+        return storable([*self.earlier, *(entry.as_json() for entry in self.turn.trace)])  # type: ignore[no-any-return]
+
+    def load(self) -> None:
+        """Rebuild the exchange from its rows, and in the turn what the tools' answers say of it."""
+        for row in RunMessage.objects.filter(run=self.run).order_by("number"):
+            content, self.number = row.content, row.number
+            if row.role == Role.SYSTEM:
+                self.system, self.nonce = _blocks(content), content["nonce"]
+                self.turn.persona_version_id = content["persona_version"]
+            elif row.role == Role.USER:
+                self.turns.append(llm.Turn("user", _blocks(content)))
+            elif row.role == Role.ASSISTANT and "draft" in content:
+                self.draft = Draft(content["draft"]["text"], content["draft"]["payload"])
+            elif row.role == Role.ASSISTANT:
+                calls = tuple(llm.ToolCall(call["id"], call["name"], call["input"]) for call in content["tool_calls"])
+                self._add_reply(content["text"], calls)
+            else:
+                self._add_result(content)
+                self._restore(content)
+        steps = RunStep.objects.filter(run=self.run).values_list("number", "kind")
+        self.step = max((number for number, _ in steps), default=0)
+        self.model_calls = sum(kind == "model_call" for _, kind in steps)
+
+    def _add_reply(self, text: str, calls: tuple[llm.ToolCall, ...]) -> None:
+        """The model answered."""
+        blocks = (llm.Block(text),) if text.strip() else ()
+        self.turns.append(llm.Turn("assistant", blocks, tool_calls=calls))
+        self.pending, self.answered = list(calls), not calls
+        self.used_tools = self.used_tools or bool(calls)
+
+    def _add_result(self, content: Mapping[str, Any]) -> None:
+        """A tool answered: the next pending call is done."""
+        if self.draft is not None:
+            written, self.draft = self.draft.text, None
+        else:
+            call = self.pending.pop(0)
+            written = str(call.input.get("text", ""))
+            results = [llm.ToolResult(call.id, content["text"], content["is_error"])]
+            if self.turns[-1].role == "user" and self.turns[-1].tool_results:
+                results = [*self.turns.pop().tool_results, *results]
+            self.turns.append(llm.Turn("user", tool_results=tuple(results)))
+        self.ended = self.ended or content["ends"]
+        committed = content["detail"].get("committed")
+        self.sent += committed is True
+        if committed is False:
+            self.rejected.append(written)
+
+    def _restore(self, content: Mapping[str, Any]) -> None:
+        """Leave the turn as the tool's answer left it: abandoned, and with its open session in the channel."""
+        turn, detail, channel = self.turn, content["detail"], content["detail"].get("channel_id")
+        turn.abandoned = turn.abandoned or (content["tool"] == "do_nothing" and content["ends"])
+        if detail.get("committed") is True:
+            turn.sessions.pop(channel, None)
+            turn.revisions.pop(channel, None)
+        elif detail.get("committed") is False:
+            turn.revisions[channel] = turn.revisions.get(channel, 0) + 1
+            if detail["session"]:
+                turn.sessions[channel] = detail["session"]
+
+    def renew(self) -> bool:
+        """Renew the lease before each step, and store the trace; whether the turn may go on (False: it is to be cancelled).
+
+        Raises:
+            LeaseLost: The run is not ours any more.
+        """
+        mine = Run.objects.filter(pk=self.run.pk, status=Status.RUNNING, lease_owner=self.owner)
+        if not mine.update(lease_expires_at=timezone.now() + lease(), trace=self.trace):
+            raise LeaseLost(f"run {self.run.pk} is not held by {self.owner} any more")
+        return not mine.values_list("cancel_requested", flat=True).get()
+
+    def begin(self, prompt: Prompt, draft: Draft | None) -> None:
+        """Record what the agent is shown, and what a stage answers in place of the model."""
+        system = {
+            **_blocks_json(prompt.system),
+            "nonce": prompt.nonce,
+            "persona_version": self.turn.persona_version_id,
+            "sections": [{"heading": section.heading, "stage": section.stage} for section in prompt.sections],
+        }
+        with transaction.atomic():
+            self.renew()
+            self._add(Role.SYSTEM, system)
+            self._add(Role.USER, _blocks_json(prompt.user.blocks))
+            if draft is not None:
+                self._add(Role.ASSISTANT, {"draft": {"text": draft.text, "payload": dict(draft.payload)}})
+        self.system, self.nonce, self.draft = prompt.system, prompt.nonce, draft
+        self.turns.append(prompt.user)
+
+    def ask(self) -> llm.Reply:
+        """Ask the agent's model what to do next, and record the call, and its reply when it can be used."""
+        run, turn, agent, begun = self.run, self.turn, self.turn.agent, time.perf_counter()
+        request = llm.LLMRequest(
+            role="actor",
+            task="turn",
+            model=model_of(turn.overrides) or agent.model_id,
+            system=self.system,
+            turns=tuple(self.turns),
+            tools=tool_definitions(),
+            max_tokens=MAX_TOKENS,
+            retries=RETRIES,
+            nonce=self.nonce,
+            facts={
+                "agent": agent.slug,
+                "channel": turn.channel.slug,
+                "trigger": turn.trigger.text if turn.trigger is not None else "",
+                "sample_lines": list(agent.sample_lines),
+                "said": [message.text for message in turn.transcript if message.agent_id == agent.pk],
+                "rejected": list(self.rejected),
+                "sent": self.sent,
+                "step": self.model_calls + 1,
+                "scene": scene_of(turn.overrides),
+            },
+            label=llm.Label(
+                purpose="turn", mechanism="turn", agent_id=agent.pk, run_id=run.pk, work_id=f"run:{run.pk}"
+            ),
+        )
+        reply = llm.complete(request, deadline=settings.TURN_STEP_DEADLINE)
+        detail = {
+            "status": str(reply.status),
+            "error": reply.error,
+            "model": reply.served_model or reply.model,
+            "call": reply.call_id,
+            "tools": [call.name for call in reply.tool_calls],
+        }
+        with transaction.atomic():
+            self.renew()
+            step = self._step("model_call", detail, begun)
+            if reply.ok:
+                calls = [{"id": call.id, "name": call.name, "input": dict(call.input)} for call in reply.tool_calls]
+                self._add(Role.ASSISTANT, {"text": reply.text, "tool_calls": calls, "call": reply.call_id}, step=step)
+        self.model_calls += 1
+        if reply.ok:
+            self._add_reply(reply.text, reply.tool_calls)
+        return reply
+
+    def act(self) -> None:
+        """Carry out the next pending tool call and record its answer; what only touches the database, in the same transaction."""
+        begun, done = time.perf_counter(), None
+        if self.draft is not None:
+            call_id, tool, done = "draft", "send_message", send_draft(self.draft, turn=self.turn)
+        else:
+            call = self.pending[0]
+            call_id, tool = call.id, call.name
+            if self.ended:
+                done = Performed("Not done: your turn is over.", is_error=True)
+            elif calls_models(call):
+                done = self._perform(call)
+        with transaction.atomic():
+            self.renew()
+            done = done or self._perform(self.pending[0])
+            shown = {name: getattr(done, name) for name in ("text", "is_error", "ends", "detail")}
+            content = storable({"call_id": call_id, "tool": tool, **shown})
+            step = self._step("tool_call", {"tool": tool, "is_error": done.is_error, **done.detail}, begun)
+            self._add(Role.TOOL, content, step=step, tool_name=tool[:64], message=done.message)
+        self._add_result(content)
+
+    def _perform(self, call: llm.ToolCall) -> Performed:
+        with sentry_sdk.start_span(op="agents.turn.tool", name=call.name[:64]) as span:
+            done = perform(call, turn=self.turn, nonce=self.nonce)
+            span.set_data("is_error", done.is_error)
+        return done
+
+    def _step(self, kind: str, detail: Mapping[str, Any], begun: float) -> RunStep:
+        self.step += 1
+        took = round((time.perf_counter() - begun) * 1000)
+        return RunStep.objects.create(
+            run=self.run, number=self.step, kind=kind, detail=storable(dict(detail)), duration_ms=took
+        )
+
+    def _add(
+        self,
+        role: str,
+        content: Mapping[str, Any],
+        *,
+        step: RunStep | None = None,
+        tool_name: str = "",
+        message: Message | None = None,
+    ) -> None:
+        self.number += 1
+        stored = storable(dict(content))
+        RunMessage.objects.create(
+            run=self.run, number=self.number, role=role, content=stored, step=step, tool_name=tool_name, message=message
+        )
+
+
+def _blocks(content: Mapping[str, Any]) -> tuple[llm.Block, ...]:
+    return tuple(llm.Block(block["text"], block["cache"]) for block in content["blocks"])
+
+
+def _blocks_json(blocks: tuple[llm.Block, ...]) -> dict[str, Any]:
+    return {"blocks": [{"text": storable(block.text), "cache": block.cache} for block in blocks]}
+
+
+def run_turn(run: Run, *, owner: str) -> Run:
+    """Lease a queued or lost turn, unless `owner` has it already, and take it to its end.
+
+    An interrupted turn (Ctrl-C, SIGTERM) is given back; a crash marks it errored. Neither blocks the agent.
 
     Args:
         run: The turn. One that another process holds, or whose agent is taking another turn, is left alone.
-        owner: The claim's name, see `owner_name`.
+        owner: The lease's name, see `owner_name`.
 
     Returns:
         The run as it is now.
@@ -392,28 +321,28 @@ def run_turn(run: Run, *, owner: str) -> Run:
             span.set_data("agent", run.agent_id)
             _take(run, owner)
             span.set_data("stop_reason", run.stop_reason)
-    except ClaimLost as lost:
+    except LeaseLost as lost:
         logger.warning("%s", lost)
         run.refresh_from_db()
     except Exception as error:
-        if is_outage(error):  # no fault of the turn: it is taken up where it stopped
+        if is_outage(error):  # no fault of the turn: it resumes where it stopped
             run.finish(owner=owner, status=Status.PENDING)
             raise
         sentry_sdk.capture_exception(error)
         run.finish(owner=owner, status=Status.ERRORED, error=_crash(error), stop_reason=StopReason.ERROR)
         raise
-    except BaseException:  # told to stop: handed back at once instead of waiting for the lease to run out
+    except BaseException:  # stopped: given back at once instead of waiting for the lease to run out
         run.finish(owner=owner, status=Status.PENDING)
         raise
     return run
 
 
 def work_one(*, owner: str) -> bool:
-    """Claim and take the queued or lost turn whose turn it is; whether there was one. What `manage.py work` calls.
+    """Lease and take the queued or lost turn whose turn it is; whether there was one. What `manage.py work` calls.
 
-    Turns of an agent that is busy with another one wait, and hold up nobody else's.
+    Turns of an agent that is busy with another one wait, and do not hold up other agents'.
     """
-    for run in _claimable():
+    for run in _leasable():
         if run.acquire(owner=owner, lease=lease()):
             run.note_served()
             with sentry_sdk.start_transaction(op="agents.work", name="turn"):  # a span alone would be sent nowhere
@@ -437,7 +366,7 @@ def cancel(run: Run) -> Run:
     return run
 
 
-def _claimable() -> list[Run]:
+def _leasable() -> list[Run]:
     """The turns that may be taken now, those that were lost first: they hold their agent until they end."""
     now, dead, busy = timezone.now(), [], []
     for run in Run.objects.filter(status=Status.RUNNING).only("agent_id", "lease_owner", "lease_expires_at"):
@@ -460,10 +389,11 @@ def _take(run: Run, owner: str) -> None:
         return
     assert run.channel is not None  # noqa: S101 (for the type checker)
     turn = new_turn(agent=run.agent, channel=run.channel, run=run, trigger=run.trigger, overrides=run.overrides)
-    session = Session(run, owner, turn, load(run, turn), list(run.trace))
+    leased = LeasedTurn(run, owner, turn, list(run.trace))
+    leased.load()
     try:
-        ending = _go_on(session)
-    except ClaimLost:
+        ending = _go_on(leased)
+    except LeaseLost:
         raise
     except Exception as error:
         if is_outage(error):
@@ -471,10 +401,23 @@ def _take(run: Run, owner: str) -> None:
         with suppress(StageFailed):
             pipeline(turn.overrides).finish(turn)
         run.finish(
-            owner=owner, status=Status.ERRORED, error=_crash(error), stop_reason=StopReason.ERROR, trace=session.trace
+            owner=owner, status=Status.ERRORED, error=_crash(error), stop_reason=StopReason.ERROR, trace=leased.trace
         )
         raise
-    _end(session, ending)
+    if ending is CANCELLED:
+        turn.abandoned = True  # nothing more is to be said
+    leased.renew()
+    try:
+        pipeline(turn.overrides).finish(turn)
+    except StageFailed as error:
+        ending = Ending(Status.FAILED, StopReason.ERROR, str(error))
+    run.finish(
+        owner=owner,
+        status=ending.status,
+        error=str(storable(ending.error)),
+        stop_reason=ending.stop_reason,
+        trace=leased.trace,
+    )
 
 
 def _hindrance(run: Run) -> str:
@@ -488,64 +431,37 @@ def _hindrance(run: Run) -> str:
     return ""
 
 
-def _go_on(session: Session) -> Ending:
+def _go_on(leased: LeasedTurn) -> Ending:
     """The loop: carry out what the model asked for, ask it again, until it ends or something ends it."""
-    exchange, agent, malformed = session.exchange, session.turn.agent, 0
+    agent, malformed = leased.turn.agent, 0
     try:
-        if not session.keep():
+        if not leased.renew():
             return CANCELLED
-        if not exchange.begun:
-            draft = pipeline(session.turn.overrides).prepare(session.turn)
-            session.begin(build_prompt(session.turn, prompt=session.run.prompt), draft)
+        if not leased.turns:
+            draft = pipeline(leased.turn.overrides).prepare(leased.turn)
+            leased.begin(build_prompt(leased.turn, prompt=leased.run.prompt), draft)
         while True:
-            while exchange.draft is not None or exchange.pending:
-                if not session.keep():
+            while leased.draft is not None or leased.pending:
+                if not leased.renew():
                     return CANCELLED
-                session.act()
-            if exchange.ended or exchange.answered:
-                return ENDED if exchange.ended or exchange.used_tools else NO_TOOL_CALL
-            if exchange.model_calls >= agent.max_turns:
-                return Ending(
-                    Status.COMPLETED,
-                    StopReason.MAX_STEPS,
-                    f"stopped after {agent.max_turns} model calls (max_turns of {agent.slug})",
-                )
-            if not session.keep():
+                leased.act()
+            if leased.ended or leased.answered:
+                return ENDED if leased.ended or leased.used_tools else NO_TOOL_CALL
+            if leased.model_calls >= agent.max_turns:
+                why = f"stopped after {agent.max_turns} model calls (max_turns of {agent.slug})"
+                return Ending(Status.COMPLETED, StopReason.MAX_STEPS, why)
+            if not leased.renew():
                 return CANCELLED
-            begun = time.perf_counter()
-            reply = llm.complete(build_request(session), deadline=settings.TURN_STEP_DEADLINE)
-            session.answered(reply, begun)
+            reply = leased.ask()
             if reply.ok:
                 malformed = 0
                 continue
-            if _said_nothing_more(reply) and exchange.used_tools:
+            is_malformed = reply.status is llm.Status.MALFORMED
+            # An empty answer after a tool: how some models end their turn.
+            if is_malformed and reply.stop_reason == "end_turn" and not reply.text.strip() and leased.used_tools:
                 return ENDED
-            malformed += reply.status is llm.Status.MALFORMED
-            if reply.status is not llm.Status.MALFORMED or malformed >= MALFORMED_IN_A_ROW:
+            malformed += is_malformed
+            if not is_malformed or malformed >= MALFORMED_IN_A_ROW:
                 return Ending(Status.FAILED, StopReason.ERROR, f"the model call failed: {reply.status}: {reply.error}")
     except (StageFailed, RequiredStageFailed) as error:
         return Ending(Status.FAILED, StopReason.ERROR, str(error))
-
-
-def _said_nothing_more(reply: llm.Reply) -> bool:
-    """An empty answer after a tool: how some models end their turn."""
-    return reply.status is llm.Status.MALFORMED and reply.stop_reason == "end_turn" and not reply.text.strip()
-
-
-def _end(session: Session, ending: Ending) -> None:
-    """Let the stages finish, and store how the turn ended."""
-    turn, run = session.turn, session.run
-    if ending is CANCELLED:
-        turn.abandoned = True  # nothing more is to be said
-    session.keep()
-    try:
-        pipeline(turn.overrides).finish(turn)
-    except StageFailed as error:
-        ending = Ending(Status.FAILED, StopReason.ERROR, str(error))
-    run.finish(
-        owner=session.owner,
-        status=ending.status,
-        error=str(storable(ending.error)),
-        stop_reason=ending.stop_reason,
-        trace=session.trace,
-    )

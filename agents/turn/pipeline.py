@@ -1,4 +1,9 @@
-"""The stages a turn passes, as `TURN_PIPELINE` lists them (DESIGN §1). Fail-open: one that raises is noted and passed over."""
+"""The stages a turn passes, as `TURN_PIPELINE` lists them (DESIGN §1), and the values that pass between a turn and its stages.
+
+Fail-open: a stage that raises is noted and passed over. `Run.overrides` may hold `stages` (names: only these take part, and those that are
+`required`), `model` (acts instead of the agent's own), `tags` (of every message of the turn) and `scene` (where in its lines the offline
+scripted actor begins); the rest is for the stages. A value that is none of these is passed over: a turn must not die of it.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +28,8 @@ from agents.models.conversations import validate_tags
 def stages_of(overrides: Mapping[str, Any]) -> frozenset[str] | None:
     """The names of the stages that take part; None = all."""
     names = overrides.get("stages")
-    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
-        return None
-    return frozenset(names)
+    valid = isinstance(names, list | tuple) and all(isinstance(name, str) for name in names)
+    return frozenset(names) if valid and names is not None else None
 
 
 def model_of(overrides: Mapping[str, Any]) -> str:
@@ -41,7 +45,7 @@ def tags_of(overrides: Mapping[str, Any]) -> dict[str, str]:
         validate_tags(tags)
     except ValidationError:
         return {}
-    return dict(tags) if isinstance(tags, dict) else {}
+    return dict(tags or {})
 
 
 def scene_of(overrides: Mapping[str, Any]) -> int | None:
@@ -125,7 +129,7 @@ class Turn:
         run: The run it belongs to; None for a draft given from outside (``manage.py say``, the API).
         trigger: The message it answers.
         persona_version_id: The version of the persona it speaks under.
-        overrides: Settings for this turn only, opaque to this floor (`Run.overrides`).
+        overrides: Settings for this turn only, opaque to this layer (`Run.overrides`).
         transcript: The recent conversation the agent is shown, oldest first; `prepare` may reshape it.
         sections: Prompt sections added by stages, in their order.
         sessions: Channel id to the session of the message being attempted there; set from `Revise.session`, cleared by a commit.
@@ -134,7 +138,7 @@ class Turn:
         original: The draft under review as the agent wrote it, before any stage rewrote it.
         preview: The prompt is only shown to a person: no model calls, no log rows.
         abandoned: The agent chose to say nothing after a draft was sent back.
-        reports: Stage name to what callers above may want to show (the gate's scores); opaque to this floor.
+        reports: Stage name to what callers above may want to show (the gate's scores); opaque to this layer.
         trace: What the stages did, in order. `running`: the entries of the stages at work now, innermost last.
     """
 

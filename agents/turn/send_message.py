@@ -1,9 +1,11 @@
-"""Saying something: the draft passes the review stages; what they let pass is committed with everything that belongs to it."""
+"""Saying something: a draft passes the review stages; what passes is committed with everything that belongs to it.
+
+Also queues turns: one that is asked for (`start_turn`), and those that a direct message calls forth (`queue_replies`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import sentry_sdk
@@ -31,18 +33,50 @@ class RequiredStageFailed(SendRefused):
     """A stage without which nothing may be said failed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Admission:
-    """What one query says of a send: may this agent speak here, as which version, and was it said before."""
-
-    is_active: bool
-    is_member: bool
-    persona_version_id: int | None
-    earlier_id: int | None
+class ChannelGone(LookupError):
+    """The channel was deleted meanwhile."""
 
 
-def admit(agent: Agent, channel: Channel, key: str) -> Admission:
-    """One query: the agent's state, its membership, its latest persona version, and the message an earlier send of this key made.
+class TurnRefused(ValueError):
+    """The turn cannot be taken. Its text names what is wrong and what is allowed."""
+
+
+def fault_of(text: str) -> str | None:
+    """What is wrong with a text as a message; None when it can be said and stored."""
+    if not text.strip():
+        return "the text is empty; allowed: 1 to 100,000 characters, not only white space"
+    if len(text) > MAX_CHARACTERS:
+        return f"the text has {len(text):,} characters; allowed: at most {MAX_CHARACTERS:,}"
+    if storable(text) != text:
+        return "the text holds a NUL character or half of a surrogate pair; allowed: any other Unicode text"
+    return None
+
+
+def check_message(
+    *, channel: Channel, text: str, parent: Message | None, key: str, tags: Mapping[str, str] | None
+) -> None:
+    """Whether text, parent, idempotency key and tags can be stored as a message of the channel.
+
+    Raises:
+        SendRefused: They cannot.
+    """
+    if fault := fault_of(text):
+        raise SendRefused(fault)
+    if parent is not None and parent.channel_id != channel.pk:
+        raise SendRefused(f"parent {parent.pk} is not in channel {channel.slug!r}; allowed: a message of that channel")
+    if len(key) > KEY_CHARACTERS or storable(key) != key:
+        raise SendRefused(
+            f"idempotency_key has {len(key)} characters; allowed: at most {KEY_CHARACTERS}, without NUL characters"
+        )
+    if tags:
+        try:
+            validate_tags(dict(tags))
+        except ValidationError as error:
+            raise SendRefused("tags: " + " ".join(error.messages)) from error
+
+
+def _admit(agent: Agent, channel: Channel, key: str) -> tuple[int | None, bool]:
+    """One query: the agent's latest persona version, and whether an earlier send of this key made a message.
 
     Raises:
         SendRefused: The agent may not speak here.
@@ -57,52 +91,23 @@ def admit(agent: Agent, channel: Channel, key: str) -> Admission:
     row = Agent.objects.filter(pk=agent.pk).annotate(**columns).values("is_active", *columns).first()
     if row is None:
         raise SendRefused(f"agent {agent.slug!r} no longer exists")
-    admission = Admission(row["is_active"], row["member"], row["version"], row.get("earlier"))
-    if admission.earlier_id is None:
-        if not admission.is_active:
-            raise SendRefused(f"agent {agent.slug!r} is inactive; allowed: active agents")
-        if not admission.is_member:
-            joined = Channel.objects.filter(memberships__agent=agent).order_by("slug").values_list("slug", flat=True)
-            allowed = ", ".join(joined[:30]) or "none, it has joined no channel"
-            raise SendRefused(f"agent {agent.slug!r} is not a member of channel {channel.slug!r}; allowed: {allowed}")
-    return admission
+    was_sent = row.get("earlier") is not None
+    if not was_sent and not row["is_active"]:
+        raise SendRefused(f"agent {agent.slug!r} is inactive; allowed: active agents")
+    if not was_sent and not row["member"]:
+        raise SendRefused(_no_member(agent, channel))
+    return row["version"], was_sent
 
 
-def fault_of(text: str) -> str | None:
-    """What is wrong with a text as a message; None when it can be said and stored."""
-    if not text.strip():
-        return "the text is empty; allowed: 1 to 100,000 characters, not only white space"
-    if len(text) > MAX_CHARACTERS:
-        return f"the text has {len(text):,} characters; allowed: at most {MAX_CHARACTERS:,}"
-    if storable(text) != text:
-        return "the text holds a NUL character or half of a surrogate pair; allowed: any other Unicode text"
-    return None
-
-
-def check_extras(key: str, tags: Mapping[str, str] | None) -> None:
-    """Whether idempotency key and tags can be stored.
-
-    Raises:
-        SendRefused: They cannot.
-    """
-    if len(key) > KEY_CHARACTERS or storable(key) != key:
-        raise SendRefused(
-            f"idempotency_key has {len(key)} characters; allowed: at most {KEY_CHARACTERS}, without NUL characters"
-        )
-    if tags:
-        try:
-            validate_tags(dict(tags))
-        except ValidationError as error:
-            raise SendRefused("tags: " + " ".join(error.messages)) from error
+def _no_member(agent: Agent, channel: Channel) -> str:
+    joined = Channel.objects.filter(memberships__agent=agent).order_by("slug").values_list("slug", flat=True)
+    allowed = ", ".join(joined[:30]) or "none, it has joined no channel"
+    return f"agent {agent.slug!r} is not a member of channel {channel.slug!r}; allowed: {allowed}"
 
 
 _TAKE_POSITION = """
     UPDATE channels SET next_position = next_position + 1 WHERE id = %s RETURNING next_position - 1, synthetic
 """
-
-
-class ChannelGone(LookupError):
-    """The channel was deleted meanwhile."""
 
 
 def append(*, channel: Channel, **fields: Any) -> Message:
@@ -128,107 +133,6 @@ def append(*, channel: Channel, **fields: Any) -> Message:
     message = Message(channel=channel, position=position, synthetic=bool(synthetic), sent_at=timezone.now(), **fields)
     message.save(force_insert=True)
     return message
-
-
-class TurnRefused(ValueError):
-    """The turn cannot be taken. Its text names what is wrong and what is allowed."""
-
-
-def start_turn(
-    *,
-    agent: Agent,
-    channel: Channel,
-    prompt: str = "",
-    trigger: Message | None = None,
-    depth: int = 0,
-    overrides: Mapping[str, Any] | None = None,
-    idempotency_key: str | None = None,
-) -> Run:
-    """Queue a turn; a worker (`manage.py work`) takes it.
-
-    Args:
-        agent: Who is to act; active, and a member of `channel`.
-        channel: Where.
-        prompt: What an operator asks of this turn; shown to the agent, not said in the channel.
-        trigger: The message it answers.
-        depth: How many agents' replies led to it without a person.
-        overrides: Settings of the stages for this turn only.
-        idempotency_key: The same key queues one turn only: the first is returned.
-
-    Raises:
-        TurnRefused: The agent is inactive or not a member, the trigger stands elsewhere, or the key belongs to another turn.
-    """
-    if not agent.is_active:
-        raise TurnRefused(f"agent {agent.slug!r} is inactive; allowed: active agents")
-    joined = Channel.objects.filter(memberships__agent=agent).order_by("slug").values_list("slug", flat=True)
-    if not joined.filter(pk=channel.pk).exists():
-        allowed = ", ".join(joined[:30]) or "none, it has joined no channel"
-        raise TurnRefused(f"agent {agent.slug!r} is not a member of channel {channel.slug!r}; allowed: {allowed}")
-    if trigger is not None and trigger.channel_id != channel.pk:
-        raise TurnRefused(
-            f"message {trigger.pk} is not in channel {channel.slug!r}; allowed: a message of that channel"
-        )
-    fields = {"prompt": prompt, "trigger": trigger, "depth": depth, "overrides": dict(overrides or {})}
-    run = queue(agent=agent, channel=channel, idempotency_key=idempotency_key, **fields)
-    if (run.agent_id, run.channel_id) != (agent.pk, channel.pk):
-        raise TurnRefused(f"idempotency key {idempotency_key!r} was used for another turn (run {run.pk})")
-    return run
-
-
-def queue(*, agent: Agent, channel: Channel, idempotency_key: str | None = None, **fields: Any) -> Run:
-    """Save the row that is the work, once per key, and wake a worker when the transaction is through."""
-    try:
-        with transaction.atomic():
-            run: Run = Run.objects.create(
-                agent=agent, channel=channel, idempotency_key=idempotency_key or None, **fields
-            )
-    except IntegrityError:
-        first: Run | None = Run.objects.filter(idempotency_key=idempotency_key).first() if idempotency_key else None
-        if first is None:
-            raise
-        return first
-    transaction.on_commit(wake_for_turns)
-    return run
-
-
-def queue_replies(*, message: Message, depth: int) -> list[Run]:
-    """Queue the turns that an agent's direct message calls forth; none past `TURN_MAX_REPLY_DEPTH`, none for played speech.
-
-    A turn that still waits to answer the same conversation answers this message instead of an older one: who says two things at
-    once gets one reply.
-
-    Args:
-        message: What was just saved, in the same transaction.
-        depth: Of the turns to queue.
-    """
-    channel = message.channel
-    if channel.kind != Channel.Kind.DM or message.synthetic or depth > settings.TURN_MAX_REPLY_DEPTH:
-        return []
-    queued = []
-    for other in agents_of(channel):
-        if other.pk == message.agent_id:
-            continue
-        waiting = Run.objects.filter(
-            agent=other, channel=channel, depth=depth, status=Run.Status.PENDING, attempt=0, prompt=""
-        )
-        if not waiting.update(trigger=message):  # conditional: one that is being claimed right now does not count
-            key = reply_key(message, other)
-            queued.append(queue(agent=other, channel=channel, trigger=message, depth=depth, idempotency_key=key))
-    return queued
-
-
-def reply_key(message: Message, agent: Agent) -> str:
-    """Idempotency key of the turn in which `agent` answers `message`."""
-    return f"message:{message.pk}:{agent.pk}"
-
-
-def agents_of(channel: Channel) -> list[Agent]:
-    """The active agents of a channel."""
-    member = ChannelMember.objects.filter(channel=channel, agent=OuterRef("pk"))
-    return list(Agent.objects.filter(Exists(member), is_active=True).order_by("slug"))
-
-
-__all__ = ["RequiredStageFailed", "SendRefused", "commit", "send_message"]
 
 
 def send_message(
@@ -274,23 +178,19 @@ def send_message(
         turn = Turn(agent=agent, channel=channel, run=run, trigger=trigger, overrides=own)
     if session:
         turn.sessions[channel.pk] = session
-    if fault := fault_of(text):
-        raise SendRefused(fault)
-    check_extras(idempotency_key, tags)
-    if parent is not None and parent.channel_id != channel.pk:
-        raise SendRefused(f"parent {parent.pk} is not in channel {channel.slug!r}; allowed: a message of that channel")
+    check_message(channel=channel, text=text, parent=parent, key=idempotency_key, tags=tags)
     home, key_before, begun = turn.channel, turn.draft_key, len(turn.trace)
     turn.channel, turn.draft_key = channel, idempotency_key
     try:
         with sentry_sdk.start_span(op="agents.send_message", name="send a message") as span:
-            admission = admit(agent, channel, idempotency_key)
-            is_first = admission.earlier_id is None
+            version_id, was_sent = _admit(agent, channel, idempotency_key)
+            is_first = not was_sent
             draft = Draft(text, dict(payload or {}))
             outcome: Accept | Revise = Accept(draft)
             if not is_first:
                 message = _first_result(turn, channel, idempotency_key)
             else:
-                turn.persona_version_id = turn.persona_version_id or admission.persona_version_id
+                turn.persona_version_id = turn.persona_version_id or version_id
                 outcome = _review(turn, draft)
                 if isinstance(outcome, Revise):
                     span.set_data("outcome", outcome.outcome or "sent_back")
@@ -347,7 +247,8 @@ def _save(
     tags: Mapping[str, str] | None,
 ) -> tuple[Message, bool]:
     """What `commit` does; and whether the message is new, not the one that the key had committed before."""
-    is_first = True
+    is_first, trigger = True, turn.trigger
+    thread = trigger.parent_id if trigger is not None and trigger.channel_id == where.pk else None
     try:
         with transaction.atomic():
             message = append(
@@ -355,7 +256,7 @@ def _save(
                 agent=turn.agent,
                 run=turn.run,
                 persona_version_id=turn.persona_version_id,
-                parent_id=parent.pk if parent is not None else _thread(turn, where),
+                parent_id=parent.pk if parent is not None else thread,
                 text=draft.text,
                 payload=storable(dict(draft.payload)),
                 idempotency_key=idempotency_key or None,
@@ -365,7 +266,7 @@ def _save(
             queue_replies(message=message, depth=turn.run.depth + 1 if turn.run is not None else 1)
     except ChannelGone as error:
         raise SendRefused(str(error)) from error
-    except IntegrityError:  # somebody else was faster with this key; the savepoint keeps an outer transaction usable
+    except IntegrityError:  # another process was faster with this key; the savepoint keeps an outer transaction usable
         if not idempotency_key or not Message.objects.filter(idempotency_key=idempotency_key).exists():
             raise
         message, is_first = _first_result(turn, where, idempotency_key), False
@@ -380,17 +281,13 @@ def _review(turn: Turn, draft: Draft) -> Accept | Revise:
     if isinstance(outcome, Accept):
         if (fault := fault_of(outcome.draft.text)) is None:
             return outcome
-        return _passed_over(
-            turn, draft, f"a stage made a draft that cannot be said ({fault}); sent as the agent wrote it"
-        )
-    times = turn.revisions.get(turn.channel.pk, 0)
-    if times >= settings.TURN_MAX_REVISIONS:
-        return _passed_over(turn, draft, f"sent back {times} times already (TURN_MAX_REVISIONS); sent as it is")
-    turn.revisions[turn.channel.pk] = times + 1
-    return outcome
-
-
-def _passed_over(turn: Turn, draft: Draft, why: str) -> Accept:
+        why = f"a stage made a draft that cannot be said ({fault}); sent as the agent wrote it"
+    else:
+        times = turn.revisions.get(turn.channel.pk, 0)
+        if times < settings.TURN_MAX_REVISIONS:
+            turn.revisions[turn.channel.pk] = times + 1
+            return outcome
+        why = f"sent back {times} times already (TURN_MAX_REVISIONS); sent as it is"
     turn.trace.append(TraceEntry("pipeline", "review", why=why))
     return Accept(draft)
 
@@ -421,6 +318,93 @@ def _first_result(turn: Turn, channel: Channel, key: str) -> Message:
     return message
 
 
-def _thread(turn: Turn, channel: Channel) -> int | None:
-    trigger = turn.trigger
-    return trigger.parent_id if trigger is not None and trigger.channel_id == channel.pk else None
+def start_turn(
+    *,
+    agent: Agent,
+    channel: Channel,
+    prompt: str = "",
+    trigger: Message | None = None,
+    depth: int = 0,
+    overrides: Mapping[str, Any] | None = None,
+    idempotency_key: str | None = None,
+) -> Run:
+    """Queue a turn; a worker (`manage.py work`) takes it.
+
+    Args:
+        agent: Who is to act; active, and a member of `channel`.
+        channel: Where.
+        prompt: What an operator asks of this turn; shown to the agent, not said in the channel.
+        trigger: The message it answers.
+        depth: How many agents' replies led to it without a person.
+        overrides: Settings of the stages for this turn only.
+        idempotency_key: The same key queues one turn only: the first is returned.
+
+    Raises:
+        TurnRefused: The agent is inactive or not a member, the trigger stands elsewhere, or the key belongs to another turn.
+    """
+    if not agent.is_active:
+        raise TurnRefused(f"agent {agent.slug!r} is inactive; allowed: active agents")
+    if not ChannelMember.objects.filter(agent=agent, channel=channel).exists():
+        raise TurnRefused(_no_member(agent, channel))
+    if trigger is not None and trigger.channel_id != channel.pk:
+        raise TurnRefused(
+            f"message {trigger.pk} is not in channel {channel.slug!r}; allowed: a message of that channel"
+        )
+    fields = {"prompt": prompt, "trigger": trigger, "depth": depth, "overrides": dict(overrides or {})}
+    run = queue(agent=agent, channel=channel, idempotency_key=idempotency_key, **fields)
+    if (run.agent_id, run.channel_id) != (agent.pk, channel.pk):
+        raise TurnRefused(f"idempotency key {idempotency_key!r} was used for another turn (run {run.pk})")
+    return run
+
+
+def queue(*, agent: Agent, channel: Channel, idempotency_key: str | None = None, **fields: Any) -> Run:
+    """Save the row that is the work, once per key, and wake a worker when the transaction is committed."""
+    try:
+        with transaction.atomic():
+            run: Run = Run.objects.create(
+                agent=agent, channel=channel, idempotency_key=idempotency_key or None, **fields
+            )
+    except IntegrityError:
+        first: Run | None = Run.objects.filter(idempotency_key=idempotency_key).first() if idempotency_key else None
+        if first is None:
+            raise
+        return first
+    transaction.on_commit(wake_for_turns)
+    return run
+
+
+def queue_replies(*, message: Message, depth: int) -> list[Run]:
+    """Queue the turns that an agent's direct message calls forth; none past `TURN_MAX_REPLY_DEPTH`, none in a simulation.
+
+    A turn that still waits to answer the same conversation answers this message instead of an older one: who says two things at
+    once gets one reply.
+
+    Args:
+        message: What was just saved, in the same transaction.
+        depth: Of the turns to queue.
+    """
+    channel = message.channel
+    if channel.kind != Channel.Kind.DM or message.synthetic or depth > settings.TURN_MAX_REPLY_DEPTH:
+        return []
+    queued = []
+    for other in agents_of(channel):
+        if other.pk == message.agent_id:
+            continue
+        waiting = Run.objects.filter(
+            agent=other, channel=channel, depth=depth, status=Run.Status.PENDING, attempt=0, prompt=""
+        )
+        if not waiting.update(trigger=message):  # conditional: one that is being claimed right now does not count
+            key = reply_key(message, other)
+            queued.append(queue(agent=other, channel=channel, trigger=message, depth=depth, idempotency_key=key))
+    return queued
+
+
+def reply_key(message: Message, agent: Agent) -> str:
+    """Idempotency key of the turn in which `agent` answers `message`."""
+    return f"message:{message.pk}:{agent.pk}"
+
+
+def agents_of(channel: Channel) -> list[Agent]:
+    """The active agents of a channel."""
+    member = ChannelMember.objects.filter(channel=channel, agent=OuterRef("pk"))
+    return list(Agent.objects.filter(Exists(member), is_active=True).order_by("slug"))

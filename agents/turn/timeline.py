@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any
 
 from agents.llm.ledger import Totals, totals
@@ -149,12 +148,10 @@ def _late(run: Run) -> str:
 
 
 def _usage(sums: Totals) -> dict[str, Any]:
+    tokens = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
     return {
         "calls": sums.calls,
-        "input_tokens": sums.input_tokens,
-        "output_tokens": sums.output_tokens,
-        "cache_read_tokens": sums.cache_read_tokens,
-        "cache_write_tokens": sums.cache_write_tokens,
+        **{name: getattr(sums, name) for name in tokens},
         "cost_usd": str(sums.cost_usd),
         "unpriced_calls": sums.unpriced,
     }
@@ -162,10 +159,7 @@ def _usage(sums: Totals) -> dict[str, Any]:
 
 def _sums(sums: Totals) -> str:
     tokens = sums.input_tokens + sums.cache_read_tokens + sums.cache_write_tokens
-    return f"{sums.calls}, {tokens:,} tokens in, {sums.output_tokens:,} out, {_money(sums.cost_usd, sums.unpriced)}"
-
-
-def _money(cost: Decimal, unpriced: int) -> str:
-    if unpriced:
-        return f"${cost:.4f} + {unpriced} unpriced" if cost else "unpriced"
-    return f"${cost:.4f}"
+    cost = f"${sums.cost_usd:.4f}"
+    if sums.unpriced:
+        cost = f"{cost} + {sums.unpriced} unpriced" if sums.cost_usd else "unpriced"
+    return f"{sums.calls}, {tokens:,} tokens in, {sums.output_tokens:,} out, {cost}"

@@ -1,4 +1,4 @@
-"""A database that is away for a moment: telling that from a defect, and waiting until it is back."""
+"""A database that is away for a moment: tell that from a defect, and wait until it is back."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import TypeVar
 
 from django.db import Error as AnyDatabaseError
 from django.db import InterfaceError, InternalError, OperationalError, connection
+
+from agents.work.stopping import pause
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
@@ -20,8 +23,6 @@ OUTAGE = (OperationalError, InterfaceError, InternalError)  # the last one: is_o
 # Connection lost, shutting down or starting, out of resources, deadlock or serialization failure, read-only.
 PASSING_STATES = ("08", "57P", "53", "40", "25006")
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # seconds
-
-_patience: ContextVar[list[float] | None] = ContextVar("patience", default=None)  # seconds in all, and seconds left
 
 
 def is_outage(error: BaseException) -> bool:
@@ -51,10 +52,21 @@ def _state(error: BaseException | None) -> str | None:
     return getattr(error.__cause__, "sqlstate", None) if isinstance(error, AnyDatabaseError) else None
 
 
+@dataclass
+class _Patience:
+    """How long the work in hand waits for the database; its threads share it."""
+
+    seconds: float
+    away_since: float | None = None
+
+
+_patience: ContextVar[_Patience | None] = ContextVar("patience", default=None)
+
+
 @contextmanager
 def patient(seconds: float) -> Iterator[None]:
-    """Inside, `outlasting` waits so long for the database in all, anew once it was back: for workers, whom nobody waits for."""
-    token = _patience.set([seconds, seconds])
+    """Inside, `outlasting` waits so long for the database, counted from the first statement that failed. For workers."""
+    token = _patience.set(_Patience(seconds))
     try:
         yield
     finally:
@@ -62,27 +74,28 @@ def patient(seconds: float) -> Iterator[None]:
 
 
 def outlasting(action: Callable[[], T]) -> T:
-    """Do something with the database; again after an outage, at once and then, where we are patient, with growing pauses.
+    """Do something with the database; after an outage again, at once and then, inside `patient`, with growing pauses.
 
     Args:
-        action: A short statement or transaction that does no harm when it is done twice: the answer to the first may be what was lost.
+        action: A short statement or transaction that does no harm when it is done twice: the outage may have lost only its answer.
 
     Raises:
-        OperationalError, InterfaceError, InternalError: It lasted longer than we are patient, or a transaction is open, which is lost.
+        OperationalError, InterfaceError, InternalError: The outage lasted too long, or a transaction is open, which is lost.
+        Stopped: The work is to stop.
     """
-    pause, patience = 0.0, _patience.get() or [0.0, 0.0]
+    delay, patience = 0.0, _patience.get() or _Patience(0.0)
     while True:
         try:
             done = action()
-            patience[1] = patience[0]
+            patience.away_since = None
             return done
         except OUTAGE as error:
             if connection.in_atomic_block or not is_outage(error):
                 raise
-            connection.close()  # what is left of it would fail every statement to come
-            if pause > patience[1]:
+            connection.close()  # what is left of it would fail every later statement
+            patience.away_since = patience.away_since or time.monotonic()
+            if delay and time.monotonic() + delay > patience.away_since + patience.seconds:
                 raise
             logger.warning("database: %s; trying again", str(error).strip().partition("\n")[0])
-            time.sleep(pause)
-            patience[1] -= pause
-            pause = min(pause * 2 or FIRST_PAUSE, LONGEST_PAUSE)
+            pause(delay)
+            delay = min(delay * 2 or FIRST_PAUSE, LONGEST_PAUSE)

@@ -8,7 +8,7 @@ from contextvars import copy_context
 from threading import Thread
 from typing import TypeVar
 
-from django.db import connections
+from django.db import connection, connections
 
 from agents.work.stopping import LOOK, Stop, current_stop, stopping_with
 
@@ -66,6 +66,8 @@ def side_by_side(jobs: Sequence[Callable[[], T]], limit: int) -> list[T]:
     if limit == 1 or len(jobs) == 1:
         work()
     else:
+        if not connection.in_atomic_block:
+            connection.close()  # this thread only waits: its connection is free for the others
         threads = [Thread(target=copy_context().run, args=(thread,)) for _ in range(min(limit, len(jobs)))]
         try:
             for each in threads:

@@ -30,10 +30,11 @@ class Stop:
 
     Attributes:
         requested: Whether no new work is to begin.
+        at: When the work in hand has to stop, in seconds of the monotonic clock.
     """
 
     def __init__(self, parent: Stop | None = None, *, slice_seconds: float = math.inf) -> None:
-        self._parent, self._requested, self._stop_at = parent, False, math.inf
+        self._parent, self._requested, self.at = parent, False, math.inf
         self._slice_over_at = time.monotonic() + slice_seconds
 
     @property
@@ -42,14 +43,14 @@ class Stop:
 
     def request(self, *, grace: float = 0.0) -> None:
         """Begin no new work, and stop the work in hand after `grace` seconds; at once when this is the second request."""
-        self._stop_at = 0.0 if self._requested else time.monotonic() + grace
+        self.at = time.monotonic() + (0.0 if self._requested else grace)
         self._requested = True
 
     def check(self) -> None:
         """Raise `Stopped` when the work in hand has to stop, `SliceOver` when its slice is over."""
         if self._parent is not None:
             self._parent.check()
-        if time.monotonic() >= self._stop_at:
+        if time.monotonic() >= self.at:
             raise Stopped
         if time.monotonic() >= self._slice_over_at and not self.requested:  # else there is the grace period
             raise SliceOver

@@ -1,6 +1,6 @@
 """The console's pages for corrections, and what correcting adds to the pages of agents and messages."""
 
-from agents.adminsite import Extension, extend
+from agents.console.site import Extension, extend
 from agents.models import Agent, Message, Run
 from correction.admin import agents, behavior, config, home, interventions, logs
 from correction.admin.agents import (

@@ -16,12 +16,11 @@ from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from agents.admin import display
 from agents.admin.access import user_of
-from agents.admin.chart_values import Marker
-from agents.admin.markers import MOST_OF_A_KIND, MarkerSource, add_markers
 from agents.admin.transcript import transcript_url
-from agents.adminsite import Select
+from agents.console import display
+from agents.console.charts import MOST_OF_A_KIND, Marker, MarkerSource, add_markers
+from agents.console.site import Select
 from agents.llm.ledger import Totals
 from agents.models import Agent, LLMCall
 from correction.admin.config_form import stored_rows

@@ -13,12 +13,11 @@ from django.template.loader import render_to_string
 from django.urls import URLPattern, path, reverse
 from django.utils.safestring import SafeString
 
-from agents.admin import display
 from agents.admin.access import user_of
-from agents.admin.filters import DateRangeFilter, RecentValuesFilter
-from agents.admin.log_filters import AgentFilter
 from agents.admin.transcript import transcript_url
-from agents.adminsite import ReadOnlyAdmin
+from agents.console import display
+from agents.console.filters import AgentFilter, DateRangeFilter, RecentValuesFilter
+from agents.console.site import ReadOnlyAdmin
 from correction.admin.behavior_acting import ACTS, may_decide, refused_by
 from correction.admin.behavior_bulk import apply_chosen, reject_chosen, retry_chosen
 from correction.admin.behavior_display import change, status_badge

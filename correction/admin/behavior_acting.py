@@ -9,7 +9,7 @@ from django import forms
 from django.contrib.auth.models import AbstractBaseUser
 from django.http import HttpRequest
 
-from agents.adminsite import GrowingTextarea, NumberInput, TextInput
+from agents.console.site import GrowingTextarea, NumberInput, TextInput
 from agents.persona import TraitValue
 from correction.behavior.applying import BehaviorError, apply_request, reject_request, retry_request, revert_request
 from correction.models import BehaviorRequest

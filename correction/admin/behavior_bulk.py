@@ -10,7 +10,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from agents.admin.access import user_of
-from agents.admin.confirming import confirmed
+from agents.console.forms import confirmed
 from correction.behavior.applying import BehaviorError, apply_request, reject_request, retry_request
 from correction.models import BehaviorRequest
 

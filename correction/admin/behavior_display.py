@@ -8,9 +8,8 @@ from typing import Any
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from agents.admin import display
-from agents.admin.display import Tone
-from agents.admin.text_diff import word_diff
+from agents.console import display
+from agents.console.display import Tone, word_diff
 from agents.models import Agent
 from agents.persona import TraitValue, render_persona
 from correction.behavior.map_answer import name_key

@@ -11,9 +11,9 @@ from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils.safestring import SafeString
 
-from agents.admin import display
 from agents.admin.access import user_of
-from agents.adminsite import ReadOnlyAdmin
+from agents.console import display
+from agents.console.site import ReadOnlyAdmin
 from agents.models import LLMCall
 from correction.behavior.before_after import RequestedChange, plan_as_json, plan_request
 from correction.behavior.effect_output import (

@@ -11,8 +11,8 @@ from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from agents.admin import display
 from agents.admin.transcript import transcript_url
+from agents.console import display
 from agents.models import Agent, LLMCall, Message
 from correction.admin.behavior_acting import ACTS, may_decide, trait_form
 from correction.admin.behavior_display import change, marks, persona_diff, status_badge, tiers

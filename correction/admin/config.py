@@ -15,7 +15,7 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.safestring import SafeString
 
 from agents.admin.access import user_of
-from agents.adminsite import ModelAdmin
+from agents.console.site import ModelAdmin
 from agents.models import Agent
 from correction.admin.config_form import ConfigForm, asking, form_context, history_context, stored_rows, tried
 from correction.admin.matrix import (

@@ -17,8 +17,8 @@ from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from agents.admin import display
-from agents.adminsite import GrowingTextarea, NumberInput, TextInput
+from agents.console import display
+from agents.console.site import GrowingTextarea, NumberInput, TextInput
 from agents.models import Agent
 from correction.admin.display import label_of, number, origin, setting, share
 from correction.admin.matrix import Mechanism, target_of

@@ -10,8 +10,8 @@ from uuid import UUID
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from agents.admin import display
-from agents.admin.display import Tone
+from agents.console import display
+from agents.console.display import Tone
 from correction.config.fields import CONFIG_FIELDS
 from correction.config.resolve import ResolvedConfig
 from correction.models import CorrectionLog, GateDimensionResult, GateMode, Outcome

@@ -10,10 +10,9 @@ from django.http import HttpRequest
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from agents.admin import display
-from agents.admin.charts import sparkline
-from agents.admin.home_parts import a_few, card, number_link, percent, since, step, waiting
-from agents.console_pages import HomePart, add_home
+from agents.console import display
+from agents.console.charts import sparkline
+from agents.console.home import HomePart, a_few, add_home, card, number_link, percent, since, step, waiting
 from agents.models import LLMCall
 from correction.admin.display import share
 from correction.admin.matrix import config_url

@@ -12,14 +12,13 @@ from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from agents.admin import display
-from agents.admin.filters import ChosenFilter, DateRangeFilter, RecentValuesFilter
-from agents.admin.log_filters import AgentFilter, tag_filter
-from agents.admin.logs import Export, LogAdmin, export_of, same
-from agents.adminsite import ModelAdmin, Select
+from agents.console import display
+from agents.console.filters import AgentFilter, ChosenFilter, DateRangeFilter, RecentValuesFilter, tag_filter
+from agents.console.logs import Export, LogAdmin, export_of, same
+from agents.console.site import ModelAdmin, Select
 from agents.models import LLMCall
 from correction.admin.display import fired_badge
-from correction.interventions import FUNCTIONS, NudgeType
+from correction.interventions import FUNCTIONS, NudgeType, problems_of
 from correction.interventions.builtin import BUILT_IN, CLAIM_VARIABLES, unstorable
 from correction.interventions.nudges import VARIABLES
 from correction.models import Intervention, InterventionLog
@@ -46,7 +45,7 @@ class ParametersField(forms.JSONField):
 
 
 class InterventionForm(InterventionModelForm):
-    """Whether function, parameters, variables and nudge can be used is said by the model's `clean`, field by field."""
+    """Says field by field whether function, parameters, variables and nudge can be used."""
 
     class Meta:
         model = Intervention
@@ -57,6 +56,11 @@ class InterventionForm(InterventionModelForm):
         super().__init__(*args, **kwargs)
         self._offer("function", [(name, name.replace("_", " ")) for name in sorted(FUNCTIONS)], "no function")
         self._offer("nudge_type", NudgeType.choices, "no kind: the text below is the whole nudge")
+
+    def _post_clean(self) -> None:
+        super()._post_clean()  # type: ignore[misc]  # Django's place for what needs the whole row
+        for name, problem in problems_of(self.instance).items():
+            self.add_error(name, problem)
 
     def _offer(self, name: str, choices: list[Any], nothing: str) -> None:
         """Let a person choose instead of type. A stored name that is not known any more stays, and is refused with a reason."""

@@ -16,11 +16,17 @@ from django.utils.html import format_html
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.safestring import SafeString
 
-from agents.admin import display
-from agents.admin.filters import ChosenFilter, DateRangeFilter, RecentValuesFilter
-from agents.admin.log_filters import AgentFilter, ErrorFilter, tag_filter
-from agents.admin.logs import Export, LogAdmin, export_of, same
 from agents.admin.transcript import transcript_url
+from agents.console import display
+from agents.console.filters import (
+    AgentFilter,
+    ChosenFilter,
+    DateRangeFilter,
+    ErrorFilter,
+    RecentValuesFilter,
+    tag_filter,
+)
+from agents.console.logs import Export, LogAdmin, export_of, same
 from correction.admin.display import (
     attempt_badge,
     endings,

@@ -12,8 +12,8 @@ from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from agents.admin import display
-from agents.console_lists import BoundedPaginator
+from agents.console import display
+from agents.console.site import BoundedPaginator
 from agents.models import Agent
 from correction.admin.display import MODE_TONES, label_of, origin, setting
 from correction.config.configure import notes_on

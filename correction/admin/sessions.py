@@ -14,10 +14,10 @@ from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from agents.admin import display
-from agents.admin.text_diff import word_diff
 from agents.admin.transcript import transcript_url
-from agents.admin.waterfall import Bar, waterfall
+from agents.console import display
+from agents.console.display import word_diff
+from agents.console.waterfall import Bar, waterfall
 from agents.models import LLMCall, Message, Run
 from correction.admin.display import (
     Ending,

@@ -15,8 +15,8 @@ from django.http import QueryDict
 from django.urls import reverse
 from django.utils.safestring import SafeString
 
-from agents.admin import display
-from agents.admin.charts import Bar, bars
+from agents.console import display
+from agents.console.charts import Bar, bars
 from agents.models import Agent
 from correction.admin.display import number, origin, share
 from correction.admin.matrix import BY_ID, config_url, target_of

@@ -11,13 +11,12 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
-from agents.api import filters, parameters
-from agents.api.idempotency import IdempotentPosts
-from agents.api.lookups import the_row
-from agents.api.permissions import ModelPermissions
+from agents.api import parameters
+from agents.api.headers import IdempotentPosts
+from agents.api.parameters import the_row
 from agents.api.problems import Conflict
+from agents.api.requests import ModelPermissions, PaidRequests
 from agents.api.schema import documented, query
-from agents.api.throttles import PaidRequests
 from correction.api.behavior_effect_rows import EffectBody, EffectOfRequest, EffectRow, with_name
 from correction.behavior.before_after import RequestedChange, plan_as_json, plan_request
 from correction.behavior.effects import check_measurable, queue_effect
@@ -100,7 +99,7 @@ def _plan(row: BehaviorRequest, messages: int) -> tuple[RequestedChange | None, 
 
 def _how_many(request: Request) -> int:
     allowed = f"1 to {MOST_MESSAGES}"
-    found = filters.number(request, "messages", allowed=allowed)
+    found = parameters.number(request, "messages", allowed=allowed)
     if found is None:
         return MESSAGES
     if not 1 <= found <= MOST_MESSAGES:

@@ -11,14 +11,12 @@ from rest_framework.generics import GenericAPIView, ListAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from agents.api import filters, parameters
-from agents.api.idempotency import IdempotentPosts
-from agents.api.lookups import the_row
-from agents.api.pagination import LogByTime
-from agents.api.permissions import ActionPermissions
+from agents.api import parameters
+from agents.api.headers import IdempotentPosts
+from agents.api.parameters import LogByTime, the_row
 from agents.api.problems import Conflict
-from agents.api.schema import AGENT, SINCE, UNTIL, documented, query
-from agents.api.throttles import PaidRequests
+from agents.api.requests import ActionPermissions, PaidRequests
+from agents.api.schema import AGENT, CHANNEL, SINCE, UNTIL, documented, query
 from agents.persona import TraitValue
 from correction.api.behavior_rows import (
     ApplyBody,
@@ -34,9 +32,9 @@ from correction.models import BehaviorRequest
 
 Status, Operation, Confidence = BehaviorRequest.Status, BehaviorRequest.Operation, BehaviorRequest.Confidence
 _FILTERS = (
-    *(AGENT, filters.CHANNEL, query("status", enum=Status.values), query("operation", enum=Operation.values)),
+    *(AGENT, CHANNEL, query("status", enum=Status.values), query("operation", enum=Operation.values)),
     *(query("confidence", enum=Confidence.values), query("trait", "the trait's name, whatever the case")),
-    *(query("automatic", "applied by itself", enum=filters.YES_NO), query("message", "its id", type=int)),
+    *(query("automatic", "applied by itself", enum=parameters.YES_NO), query("message", "its id", type=int)),
     *(SINCE, UNTIL),
 )
 
@@ -58,18 +56,18 @@ class BehaviorRequests(ListAPIView[BehaviorRequest]):
         parameters.only(request, *(parameter.name for parameter in _FILTERS), "ordering")
         if agent := parameters.agent(request):
             found = found.filter(agent=agent)
-        if channel := filters.channel(request):
+        if channel := parameters.channel(request):
             found = found.filter(message__channel=channel)
         for name, allowed in (("status", Status), ("operation", Operation), ("confidence", Confidence)):
             if value := parameters.choice(request, name, allowed.values):
                 found = found.filter(**{name: value})
         if trait := parameters.text(request, "trait"):
             found = found.alias(called=Lower("trait_name")).exclude(trait_name="").filter(called=Lower(Value(trait)))
-        if (automatic := filters.flag(request, "automatic")) is not None:
+        if (automatic := parameters.flag(request, "automatic")) is not None:
             found = found.filter(automatic=automatic)
-        if message := filters.number(request, "message", allowed="the id of a message"):
+        if message := parameters.number(request, "message", allowed="the id of a message"):
             found = found.filter(message__pk=message)
-        return filters.in_time(request, found)
+        return parameters.in_time(request, found)
 
 
 _LONG = ("gate_result", "extract_result", "map_result")

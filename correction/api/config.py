@@ -11,8 +11,8 @@ from rest_framework.reverse import reverse
 from rest_framework.views import APIView
 
 from agents.api import parameters
-from agents.api.conditional import Changed, Conditional, etag_of
-from agents.api.pagination import Pages
+from agents.api.headers import Changed, Conditional, etag_of
+from agents.api.parameters import Pages
 from agents.api.schema import PAGES, documented
 from agents.finding import no_agent
 from agents.models import Agent

@@ -26,7 +26,7 @@ from correction.costs import (
 from correction.gate.statistics import Checks, DimensionStatistics, get_gate_statistics
 from correction.gate.thresholds import precision
 from correction.models import CorrectionLog, GateDimensionResult
-from evaluation.windows import MessageWindow
+from evaluation.scorers.windows import MessageWindow
 
 NAMES = ("window", "since", "until")
 STRETCH = (query("window", f"{ALLOWED_WINDOWS}; or since and until instead"), SINCE, UNTIL)

@@ -13,10 +13,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
-from agents.api import filters, parameters
-from agents.api.lookups import the_row
-from agents.api.pagination import LogByTime
-from agents.api.schema import AGENT, SINCE, UNTIL, documented, query
+from agents.api import parameters
+from agents.api.parameters import LogByTime, the_row
+from agents.api.schema import AGENT, SEARCH, SINCE, UNTIL, documented, query
 from agents.models import Agent
 from correction.models import Intervention, InterventionLog
 
@@ -25,7 +24,7 @@ _OF_LOG = (
     *("run", "run_url", "fired", "why", "nudge_type", "judge", "duration_ms", "created_at"),
 )
 LOG_FILTERS = (
-    *(AGENT, query("intervention", "its name: a slug, or a built-in one"), query("fired", enum=filters.YES_NO)),
+    *(AGENT, query("intervention", "its name: a slug, or a built-in one"), query("fired", enum=parameters.YES_NO)),
     *(query("run", "the id of a run", type=int), SINCE, UNTIL),
 )
 
@@ -128,11 +127,11 @@ class InterventionLogs(ListAPIView[InterventionLog]):
             found = found.filter(agent=agent)
         if name := parameters.text(request, "intervention"):
             found = found.filter(name=name)
-        if (fired := filters.flag(request, "fired")) is not None:
+        if (fired := parameters.flag(request, "fired")) is not None:
             found = found.filter(fired=fired)
-        if (run := filters.number(request, "run", allowed="the id of a run")) is not None:
+        if (run := parameters.number(request, "run", allowed="the id of a run")) is not None:
             found = found.filter(run_id=run)
-        return filters.in_time(request, found)
+        return parameters.in_time(request, found)
 
 
 class InterventionLogDetail(GenericAPIView[InterventionLog]):
@@ -150,7 +149,7 @@ class InterventionLogDetail(GenericAPIView[InterventionLog]):
 
 ORDERS = {"slug": ("slug",), "-updated_at": ("-updated_at", "-pk")}
 _FILTERS = (
-    *(filters.SEARCH, query("is_enabled", enum=filters.YES_NO), AGENT),
+    *(SEARCH, query("is_enabled", enum=parameters.YES_NO), AGENT),
     query("ordering", "default slug", enum=ORDERS),
 )
 
@@ -170,7 +169,7 @@ class Interventions(ListAPIView[Intervention]):
         parameters.only(request, "search", "is_enabled", "agent", "ordering")
         if words := parameters.text(request, "search"):
             found = found.filter(Q(slug__icontains=words) | Q(description__icontains=words))
-        if (is_enabled := filters.flag(request, "is_enabled")) is not None:
+        if (is_enabled := parameters.flag(request, "is_enabled")) is not None:
             found = found.filter(is_enabled=is_enabled)
         if agent := parameters.agent(request):
             found = found.filter(agents=None) | found.filter(agents=agent)

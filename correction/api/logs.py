@@ -15,9 +15,9 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from agents.api import parameters
-from agents.api.idempotency import IdempotentPosts
-from agents.api.pagination import LogByTime
-from agents.api.permissions import ActionPermissions
+from agents.api.headers import IdempotentPosts
+from agents.api.parameters import LogByTime
+from agents.api.requests import ActionPermissions
 from agents.api.schema import AGENT, SINCE, UNTIL, documented, query
 from correction.api.answers import MarkRequest
 from correction.config.resolve import GATE_DIMENSIONS

@@ -17,13 +17,11 @@ from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
 from agents.api import parameters
-from agents.api.bodies import Flag, SomeOf, StrictBody, Text, Whole, _Allowing
-from agents.api.fields import Said, Tags, Traits
-from agents.api.idempotency import IdempotentPosts
-from agents.api.lookups import named_agent
-from agents.api.overrides import Deadline
+from agents.api.bodies import Deadline, Flag, Said, SomeOf, StrictBody, Tags, Text, Traits, Whole, _Allowing
+from agents.api.headers import IdempotentPosts
+from agents.api.parameters import named_agent
+from agents.api.requests import Sends
 from agents.api.schema import documented
-from agents.api.throttles import Sends
 from agents.persona import render_persona
 from agents.turn.send_message import MAX_CHARACTERS
 from correction.api.answers import Sums
@@ -40,10 +38,10 @@ from correction.gate.quality_check import (
 )
 from correction.gate.scores import DimensionCheck
 from correction.models import CorrectionLog, GateDimensionResult, Outcome
+from evaluation.judge.prompts import Event
 from evaluation.models import is_heuristic
 from evaluation.propositions.files import LoadedFile
 from evaluation.propositions.schema import PropositionFile
-from evaluation.trajectory import Event
 
 MOST_PERSONA = 60_000  # characters, as many as a judge is shown
 MOST_EVENTS = 500
@@ -354,7 +352,7 @@ def _shown(checked: Checked, request: Request) -> dict[str, Any]:
     return {
         "verdict": "passed" if result.passed else "rejected",
         "outcome": str(log.outcome),
-        "fully_judged": checked.fully_judged,
+        "fully_judged": result.unjudged_outcome is None,
         "session": str(log.session),
         "attempt": log.attempt,
         "attempts_left": checked.left,

@@ -17,7 +17,7 @@ from agents.llm.endpoints import model_of, provider_of
 from agents.llm.ledger import Totals, totals
 from correction.behavior.own_words import own_words
 from correction.behavior.tiers import Subject, found_without_model, tier_request
-from evaluation.asking import JudgeDown, Tally
+from evaluation.judge.questions import JudgeHealth
 
 NAME = "Assistant"
 OUTPUT_TOKENS = 60  # of a gate's answer; an assumption
@@ -153,17 +153,16 @@ def bench(cases: Sequence[Case], *, model: str = "", done: Callable[[int], None]
     work_id = f"behavior-bench:{uuid.uuid4().hex[:12]}"
     judged = [Judged(case) for case in cases]
     asked: list[Judged] = []
-    tally, stopped = Tally(), ""
-    try:
-        for index, reply in complete_many(
-            _requests(judged, asked, model, work_id, done), deadline=settings.LLM_EVALUATION_DEADLINE
-        ):
-            _take(asked[index], reply)
-            done(1)
-            tally.note(failed=not reply.ok, why=asked[index].why)
-    except JudgeDown as error:
-        stopped = str(error)
-    return Bench(model or model_of("judge"), tuple(judged), totals(work_id=work_id), stopped)
+    health = JudgeHealth()
+    for index, reply in complete_many(
+        _requests(judged, asked, model, work_id, done), deadline=settings.LLM_EVALUATION_DEADLINE
+    ):
+        _take(asked[index], reply)
+        done(1)
+        health.note(failed=not reply.ok, why=asked[index].why)
+        if health.down:
+            break
+    return Bench(model or model_of("judge"), tuple(judged), totals(work_id=work_id), health.down)
 
 
 def _requests(

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from correction.behavior.answers import CONFIDENCES
 from correction.behavior.bench import Bench, Judged
 from correction.gate.thresholds import wilson_interval
-from evaluation.drafting.presentation import spent_json
 from evaluation.models import is_heuristic
+from evaluation.runs.terminal import spent_json
 from evaluation.statistics.estimates import percentile_estimate, replicates
 
 if TYPE_CHECKING:

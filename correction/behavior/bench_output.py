@@ -7,12 +7,11 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
-from agents.terminal import console_on
+from agents.commands import console_on, snippet
 from correction.behavior.bench import Bench, Estimate
 from correction.behavior.bench_figures import Figures, Range, Share, calibration, groups
-from evaluation.drafting.presentation import cost_line, shown
 from evaluation.models import is_heuristic
-from evaluation.presentation import judge_label, money
+from evaluation.runs.terminal import cost_line, judge_label, money
 from evaluation.wording import counted
 
 
@@ -24,7 +23,7 @@ def show_bench(found: Bench, out: Any, *, errors: bool) -> None:
     out.write(f"{counted(len(found.judged), 'message')} judged by {judge_label(found.judge)}")
     if unscored:
         why = next(one.why for one in found.judged if one.found is None)
-        out.write(f"{unscored:,} of them could not be judged and are in no figure; the first: {shown(why)}")
+        out.write(f"{unscored:,} of them could not be judged and are in no figure; the first: {snippet(why)}")
     table = Table("", "Value", "95 % interval", "From", box=box.SIMPLE)
     for name, share in (("Precision", figures.precision), ("Recall", figures.recall)):
         table.add_row(name, _value(share.value), _ends(share.interval), f"{share.hits} of {share.of}")
@@ -47,13 +46,16 @@ def show_bench(found: Bench, out: Any, *, errors: bool) -> None:
         for one in scored:
             if one.found is not one.case.request:
                 wrong.add_row(
-                    str(one.case.line), "missed" if one.case.request else "false", one.confidence, shown(one.case.text)
+                    str(one.case.line),
+                    "missed" if one.case.request else "false",
+                    one.confidence,
+                    snippet(one.case.text),
                 )
         console.print(wrong)
     if not is_heuristic(found.judge):
         out.write(cost_line(found.spent))
     if found.stopped:
-        out.write(f"Stopped: {shown(found.stopped)}")
+        out.write(f"Stopped: {snippet(found.stopped)}")
 
 
 def show_estimate(needed: Estimate, out: Any) -> None:
@@ -65,7 +67,9 @@ def show_estimate(needed: Estimate, out: Any) -> None:
 def _groups(title: str, parts: dict[str, Figures]) -> Table:
     table = Table(title, "n", "Recall", "False-positive rate", box=box.SIMPLE)
     for name, figures in parts.items():
-        table.add_row(shown(name, 40), str(figures.n), _percent(figures.recall), _percent(figures.false_positive_rate))
+        table.add_row(
+            snippet(name, 40), str(figures.n), _percent(figures.recall), _percent(figures.false_positive_rate)
+        )
     return table
 
 

@@ -7,11 +7,10 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
-from agents.terminal import console_on, printable
+from agents.commands import console_on, printable, snippet
 from correction.behavior.before_after import RequestedChange
 from correction.models import BehaviorEffect
-from evaluation.drafting.presentation import shown
-from evaluation.presentation import judge_label, money
+from evaluation.runs.terminal import judge_label, money
 from evaluation.wording import counted
 
 _ASKED = {"more": "more of it was asked for", "less": "less of it was asked for", "otherwise": "it was reworded"}
@@ -50,7 +49,7 @@ def cost_words(result: dict[str, Any]) -> str:
 def show_plan(change: RequestedChange, out: Any) -> None:
     """Say before anything is asked what there is to judge, and what it will take."""
     plan = change.plan
-    out.write(f"{plan.agent.slug}: {shown(plan.trait.name)} ({_ASKED[change.expected]})")
+    out.write(f"{plan.agent.slug}: {snippet(plan.trait.name)} ({_ASKED[change.expected]})")
     messages = f"{counted(len(plan.before), 'message')} before, {len(plan.after)} after"
     out.write(f"{messages}{f' ({change.waits})' if change.waits else ''}; judge: {judge_label(plan.judge)}")
     cost = None if plan.cost_usd is None else str(plan.cost_usd)
@@ -69,7 +68,7 @@ def show_effect(effect: BehaviorEffect, out: Any) -> None:
     console_on(out).print(table)
     out.write(f"Difference: {printable(difference_words(result))}")
     if (unscored := result["before_unscored"] + result["after_unscored"]) and (why := first_reason(result)):
-        out.write(f"{counted(unscored, 'message')} could not be scored; the first: {shown(why)}")
+        out.write(f"{counted(unscored, 'message')} could not be scored; the first: {snippet(why)}")
     out.write(verdict_words(result))
     out.write(f"Cost: {cost_words(result)}")
 

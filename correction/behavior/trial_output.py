@@ -8,12 +8,12 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
+from agents.commands import console_on, printable
 from agents.models import Agent
-from agents.terminal import console_on, printable
 from correction.behavior.detect import Trial
 from correction.behavior.rules import trait_json
 from correction.behavior.tiers import TIERS, warnings_about
-from evaluation.presentation import judge_label
+from evaluation.runs.terminal import judge_label
 
 _QUESTIONS = {"gate": "Is a change asked for?", "extract": "Of which behaviour?", "map": "As which trait?"}
 _VERDICTS = {

@@ -100,7 +100,7 @@ def resolve_config(agent: Agent, overrides: Mapping[str, Any] | None = None) -> 
         agent: Whose.
         overrides: Values for one run (`Run.overrides`); names that are no field, and None, are passed over.
     """
-    with sentry_sdk.start_span(op="correction.config.resolve", name="resolve config") as span:
+    with sentry_sdk.start_span(op="correction.config", name="resolve config") as span:
         rows = AgentEvaluationConfig.objects.filter(Q(agent=agent) | Q(is_defaults=True)).order_by()
         own = defaults = None
         for row in rows:

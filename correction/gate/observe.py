@@ -1,4 +1,4 @@
-"""Observe mode: messages are said at once and judged afterwards, so that a team learns the false-alarm rate before it enforces."""
+"""Observe mode: messages are sent at once and judged afterwards, so that a team learns the false-alarm rate before it enforces."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from django.db import IntegrityError, transaction
 from agents.models import Agent, Leasable, Message
 from agents.work.outages import is_outage
 from agents.work.queues import wake_workers
-from correction.config.resolve import ResolvedConfig, resolve_all, resolve_config
+from correction.config.resolve import resolve_all, resolve_config
 from correction.gate import sessions
 from correction.gate.check import action_of_message, check_for_agent
 from correction.models import CorrectionLog, GateMode, ObservedMessage, Outcome
@@ -24,7 +24,7 @@ from correction.models import CorrectionLog, GateMode, ObservedMessage, Outcome
 logger = logging.getLogger(__name__)
 
 Status = Leasable.Status
-MOST_ATTEMPTS = 3  # claims of one observation before its crash is final
+MOST_ATTEMPTS = 3  # leases of one observation before its crash is final
 
 
 def is_sampled(message_id: int, rate: Decimal | float) -> bool:
@@ -69,8 +69,8 @@ def queue_ingested(messages: Sequence[Message]) -> int:
 
 
 def work_one(*, owner: str) -> bool:
-    """Claim and judge the oldest message waiting to be observed; whether there was one. What `manage.py work` calls."""
-    observed = ObservedMessage.acquire_next(owner=owner, lease=_lease())
+    """Lease and judge the oldest message waiting to be observed; whether there was one. What `manage.py work` calls."""
+    observed = ObservedMessage.acquire_next(owner=owner, lease=timedelta(seconds=settings.LLM_EVALUATION_DEADLINE + 60))
     if observed is None:
         return False
     with sentry_sdk.start_transaction(op="correction.work", name="observe"):  # a span alone would be sent nowhere
@@ -88,7 +88,7 @@ def work_one(*, owner: str) -> bool:
                 status=Status.PENDING if again else Status.ERRORED,
                 error=f"{type(crash).__name__}: {crash}"[:1000],
             )
-        except BaseException:  # told to stop: handed back at once
+        except BaseException:  # stopped: given back at once
             observed.finish(owner=owner, status=Status.PENDING)
             raise
         else:
@@ -96,42 +96,24 @@ def work_one(*, owner: str) -> bool:
     return True
 
 
-def _lease() -> timedelta:
-    return timedelta(seconds=settings.LLM_EVALUATION_DEADLINE + 60)
-
-
 def _judge(observed: ObservedMessage) -> tuple[str, str]:
     """Judge one message and log it; the status the work ends in, and why."""
     message = Message.objects.select_related("agent", "channel", "run").filter(pk=observed.message_id).first()
-    if message is None or message.agent is None:
+    if message is None or (agent := message.agent) is None:
         return Status.CANCELLED, "the message is gone, or no agent's"
-    config = resolve_config(message.agent, message.run.overrides if message.run is not None else None)
+    config = resolve_config(agent, message.run.overrides if message.run is not None else None)
     if config.gate_is_off:
         return Status.CANCELLED, "the gate was switched off before the message was judged"
-    entry = _entry(observed, message, config)
-    try:
-        sessions.write(entry, committed=True, message=message)
-    except IntegrityError:
-        if not Message.objects.filter(pk=message.pk).exists():
-            return Status.CANCELLED, "the message was deleted while it was judged"
-        if not CorrectionLog.objects.filter(session=observed.session).exists():
-            raise
-    return Status.COMPLETED, ""  # also when a worker that had lost its claim was faster
-
-
-def _entry(observed: ObservedMessage, message: Message, config: ResolvedConfig) -> sessions.Entry:
-    agent = message.agent
-    assert agent is not None  # noqa: S101 (for the type checker)
     result = check_for_agent(
         agent=agent,
         config=config,
         run_id=message.run_id,
         work_id=f"gate_session:{observed.session}",
-        deadline=settings.LLM_EVALUATION_DEADLINE,  # nobody waits for it
-        action=lambda claims: action_of_message(message, agent, claims),
+        deadline=settings.LLM_EVALUATION_DEADLINE,  # no one waits for it
+        action=lambda propositions: action_of_message(message, agent, propositions),
         gate=False,
     )
-    return sessions.Entry(
+    entry = sessions.Entry(
         session=observed.session,
         attempt=1,
         outcome=Outcome.OBSERVED,
@@ -147,3 +129,11 @@ def _entry(observed: ObservedMessage, message: Message, config: ResolvedConfig) 
             "payload": message.payload,
         },
     )
+    try:
+        sessions.write(entry, committed=True, message=message)
+    except IntegrityError:
+        if not Message.objects.filter(pk=message.pk).exists():
+            return Status.CANCELLED, "the message was deleted while it was judged"
+        if not CorrectionLog.objects.filter(session=observed.session).exists():
+            raise
+    return Status.COMPLETED, ""  # also when another worker was faster after this one lost its lease

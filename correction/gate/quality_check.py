@@ -1,4 +1,7 @@
-"""The gate for drafts of other programs: judged like an agent's own, logged apart. Nothing is said, and nobody is made."""
+"""The gate for drafts of other programs: judged like an agent's own, logged apart. No message is sent and no agent is made.
+
+A request may bring propositions for a persona that has no files here: the schema of the files, within bounds.
+"""
 
 from __future__ import annotations
 
@@ -17,17 +20,17 @@ from agents.models import Agent, LLMCall
 from correction.config.resolve import GATE_DIMENSIONS, ResolvedConfig, resolve_config, resolve_defaults
 from correction.costs import over_budget
 from correction.gate import sessions
-from correction.gate.check import check_action_quality, load_claims, persona_of
-from correction.gate.scores import Action, GateResult
-from correction.gate.sessions import Attempt, Session, as_uuid, best_attempt, is_open, load_logged
+from correction.gate.check import Action, check_action_quality, load_propositions, persona_of
+from correction.gate.scores import GateResult
+from correction.gate.sessions import Attempt, GateSession, as_uuid, best_attempt, is_open, load_attempts
 from correction.gate.stage import feedback
-from correction.models import CorrectionLog, Outcome
+from correction.models import CorrectionLog
+from evaluation.judge.prompts import Event
 from evaluation.propositions.files import LoadedFile
 from evaluation.propositions.schema import PropositionFile, PropositionSpec, resolve
 from evaluation.propositions.yaml_files import dotted, in_words, location_of
-from evaluation.trajectory import Event
 
-OWNER = ""  # no agent's slug and no file's: what is read here holds for nobody else
+OWNER = ""  # no agent's slug and no file's: what is read here holds for no other agent
 MOST_PROPOSITIONS = 20  # of all dimensions; each may need a call of its own
 MOST_PHRASES = 200  # of all rules and cues; each is looked for in the whole draft
 NO_REGEX = "regular expressions stand in files only; allowed here: phrases"
@@ -99,7 +102,7 @@ def _loaded(number: int, file: PropositionFile) -> LoadedFile:
 
 
 MOST_ATTEMPTS = 20  # at one message
-SOMEBODY = "The agent"
+UNNAMED = "The agent"
 HERE = "this conversation"
 
 
@@ -112,14 +115,14 @@ class QualityCheck:
     """What is to be checked.
 
     Attributes:
-        draft: What somebody is about to say.
-        agent: Who, if it is an agent of ours: then its persona, propositions, configuration and budget hold. Else None, and
+        draft: The text that would be said.
+        agent: Who would say it, if it is an agent of ours: then its persona, propositions, configuration and budget hold. Else None, and
             `name` and `persona` (rendered) say who it is, and the defaults of the configuration hold.
         events: What happened before, oldest first; of a stimulus, whom it reached is filled in.
         dimensions: Empty: those that the configuration enables, or all where it enables none.
         thresholds: Lowest scores that pass, 0 to 9; of the others, the configuration's.
         propositions: A persona's own.
-        rules: Whether rules and cues are looked at (adherence); None as the configuration says, else yes.
+        rules: Whether rules and cues are checked (adherence); None as the configuration says, else yes.
         deadline: Seconds for judging; None: the configuration's, of which earlier attempts of the session used up some.
         session: That of an earlier attempt at the same message; empty for a first one.
         attempt: Which attempt this is, where no session says so.
@@ -140,10 +143,17 @@ class QualityCheck:
     attempt: int = 1
     tags: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def speaker(self) -> str:
+        """The name of who would say it."""
+        if self.agent is not None:
+            return self.agent.display_name
+        return self.name or next((e.name for e in self.events if e.kind == "action" and e.name), UNNAMED)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """What became of it.
+    """The result of a check.
 
     Attributes:
         log: The attempt as it was logged.
@@ -158,11 +168,6 @@ class Checked:
     left: int
     best: int | None
     cost: Totals
-
-    @property
-    def fully_judged(self) -> bool:
-        """Whether there is a verdict on every dimension."""
-        return self.result.unjudged_outcome is None
 
 
 def check_quality(check: QualityCheck) -> Checked:
@@ -183,51 +188,56 @@ def check_quality(check: QualityCheck) -> Checked:
         log=log,
         result=result,
         left=left,
-        best=None if result.passed else best_attempt([*session.attempts(), present]).number,
+        best=None if result.passed else best_attempt([*session.attempts, present]).number,
         cost=totals(LLMCall.objects.filter(pk__in=calls)),
     )
 
 
-def _session(check: QualityCheck) -> Session:
+def _session(check: QualityCheck) -> GateSession:
     if not check.session:
-        return Session()
+        return GateSession()
     key, shown = as_uuid(check.session), repr(check.session[:60])
-    logged = tuple(load_logged(session=check.session, source=CorrectionLog.Source.EXTERNAL))
-    if key is None or not logged:
+    attempts = load_attempts(session=check.session, source=CorrectionLog.Source.EXTERNAL)
+    if key is None or not attempts:
         raise SessionRefused(f"session {shown} is not known; allowed: the session that a rejected draft came with")
-    last = logged[-1].log
-    somebody_else = last.agent_id is None and last.speaker != _name(check)[:120]
-    if somebody_else or last.agent_id != (check.agent.pk if check.agent is not None else None):
+    last = attempts[-1].log
+    other_name = last.agent_id is None and last.speaker != check.speaker[:120]
+    if other_name or last.agent_id != (check.agent.pk if check.agent is not None else None):
         raise SessionRefused(
-            f"session {shown} belongs to a message of somebody else; leave it out to begin a new message"
+            f"session {shown} belongs to a message of another speaker; leave it out to begin a new message"
         )
-    if not is_open([one.log for one in logged]):
+    if not is_open([attempt.log for attempt in attempts]):
         raise SessionRefused(
             f"session {shown} is closed ({last.get_outcome_display()}); leave it out for a new message"
         )
     if last.attempt >= MOST_ATTEMPTS:
         raise SessionRefused(f"session {shown} has {last.attempt} attempts; leave it out to begin a new message")
-    return Session(key, logged)
+    return GateSession(key, attempts)
 
 
-def _judge(check: QualityCheck, config: ResolvedConfig, session: Session) -> GateResult:
-    dimensions, judged = _dimensions(check, config)
+def _judge(check: QualityCheck, config: ResolvedConfig, session: GateSession) -> GateResult:
+    agent, rules = check.agent, check.rules
+    brought = {file.dimension for file in check.propositions}
+    if check.dimensions or brought or not config.gate_dimensions:
+        chosen = {*check.dimensions, *brought} or set(GATE_DIMENSIONS)
+        dimensions = judged = tuple(d for d in GATE_DIMENSIONS if d in chosen)
+    else:
+        dimensions = config.gate_dimensions
+        judged = tuple(d for d in dimensions if config[f"gate_{d}_enabled"])
+    if rules is None:
+        rules = bool(config["gate_rules_enabled"]) or config.provenance["gate_rules_enabled"] == "built-in"
     configured = float(config["gate_deadline_seconds"])
     left = float(config["gate_total_deadline_seconds"]) - session.spent_seconds
     deadline = check.deadline or min(configured, left)
-    agent = check.agent
-    rules = check.rules
-    if rules is None:
-        rules = bool(config["gate_rules_enabled"]) or config.provenance["gate_rules_enabled"] == "built-in"
     slug, seeded = (agent.slug, agent.seeded) if agent is not None else (OWNER, False)
-    claims = load_claims(
+    propositions = load_propositions(
         agent_slug=slug,
         dimensions=judged,
         hard_adherence=bool(config["gate_adherence_hard"]),
         own=check.propositions,
         seeded=seeded,
     )
-    name = _name(check)
+    name = check.speaker
     return check_action_quality(
         action=Action(
             text=check.draft,
@@ -251,42 +261,25 @@ def _judge(check: QualityCheck, config: ResolvedConfig, session: Session) -> Gat
         judged=judged,
         rules=rules,
         within_budget=not (judged and over_budget(agent, config)),
-        claims=claims,
+        propositions=propositions,
     )
 
 
-def _name(check: QualityCheck) -> str:
-    if check.agent is not None:
-        return check.agent.display_name
-    return check.name or next((e.name for e in check.events if e.kind == "action" and e.name), SOMEBODY)
-
-
-def _dimensions(check: QualityCheck, config: ResolvedConfig) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """What is checked, and what of it a judge is asked about."""
-    brought = {file.dimension for file in check.propositions}
-    if check.dimensions or brought or not config.gate_dimensions:
-        chosen = {*check.dimensions, *brought} if check.dimensions or brought else set(GATE_DIMENSIONS)
-        dimensions = tuple(d for d in GATE_DIMENSIONS if d in chosen)
-        return dimensions, dimensions
-    return config.gate_dimensions, tuple(d for d in config.gate_dimensions if config[f"gate_{d}_enabled"])
-
-
-def _write(check: QualityCheck, session: Session, number: int, result: GateResult, left: int) -> CorrectionLog:
-    agent = check.agent
+def _write(check: QualityCheck, session: GateSession, number: int, result: GateResult, left: int) -> CorrectionLog:
+    agent, speaker, sent_back = check.agent, check.speaker[:120], ""
     versions = agent.persona_versions.order_by("-number").values_list("pk", flat=True) if agent is not None else None
-    told = ""
     if not result.passed:
-        told = feedback(draft=check.draft, checks=result.dimensions, attempt=number, left=left, external=True)
+        sent_back = feedback(draft=check.draft, result=result, attempt=number, left=left, external=True)
     entry = sessions.Entry(
         session=session.id,
         attempt=number,
-        outcome=_outcome(result, number),
+        outcome=result.outcome(number),
         source=CorrectionLog.Source.EXTERNAL,
         result=result,
-        feedback=told,
+        feedback=sent_back,
         columns={
             "agent": agent,
-            "speaker": "" if agent is not None else _name(check)[:120],
+            "speaker": "" if agent is not None else speaker,
             "persona_version_id": versions.first() if versions is not None else None,
             "original_text": check.draft,
             "judged_text": check.draft,
@@ -299,11 +292,5 @@ def _write(check: QualityCheck, session: Session, number: int, result: GateResul
         if agent is None or Agent.objects.filter(pk=agent.pk).exists():
             raise
         # The agent was deleted while its draft was judged; what was spent is logged all the same.
-        entry.columns.update(agent=None, persona_version_id=None, speaker=_name(check)[:120])
+        entry.columns.update(agent=None, persona_version_id=None, speaker=speaker)
         return sessions.write(entry)
-
-
-def _outcome(result: GateResult, number: int) -> Outcome:
-    if not result.passed:
-        return Outcome.CORRECTED
-    return result.unjudged_outcome or (Outcome.PASSED if number == 1 else Outcome.PASSED_AFTER_RETRY)

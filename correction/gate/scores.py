@@ -1,4 +1,4 @@
-"""What goes into a check of a draft and what comes out. Frozen, without ORM objects: the API gives the same values as a turn does."""
+"""From verdicts to one check per dimension: what counts, what passes, and why something was not judged. Values without ORM objects."""
 
 from __future__ import annotations
 
@@ -10,55 +10,25 @@ from typing import Any, Literal
 from agents.llm import Reply, Status
 from agents.text.patterns import TIMED_OUT
 from correction.models import Outcome
-from evaluation.judge import Question, read_reply
+from evaluation.judge.questions import Question, read_reply
+from evaluation.judge.verdicts import MAX_SCORE, Verdict
 from evaluation.models import is_heuristic
 from evaluation.propositions.schema import Proposition
-from evaluation.trajectory import Event
-from evaluation.verdicts import MAX_SCORE, Verdict
 
 DimensionStatus = Literal["scored", "trivial", "unscored", "timeout", "overload", "error", "budget"]
 # Where nothing failed and not everything could be judged, the first of these that occurs names the outcome.
-UNJUDGED: tuple[tuple[DimensionStatus, Outcome], ...] = (
-    ("timeout", Outcome.TIMEOUT_PASSED),
-    ("overload", Outcome.OVERLOAD_PASSED),
-    ("error", Outcome.ERROR_PASSED),
-    ("budget", Outcome.BUDGET_PASSED),
-    ("unscored", Outcome.UNSCORED_PASSED),
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Action:
-    """A draft with everything it is judged by.
-
-    Attributes:
-        text: The draft.
-        agent_name: Who is about to say it, as the judge reads it.
-        agent_slug: Whose propositions hold for it; those of every agent always do.
-        seeded: Whether the agent is one of the examples, so that their propositions hold.
-        persona: The rendered persona; None when there is none to show.
-        events: What happened before, oldest first, without the draft: the first `head` of them stand at the start of the
-            conversation, `omitted` are left out after those, the rest are the last ones.
-        channel_name, channel_kind: Where it is about to be said.
-        is_reply: Whether it answers a message in a thread.
-    """
-
-    text: str
-    agent_name: str
-    agent_slug: str = ""
-    seeded: bool = False
-    persona: str | None = None
-    events: tuple[Event, ...] = ()
-    head: int = 0
-    omitted: int = 0
-    channel_name: str = ""
-    channel_kind: str = ""
-    is_reply: bool = False
+UNJUDGED: dict[DimensionStatus, Outcome] = {
+    "timeout": Outcome.TIMEOUT_PASSED,
+    "overload": Outcome.OVERLOAD_PASSED,
+    "error": Outcome.ERROR_PASSED,
+    "budget": Outcome.BUDGET_PASSED,
+    "unscored": Outcome.UNSCORED_PASSED,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One rule, cue or claim that was looked at for a dimension. `about` says in words what a rule or cue stands for."""
+    """One rule, cue or proposition that was checked for a dimension. `about` says in words what a rule or cue stands for."""
 
     id: str
     judge: str
@@ -72,15 +42,14 @@ class Part:
     call: int | None = None
     duration_ms: int = 0
 
+    @property
+    def scored(self) -> bool:
+        return self.status == "scored" and self.score is not None
+
     def as_json(self) -> dict[str, Any]:
-        """As the log keeps it."""
-        return {
-            "id": self.id,
-            "judge": self.judge,
-            "status": self.status,
-            "score": self.score,
-            "reasoning": self.reasoning or self.reason,
-        }
+        """As the log stores it."""
+        shown = {name: getattr(self, name) for name in ("id", "judge", "status", "score")}
+        return {**shown, "reasoning": self.reasoning or self.reason}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +63,7 @@ class DimensionCheck:
         reasoning, recommendations: Of what decided the score.
         reason: Why it was not judged.
         judge: ``rule``, or the model that decided the score.
-        parts: Everything that was looked at.
+        parts: Everything that was checked.
     """
 
     dimension: str
@@ -126,8 +95,7 @@ class DimensionCheck:
 class GateResult:
     """A draft on all dimensions that were asked for.
 
-    `duration_ms` is the time of rules and of the slowest call. What a process does once (importing the SDK, making its client) is no
-    judging and is in no deadline, so a session's time must not be used up by it.
+    `duration_ms` is the time of rules and of the slowest call, without what a process does once (importing the SDK, making its client).
     """
 
     dimensions: tuple[DimensionCheck, ...]
@@ -135,13 +103,13 @@ class GateResult:
     duration_ms: int = 0
 
     @property
-    def passed(self) -> bool:
-        """Whether no dimension failed."""
-        return all(check.passed for check in self.dimensions)
-
-    @property
     def failures(self) -> tuple[DimensionCheck, ...]:
         return tuple(check for check in self.dimensions if not check.passed)
+
+    @property
+    def passed(self) -> bool:
+        """Whether no dimension failed."""
+        return not self.failures
 
     @property
     def scores(self) -> dict[str, float]:
@@ -157,38 +125,30 @@ class GateResult:
     def unjudged_outcome(self) -> Outcome | None:
         """The outcome of a draft that passes although not everything could be judged; None when everything was."""
         statuses = {check.status for check in self.dimensions}
-        return next((outcome for status, outcome in UNJUDGED if status in statuses), None)
+        return next((outcome for status, outcome in UNJUDGED.items() if status in statuses), None)
 
-    def as_json(self) -> dict[str, Any]:
-        return {check.dimension: check.as_json() for check in self.dimensions}
-
-
-# The calls that brought no verdict, the one that says most first.
-_FAILED: tuple[DimensionStatus, ...] = ("timeout", "overload", "error", "budget")
+    def outcome(self, attempt: int) -> Outcome:
+        """How this attempt ends, from 1; one that failed is sent back."""
+        if not self.passed:
+            return Outcome.CORRECTED
+        return self.unjudged_outcome or (Outcome.PASSED if attempt == 1 else Outcome.PASSED_AFTER_RETRY)
 
 
 def judge_parts(question: Question, reply: Reply) -> list[Part]:
-    """What a judge's reply says of each claim of its question. Found cues mean nothing without the claim they speak of."""
-    claims = question.claims()
-    return [
-        part_of(
-            proposition,
-            verdict,
-            call_failed=_failure(reply, verdict),
-            duration_ms=reply.latency_ms + reply.waited_ms,
-            about=claims[key] if proposition.cues and is_heuristic(verdict.judge) else "",
-        )
-        for (key, proposition), verdict in zip(question.keyed().items(), read_reply(question, reply), strict=True)
-    ]
-
-
-def _failure(reply: Reply, verdict: Verdict) -> DimensionStatus | None:
-    """How the call failed; None when it brought an answer, be it that the claim cannot be judged."""
-    if reply.ok:
-        return "error" if verdict.reason.startswith("malformed") else None
-    if reply.status is Status.TIMEOUT:
-        return "timeout" if reply.attempts else "overload"  # without an attempt: no free slot, or it hangs
-    return "error"
+    """What a judge's reply says of each proposition of its question. Cues that were matched mean nothing without their claim."""
+    claims, parts = question.claims(), []
+    for (key, proposition), verdict in zip(question.keyed().items(), read_reply(question, reply), strict=True):
+        failed: DimensionStatus | None = None  # the call brought an answer, even if only that this cannot be judged
+        if reply.ok:
+            failed = "error" if verdict.reason.startswith("malformed") else None
+        elif reply.status is Status.TIMEOUT:
+            failed = "timeout" if reply.attempts else "overload"  # without an attempt: no free slot, or it hangs
+        else:
+            failed = "error"
+        about = claims[key] if proposition.cues and is_heuristic(verdict.judge) else ""
+        took = reply.latency_ms + reply.waited_ms
+        parts.append(part_of(proposition, verdict, call_failed=failed, duration_ms=took, about=about))
+    return parts
 
 
 def part_of(
@@ -215,68 +175,54 @@ def part_of(
     )
 
 
-def combine(*, dimension: str, threshold: Decimal, claims: Sequence[Part], own: Sequence[Part] = ()) -> DimensionCheck:
+def combine(*, dimension: str, threshold: Decimal, judged: Sequence[Part], own: Sequence[Part] = ()) -> DimensionCheck:
     """One dimension's check: the worst of the judge's number and of each of the agent's own rules and cues.
 
-    Where there are several claims the judge's number is their weighted mean. A call that failed leaves the dimension unjudged and
+    Where there are several propositions the judge's number is their weighted mean. A call that failed leaves the dimension unjudged and
     passed, however well the rules held: they are a part of it. A broken rule fails it all the same.
 
     Args:
         dimension: Its id.
         threshold: Lowest score that passes.
-        claims: What the judge was asked.
+        judged: What the judge was asked.
         own: The agent's own rules and cues.
     """
-    scored = [part for part in claims if part.status == "scored" and part.score is not None]
-    candidates: list[tuple[float, Part]] = [(p.score, p) for p in own if p.status == "scored" and p.score is not None]
-    if scored:
+    parts = (*own, *judged)
+    candidates = [(p.score or 0.0, p) for p in own if p.scored]
+    if scored := [p for p in judged if p.scored]:
         mean = round(sum((p.score or 0.0) * p.weight for p in scored) / sum(p.weight for p in scored), 2)
         candidates.insert(0, (mean, min(scored, key=lambda p: p.score or 0.0)))
-    parts = (*own, *claims)
-    failed = next((p for status in _FAILED for p in parts if p.status == status), None)
     score, decisive = min(candidates, key=lambda pair: pair[0]) if candidates else (None, None)
     broken = score is not None and score < threshold
+    # The calls that brought no verdict, the one that says most first.
+    failed = next((p for s in ("timeout", "overload", "error", "budget") for p in parts if p.status == s), None)
     status: DimensionStatus = "scored"
     if failed is not None and not broken:
         status, score, decisive = failed.status, None, failed
     elif decisive is None:
         slow_first = sorted(parts, key=lambda p: not p.reason.startswith(TIMED_OUT))
-        decisive = next((p for status in ("trivial", "unscored") for p in slow_first if p.status == status), None)
+        decisive = next((p for s in ("trivial", "unscored") for p in slow_first if p.status == s), None)
         status = "unscored" if decisive is None else decisive.status
         score = float(MAX_SCORE) if status == "trivial" else None
+    reasoning, recommendations = decisive.reasoning if decisive else "", ""
+    if broken:  # everything that speaks against the draft, what decided first
+        below = sorted((p for p in parts if p.scored and (p.score or 0.0) < threshold), key=lambda p: p.score or 0.0)
+        against = [*([decisive] if decisive else []), *(p for p in below if p is not decisive)]
+        said = (f"{p.about.rstrip('. ')}: {p.reasoning}" if p.about else p.reasoning for p in against if p.reasoning)
+        reasoning = "\n".join(dict.fromkeys(said))
+        recommendations = "\n".join(dict.fromkeys(p.recommendations for p in below if p.recommendations))
     return DimensionCheck(
         dimension=dimension,
         status=status,
         score=score,
         threshold=threshold,
         passed=not broken,
-        reasoning=_reasoning(decisive, threshold, parts) if broken else decisive.reasoning if decisive else "",
-        recommendations=_recommendations(threshold, parts) if broken else "",
+        reasoning=reasoning,
+        recommendations=recommendations,
         reason="" if status == "scored" else decisive.reason if decisive else "nothing to check it by",
         judge=decisive.judge if decisive else "",
         proposition_id=decisive.id if decisive else "",
         parts=parts,
-        call=next((p.call for p in claims if p.call is not None), None),
-        duration_ms=max((p.duration_ms for p in claims), default=0),
+        call=next((p.call for p in judged if p.call is not None), None),
+        duration_ms=max((p.duration_ms for p in judged), default=0),
     )
-
-
-def _below(threshold: Decimal, parts: Sequence[Part]) -> list[Part]:
-    """The parts that speak against the draft, worst first."""
-    return sorted(
-        (p for p in parts if p.status == "scored" and (p.score or 0.0) < threshold), key=lambda p: p.score or 0.0
-    )
-
-
-def _reasoning(decisive: Part | None, threshold: Decimal, parts: Sequence[Part]) -> str:
-    """The reasons of everything that speaks against the draft, what decided first."""
-    against = [*([decisive] if decisive else []), *(p for p in _below(threshold, parts) if p is not decisive)]
-    return "\n".join(dict.fromkeys(_said(part) for part in against if part.reasoning))
-
-
-def _said(part: Part) -> str:
-    return f"{part.about.rstrip('. ')}: {part.reasoning}" if part.about else part.reasoning
-
-
-def _recommendations(threshold: Decimal, parts: Sequence[Part]) -> str:
-    return "\n".join(dict.fromkeys(p.recommendations for p in _below(threshold, parts) if p.recommendations))

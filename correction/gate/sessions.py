@@ -1,4 +1,7 @@
-"""TODO: what this module is for."""
+"""A gate session: the attempts at one message. Its state is the rows of `correction_logs`, so any process can continue it.
+
+Everything here is short statements, never around a model call.
+"""
 
 from __future__ import annotations
 
@@ -14,17 +17,59 @@ from agents.llm.extraction import storable
 from agents.models import Agent, Channel, Message
 from correction.gate.scores import GateResult
 from correction.models import CorrectionLog, GateDimensionResult, Outcome
-from evaluation.pattern_timeouts import count_timeouts
+from evaluation.models import PatternTimeout
+
+TRIES = 20  # each lost race means that another process won one: as many as may continue one session at once
+
+
+class KeyTaken(Exception):
+    """The idempotency key of a draft that was sent back stands on another attempt already."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One attempt as far as choosing the best needs it: its scores by dimension, of those really scored."""
+    """One attempt: its scores by dimension, of those really scored; of a logged one also its row and results."""
 
     number: int
     text: str
     payload: Mapping[str, Any] = field(default_factory=dict)
     scores: Mapping[str, float] = field(default_factory=dict)
+    results: tuple[GateDimensionResult, ...] = ()
+
+    @property
+    def log(self) -> CorrectionLog:
+        return self.results[0].log
+
+
+@dataclass(frozen=True, slots=True)
+class GateSession:
+    """An open session: its id and the attempts so far, oldest first. A new one has none."""
+
+    id: uuid.UUID = field(default_factory=uuid.uuid4)
+    attempts: tuple[Attempt, ...] = ()
+
+    @property
+    def next_number(self) -> int:
+        return self.attempts[-1].number + 1 if self.attempts else 1
+
+    @property
+    def spent_seconds(self) -> float:
+        """Seconds of judging so far."""
+        return sum(attempt.log.duration_ms for attempt in self.attempts) / 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """An attempt to be logged. `columns` are further fields of the log: agent, channel, run, texts."""
+
+    session: uuid.UUID
+    attempt: int
+    outcome: Outcome
+    result: GateResult
+    columns: dict[str, Any]
+    feedback: str = ""
+    draft_key: str | None = None
+    source: str = CorrectionLog.Source.GATE
 
 
 def best_attempt(attempts: Sequence[Attempt]) -> Attempt:
@@ -49,81 +94,50 @@ def best_attempt(attempts: Sequence[Attempt]) -> Attempt:
     return max(attempts, key=merit)
 
 
-@dataclass(frozen=True, slots=True)
-class Logged:
-    """An attempt as it was logged, with its dimensions."""
-
-    log: CorrectionLog
-    results: tuple[GateDimensionResult, ...]
-
-    def attempt(self) -> Attempt:
-        scored = [r for r in self.results if r.status == GateDimensionResult.Status.SCORED]
-        return Attempt(
-            number=self.log.attempt,
-            text=self.log.judged_text,
-            payload=self.log.payload,
-            scores={r.dimension: r.score for r in scored if r.score is not None},
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Session:
-    """An open session: its id and the attempts so far, oldest first. A new one has none."""
-
-    id: uuid.UUID = field(default_factory=uuid.uuid4)
-    logged: tuple[Logged, ...] = ()
-
-    @property
-    def next_number(self) -> int:
-        return self.logged[-1].log.attempt + 1 if self.logged else 1
-
-    @property
-    def spent_seconds(self) -> float:
-        """Seconds of judging so far."""
-        return sum(logged.log.duration_ms for logged in self.logged) / 1000
-
-    def attempts(self) -> list[Attempt]:
-        return [logged.attempt() for logged in self.logged]
-
-
-def load_logged(*, session: str = "", draft_key: str = "", source: str = CorrectionLog.Source.GATE) -> list[Logged]:
+def load_attempts(
+    *, session: str = "", draft_key: str = "", source: str = CorrectionLog.Source.GATE
+) -> tuple[Attempt, ...]:
     """The attempts of a session, and the one with this idempotency key, oldest first; one query.
 
-    An id that is none, or that of a session of another source, finds nothing.
+    An id that is none, or that of a session of another source, brings nothing.
     """
     key = as_uuid(session)
     if key is None and not draft_key:
-        return []
+        return ()
     wanted = Q(log__draft_key=draft_key) if draft_key else Q()
     if key is not None:
         wanted |= Q(log__session=key)
     rows = GateDimensionResult.objects.filter(wanted, log__source=source).select_related("log")
-    found: dict[int, tuple[CorrectionLog, list[GateDimensionResult]]] = {}
+    by_log: dict[int, list[GateDimensionResult]] = {}
     for row in rows.order_by("log__attempt", "log_id", "pk"):
-        found.setdefault(row.log_id, (row.log, []))[1].append(row)
-    return [Logged(log, tuple(results)) for log, results in found.values()]
+        by_log.setdefault(row.log_id, []).append(row)
+    scored = GateDimensionResult.Status.SCORED
+    return tuple(
+        Attempt(
+            number=results[0].log.attempt,
+            text=results[0].log.judged_text,
+            payload=results[0].log.payload,
+            scores={r.dimension: r.score for r in results if r.status == scored and r.score is not None},
+            results=tuple(results),
+        )
+        for results in by_log.values()
+    )
 
 
-def check_session(*, session: str, agent: Agent, channel: Channel) -> Session:
-    """The open session of this id, for the next attempt at its message.
+def check_session(
+    *, session: str, agent: Agent, channel: Channel, attempts: Sequence[Attempt] | None = None
+) -> GateSession:
+    """The open session of this id, for the next attempt at its message; of `attempts` where they were loaded already.
 
     Raises:
         ValueError: It cannot be continued: not an id, unknown, another agent's or channel's, or closed. Names the value and why.
-    """
-    return usable(load_logged(session=session), session=session, agent=agent, channel=channel)
-
-
-def usable(logged: Sequence[Logged], *, session: str, agent: Agent, channel: Channel) -> Session:
-    """The session made of those of the attempts that are its own, see `check_session`.
-
-    Raises:
-        ValueError: It cannot be continued.
     """
     key = as_uuid(session)
     if key is None:
         shown = session[:60]
         raise ValueError(f"session {shown!r} is not a session id; allowed: the id that a rejected draft came with")
-    own = tuple(one for one in logged if one.log.session == key)
+    attempts = load_attempts(session=session) if attempts is None else attempts
+    own = tuple(attempt for attempt in attempts if attempt.log.session == key)
     if not own:
         raise ValueError(f"session {key} is not known; leave it out to begin a new message")
     last = own[-1].log
@@ -131,9 +145,9 @@ def usable(logged: Sequence[Logged], *, session: str, agent: Agent, channel: Cha
         raise ValueError(f"session {key} belongs to another agent, not to {agent.slug!r}")
     if last.channel_id != channel.pk:
         raise ValueError(f"session {key} belongs to a message for another channel, not for {channel.slug!r}")
-    if not is_open([one.log for one in own]):
+    if not is_open([attempt.log for attempt in own]):
         raise ValueError(f"session {key} is closed ({last.get_outcome_display()}); leave it out to begin a new message")
-    return Session(key, own)
+    return GateSession(key, own)
 
 
 def as_uuid(session: str) -> uuid.UUID | None:
@@ -149,57 +163,20 @@ def is_open(logs: Sequence[CorrectionLog]) -> bool:
     return all(log.outcome == Outcome.CORRECTED and not log.committed and log.message_id is None for log in logs)
 
 
-def open_sessions_of_run(run_id: int) -> list[tuple[uuid.UUID, int]]:
-    """Sessions a run left open, with the ids of their channels: what a run that was taken up again must bring to an end."""
+def open_sessions_of_run(run_id: int) -> dict[int, str]:
+    """Sessions a run left open, by the ids of their channels: what a run that is resumed must bring to an end."""
     rows = CorrectionLog.objects.filter(run_id=run_id, source=CorrectionLog.Source.GATE, channel__isnull=False)
     by_session: dict[tuple[uuid.UUID, int], list[CorrectionLog]] = {}
     for log in rows.order_by("attempt"):
         by_session.setdefault((log.session, log.channel_id or 0), []).append(log)
-    return [key for key, logs in by_session.items() if is_open(logs)]
-
-
-TRIES = 20  # each lost race means that somebody else won one: as many as may continue one session at once
-
-
-class KeyTaken(Exception):
-    """The idempotency key of a draft that was sent back stands on another attempt already."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """An attempt to be logged. `columns` are further fields of the log: agent, channel, run, texts."""
-
-    session: uuid.UUID
-    attempt: int
-    outcome: Outcome
-    result: GateResult
-    columns: dict[str, Any]
-    feedback: str = ""
-    draft_key: str | None = None
-    source: str = CorrectionLog.Source.GATE
-
-
-@dataclass(frozen=True, slots=True)
-class Closing:
-    """What is to be written when a session's message is saved: its last attempt, and which logged one is said if not that.
-
-    Travels from `review` to `committed` on the turn, under `CLOSING`.
-    """
-
-    session: uuid.UUID
-    entry: Entry | None = None
-    best: int | None = None
-    has_earlier: bool = False
-
-
-CLOSING = "gate:closing"
+    return {channel: str(session) for (session, channel), logs in by_session.items() if is_open(logs)}
 
 
 def write(entry: Entry, *, committed: bool = False, message: Message | None = None) -> CorrectionLog:
     """Insert an attempt and its dimensions: two statements in one transaction.
 
     Where another process was faster with the same attempt of the same session this one becomes the next; where it closed the
-    session, this one stands in a session of its own. Nobody's row is lost.
+    session, this one stands in a session of its own. No row is lost.
 
     Raises:
         KeyTaken: Another process logged a draft of the same idempotency key meanwhile; only for a draft that was sent back.
@@ -212,7 +189,7 @@ def write(entry: Entry, *, committed: bool = False, message: Message | None = No
         except IntegrityError:
             if entry.source == CorrectionLog.Source.OBSERVE:
                 raise
-            entry = _made_room(entry, committed)
+            entry = _renumbered(entry, committed)
     with transaction.atomic():
         return _insert(entry, committed, message)
 
@@ -252,11 +229,11 @@ def _insert(entry: Entry, committed: bool, message: Message | None) -> Correctio
         )
         for check in result.dimensions
     )
-    count_timeouts((check.dimension, part.id, part.reason) for check in result.dimensions for part in check.parts)
+    PatternTimeout.count((check.dimension, part.id, part.reason) for check in result.dimensions for part in check.parts)
     return log
 
 
-def _made_room(entry: Entry, committed: bool) -> Entry:
+def _renumbered(entry: Entry, committed: bool) -> Entry:
     """The entry under a number, session and key that are free now."""
     if entry.draft_key and CorrectionLog.objects.filter(draft_key=entry.draft_key).exists():
         if not committed:
@@ -269,13 +246,7 @@ def _made_room(entry: Entry, committed: bool) -> Entry:
 
 
 def close(*, session: uuid.UUID, message: Message, best: int | None) -> None:
-    """Link the attempts of a session to what was said.
-
-    Args:
-        session: Whose attempts.
-        message: What was said.
-        best: The logged attempt whose text it was; None for a later one.
-    """
+    """Link the attempts of a session to the message. `best` is the logged attempt whose text it has; None for a later one."""
     changes: dict[str, Any] = {"message": message}
     if best is not None:
         changes["committed"] = Case(When(attempt=best, then=Value(True)), default=F("committed"))

@@ -19,7 +19,7 @@ from correction import rollup
 from correction.costs import window_of_time
 from correction.models import CorrectionLog, Outcome, played
 from evaluation.models import is_heuristic
-from evaluation.windows import MessageWindow
+from evaluation.scorers.windows import MessageWindow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,8 +31,8 @@ from correction.interventions.intervention import (
     not_judged,
 )
 from correction.models import InterventionLog
-from evaluation.check import Check, ask_together
-from evaluation.judge import Question
+from evaluation.judge.check import Check, ask_together
+from evaluation.judge.questions import Question
 
 logger = logging.getLogger(__name__)
 

@@ -8,17 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import Any, ClassVar, Literal, Protocol, Self
+from typing import Any, ClassVar, Literal, Self
 
 from agents.llm import Label
 from agents.models import Agent
 from correction.interventions.functions import LONGEST_WINDOW, Finding, InterventionContext, function_named
-from evaluation.check import Check, CheckResult
-from evaluation.judge import Question
-from evaluation.prompts import Context
+from evaluation.judge.check import Check, CheckResult
+from evaluation.judge.prompts import Context, Event, Window
+from evaluation.judge.questions import Question
+from evaluation.judge.verdicts import Verdict
 from evaluation.propositions.schema import Cues, Proposition, fill
-from evaluation.trajectory import Event, Window
-from evaluation.verdicts import Verdict
 
 Kind = Literal["textual", "functional", "propositional"]
 About = Literal["conversation", "agent"]
@@ -58,15 +57,6 @@ class PreconditionResult:
         }
 
 
-class Precondition(Protocol):
-    """Something that must hold for an intervention to fire."""
-
-    @property
-    def kind(self) -> Kind: ...
-    @property
-    def text(self) -> str: ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionalPrecondition:
     """A function of the context: no model, no cost. It may return a bool or a `Finding` that says what it measured."""
@@ -96,23 +86,6 @@ class FunctionalPrecondition:
         )
 
 
-class JudgedPrecondition(Protocol):
-    """A precondition that needs a judge: it makes the question, and reads the answer."""
-
-    @property
-    def kind(self) -> Kind: ...
-    @property
-    def text(self) -> str: ...
-    def ask(self, context: InterventionContext, label: Label, nonce: str) -> tuple[str, Check | Question]:
-        """The claim as it is asked here, and the question.
-
-        Raises:
-            ValueError: The claim uses a variable that has no value here.
-        """
-
-    def read(self, text: str, answer: CheckResult | list[Verdict]) -> PreconditionResult: ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextualPrecondition:
     """A claim in plain language: given this conversation, is it true? (AC-7.1.5)
@@ -133,11 +106,17 @@ class TextualPrecondition:
         return self.claim
 
     def ask(self, context: InterventionContext, label: Label, nonce: str) -> tuple[str, Check]:
+        """The claim as it is asked here, and the question.
+
+        Raises:
+            ValueError: The claim uses a variable that has no value here.
+        """
         proposition = Proposition(
             dimension="", id="precondition", claim=self.claim, cues=self.cues, include_personas=False
         )
         shown = judge_context(context, about=self.about)
-        return fill(self.claim, shown.variables()), _check(proposition, shown, label, nonce)
+        check = Check(proposition=proposition, context=shown, label=label, gate=True, nonce=nonce)
+        return fill(self.claim, shown.variables()), check
 
     def read(self, text: str, answer: CheckResult | list[Verdict]) -> PreconditionResult:
         return _read(self.kind, text, answer)
@@ -169,19 +148,24 @@ class PropositionalPrecondition:
         return self.proposition.claim
 
     def ask(self, context: InterventionContext, label: Label, nonce: str) -> tuple[str, Check | Question]:
-        environment = self.proposition.target_type == "environment"
-        shown = judge_context(
-            context,
-            about="conversation" if environment else "agent",
-            persona=context.surroundings.persona if self.proposition.include_personas and not environment else None,
-        )
+        """As for a `TextualPrecondition`."""
+        proposition = self.proposition
+        if proposition.target_type == "environment":
+            shown = judge_context(context, about="conversation")
+        else:
+            persona = context.surroundings.persona if proposition.include_personas else None
+            shown = judge_context(context, about="agent", persona=persona)
         text = fill(self.text, shown.variables())
         if self.threshold is None:
-            return text, _check(self.proposition, shown, label, nonce)
-        return text, Question(propositions=(self.proposition,), context=shown, label=label, gate=True, nonce=nonce)
+            return text, Check(proposition=proposition, context=shown, label=label, gate=True, nonce=nonce)
+        return text, Question(propositions=(proposition,), context=shown, label=label, gate=True, nonce=nonce)
 
     def read(self, text: str, answer: CheckResult | list[Verdict]) -> PreconditionResult:
         return _read(self.kind, text, answer, self.threshold, fires_below=self.fires_below)
+
+
+JudgedPrecondition = TextualPrecondition | PropositionalPrecondition
+AnyPrecondition = FunctionalPrecondition | JudgedPrecondition
 
 
 def judge_context(context: InterventionContext, *, about: About, persona: str | None = None) -> Context:
@@ -203,8 +187,8 @@ def judge_context(context: InterventionContext, *, about: About, persona: str | 
     )
 
 
-def not_asked(precondition: Precondition, reason: str) -> PreconditionResult:
-    """A precondition nobody was asked about."""
+def not_asked(precondition: AnyPrecondition, reason: str) -> PreconditionResult:
+    """A precondition that was not asked."""
     return PreconditionResult(
         kind=precondition.kind, text=precondition.text, held=None, reasoning=f"not asked: {reason}"
     )
@@ -215,10 +199,6 @@ def not_judged(kind: Kind, text: str, reason: str, judge: str = "") -> Precondit
     if NEEDS_JUDGE in reason:  # the offline judge's own words, without the status of the call
         reason = reason[reason.index(NEEDS_JUDGE) :]
     return PreconditionResult(kind=kind, text=text, held=None, reasoning=f"could not be judged: {reason}", judge=judge)
-
-
-def _check(proposition: Proposition, shown: Context, label: Label, nonce: str) -> Check:
-    return Check(proposition=proposition, context=shown, label=label, gate=True, nonce=nonce)
 
 
 def _read(
@@ -252,8 +232,6 @@ def _read(
 
 HEADING = "Conversation Guidance"  # AC-7.1.9
 DEFAULT_WINDOW, DEFAULT_COOLDOWN = 10, 5
-
-AnyPrecondition = FunctionalPrecondition | TextualPrecondition | PropositionalPrecondition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -313,7 +291,7 @@ class Intervention:
         return tuple(p for p in self.preconditions if isinstance(p, FunctionalPrecondition))
 
     @property
-    def judged(self) -> tuple[TextualPrecondition | PropositionalPrecondition, ...]:
+    def judged(self) -> tuple[JudgedPrecondition, ...]:
         """The preconditions that ask a judge."""
         return tuple(p for p in self.preconditions if not isinstance(p, FunctionalPrecondition))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import uuid
 from typing import ClassVar
 
-from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.db.models import Q
@@ -74,13 +73,6 @@ class Intervention(models.Model):
 
     def __str__(self) -> str:
         return self.slug
-
-    def clean(self) -> None:
-        """What the columns alone cannot tell: whether the function, its parameters, the variables and the nudge can be used."""
-        from correction.interventions.builtin import problems_of  # which is built on this model
-
-        if problems := problems_of(self):
-            raise ValidationError(problems)
 
 
 class InterventionLog(models.Model):

@@ -1,8 +1,8 @@
 """The console's pages for what was measured, and what measuring adds to the pages of agents and messages."""
 
-from agents.adminsite import Extension, extend
+from agents.console.site import Extension, extend
 from agents.models import Agent, Channel, Message
-from evaluation.admin import drafts, drift, home, labels, runs, schedules, scores
+from evaluation.admin import drift, home, labels, propositions, runs, schedules, scores
 from evaluation.admin.baselines import (
     NEWEST_BASELINES,
     baseline_column,
@@ -15,7 +15,7 @@ from evaluation.admin.drift_overview import change_panel, run_buttons
 from evaluation.admin.lineups import lineup_panel
 from evaluation.admin.notes import judgement_notes
 
-__all__ = ["drafts", "drift", "home", "labels", "runs", "schedules", "scores"]
+__all__ = ["drift", "home", "labels", "propositions", "runs", "schedules", "scores"]
 
 extend(
     Agent,

@@ -7,7 +7,7 @@ from typing import Any
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from agents.admin import display
+from agents.console import display
 from evaluation.calibration.presentation import notes_of_figures
 from evaluation.calibration.stored import Key, all_agreements, calibration_of
 from evaluation.calibration.values import NOT_CALIBRATED, Agreement

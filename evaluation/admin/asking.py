@@ -12,22 +12,22 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern, path, reverse
 from django.utils.safestring import SafeString
 
-from agents.admin import display
-from agents.adminsite import NumberInput, ReadOnlyAdmin
+from agents.console import display
+from agents.console.site import NumberInput, ReadOnlyAdmin
 from agents.llm.endpoints import problem_of, provider_of
 from agents.models import Agent
 from evaluation.admin.display import judge_badge
-from evaluation.budget import why_over_budget
-from evaluation.control import queue_run
-from evaluation.estimate import estimate, estimate_channels
-from evaluation.estimate_tables import answer_words
 from evaluation.models import Baseline, Dimension, EvaluationRun
 from evaluation.propositions.files import PropositionError, default_dimensions
-from evaluation.run_spec import RunSpec
+from evaluation.runs.budget import why_over_budget
+from evaluation.runs.capture import Spending, estimated
+from evaluation.runs.control import queue_run
+from evaluation.runs.estimate import estimate, estimate_channels
+from evaluation.runs.spec import RunSpec
+from evaluation.runs.terminal import answer_words
 from evaluation.simulation import ENOUGH, actor_of, has_little_speech
 from evaluation.simulation.estimate import estimate_simulation
 from evaluation.simulation.situations import load_situations
-from evaluation.spending import Spending, estimated
 
 PERMISSION = "evaluation.add_evaluationrun"
 MOST_SAMPLES = 500  # from a page; the command line takes more

@@ -13,10 +13,9 @@ from django.template.loader import render_to_string
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from agents.admin import display
-from agents.admin.confirming import confirmed
-from agents.admin.filters import RecentValuesFilter
-from agents.admin.log_filters import AgentFilter
+from agents.console import display
+from agents.console.filters import AgentFilter, RecentValuesFilter
+from agents.console.forms import confirmed
 from agents.models import Agent
 from evaluation.admin.agreement import agreement_of_baseline, mark_agreements
 from evaluation.admin.display import dimension_badge, judge_badge, number, procedure_badge, simulated_by
@@ -26,10 +25,10 @@ from evaluation.change.baselines import is_stale, stale_reasons
 from evaluation.change.comparison import Change, Comparison, compare_runs, compare_to_baseline
 from evaluation.change.evidence import Judged, newest_since_baselines, runs_of
 from evaluation.change.measurements import NotComparable
-from evaluation.control import queue_baseline
-from evaluation.coverage import Share, shares_of
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore
 from evaluation.propositions.files import PropositionError
+from evaluation.runs.control import queue_baseline
+from evaluation.runs.coverage import Share, shares_of
 from evaluation.simulation import ENOUGH
 from evaluation.simulation.queued import awaits_simulation
 from evaluation.wording import counted, interval_text, signed

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from agents.admin import display
 from agents.admin.transcript import transcript_url
+from agents.console import display
 from agents.models import Message
 from evaluation.admin.display import number
-from evaluation.ideas import DistinctIdea, distinct_ideas
 from evaluation.models import EvaluationRun
-from evaluation.summary import DimensionSummary
+from evaluation.runs.ideas import DistinctIdea, distinct_ideas
+from evaluation.runs.summary import DimensionSummary
 
 IDEAS_SHOWN, PAIRS_SHOWN, PLACES_SHOWN = 100, 15, 5
 

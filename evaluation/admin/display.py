@@ -6,14 +6,14 @@ from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from agents.admin import display
-from agents.admin.display import Tone
+from agents.console import display
+from agents.console.display import Tone
 from agents.models import Channel
-from evaluation.coverage import Share, percent
+from evaluation.judge.verdicts import RULE_JUDGE
 from evaluation.models import Dimension, EvaluationRun, EvaluationScore, Method, is_heuristic
+from evaluation.runs.coverage import Share, percent
+from evaluation.runs.summary import DimensionSummary, PropositionSummary
 from evaluation.simulation.queued import awaits_simulation
-from evaluation.summary import DimensionSummary, PropositionSummary
-from evaluation.verdicts import RULE_JUDGE
 
 MOST_LINKS = 20  # conversations of a simulation
 SCORE_TONES: dict[str, Tone] = {"scored": "good", "trivial": "plain", "unscored": "warning", "pending": "plain"}

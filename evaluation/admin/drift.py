@@ -14,20 +14,20 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from agents.admin import display
 from agents.admin.access import user_of
-from agents.admin.charts import Line, Marker, Point, line_chart
-from agents.admin.confirming import tell_done
-from agents.admin.display import Tone
-from agents.admin.filters import RecentValuesFilter
-from agents.admin.log_filters import AgentFilter, RelatedFilter
-from agents.adminsite import ReadOnlyAdmin
+from agents.admin.transcript import Line
+from agents.console import display
+from agents.console.charts import Marker, Point, line_chart
+from agents.console.display import Tone
+from agents.console.filters import AgentFilter, RecentValuesFilter, RelatedFilter
+from agents.console.forms import tell_done
+from agents.console.site import ReadOnlyAdmin
 from agents.models import Agent
 from evaluation.admin.display import dimension_badge, judge_badge, meter, procedure_badge
 from evaluation.change.over_time import Series, series_of
 from evaluation.change.position import PositionDimension, position_profile
-from evaluation.coverage import Share, shares_of
 from evaluation.models import DriftAlert, EvaluationRun, EvaluationSchedule
+from evaluation.runs.coverage import Share, shares_of
 from evaluation.statistics.difference import Verdict
 from evaluation.wording import counted, interval_text, signed
 

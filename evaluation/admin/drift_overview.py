@@ -14,11 +14,11 @@ from django.template.loader import render_to_string
 from django.urls import URLPattern, path, reverse
 from django.utils.safestring import SafeString
 
-from agents.admin import display
-from agents.admin.charts import sparkline
-from agents.admin.display import Tone
 from agents.admin.transcript import transcript_url
-from agents.adminsite import Button, Select, TextInput
+from agents.console import display
+from agents.console.charts import sparkline
+from agents.console.display import Tone
+from agents.console.site import Button, Select, TextInput
 from agents.models import Agent, Channel, ChannelMember
 from agents.models.conversations import TAG_KEY
 from evaluation.admin.asking import PERMISSION, AskingAdmin
@@ -26,8 +26,8 @@ from evaluation.admin.display import dimension_badge, judge_badge, meter, proced
 from evaluation.change.evidence import Judged, Tag, judged_ways
 from evaluation.change.overview import Card, Move, Overview, Quote, State, drift_overview
 from evaluation.change.overview_text import candidate_words, how_sure, sentence_of, short_name
-from evaluation.coverage import percent
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore, is_heuristic
+from evaluation.runs.coverage import percent
 from evaluation.wording import signed
 
 PAGE = 12  # cards

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from agents.admin.logs import Export, export_of, same
-from evaluation.export import COLUMNS, TEXTS, score_rows
+from agents.console.logs import Export, export_of, same
+from evaluation.runs.export import COLUMNS, TEXTS, score_rows
 
 SCORES = Export(columns=COLUMNS, rows=score_rows, texts=TEXTS)
 RUNS: Export = export_of(

@@ -15,11 +15,22 @@ from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from agents.admin import display
-from agents.admin.charts import COLOURS, Line, Marker, Point, line_chart
-from agents.admin.home_parts import FAILURE_DAYS, a_few, card, listing, number_link, percent, since, step, waiting
-from agents.admin.markers import MarkerSource, add_markers, markers_of
-from agents.console_pages import HomePart, add_home
+from agents.admin.transcript import Line
+from agents.console import display
+from agents.console.charts import COLOURS, Marker, MarkerSource, Point, add_markers, line_chart, markers_of
+from agents.console.home import (
+    FAILURE_DAYS,
+    HomePart,
+    a_few,
+    add_home,
+    card,
+    listing,
+    number_link,
+    percent,
+    since,
+    step,
+    waiting,
+)
 from agents.llm.call_health import call_health
 from agents.llm.endpoints import model_of
 from agents.models import Agent, LLMCall
@@ -31,8 +42,6 @@ from evaluation.change.evidence import Judged
 from evaluation.change.history import History, Reading, histories, measured_lately
 from evaluation.change.overview import Card, State
 from evaluation.change.overview_text import candidate_words, numbers_of, short_name
-from evaluation.coverage import Share, shares_of, total
-from evaluation.drafting.decisions import all_entries
 from evaluation.models import (
     COUNTED,
     Baseline,
@@ -42,10 +51,12 @@ from evaluation.models import (
     EvaluationSchedule,
     LabelSet,
     Method,
-    PropositionDraft,
+    Proposition,
     is_heuristic,
 )
 from evaluation.propositions.files import PropositionError, load_all
+from evaluation.propositions.library import all_entries
+from evaluation.runs.coverage import Share, shares_of, total
 from evaluation.wording import counted
 
 DAYS = (7, 30, 90, 180, 365)
@@ -240,14 +251,13 @@ def alerts_wait(request: HttpRequest) -> SafeString | None:
     return waiting(number, "drift alert to acknowledge", "drift alerts to acknowledge", url)
 
 
-def drafts_wait(request: HttpRequest) -> SafeString | None:
+def suggestions_wait(request: HttpRequest) -> SafeString | None:
     try:
-        number = sum(entry.state == "waiting" for entry in all_entries())
+        number = sum(entry.state == "suggested" for entry in all_entries())
     except PropositionError:
         return None  # the set-up says so
-    return waiting(
-        number, "drafted claim to decide on", "drafted claims to decide on", display.list_url(PropositionDraft)
-    )
+    url = display.list_url(Proposition)
+    return waiting(number, "suggested proposition to decide on", "suggested propositions to decide on", url)
 
 
 def files_unusable(request: HttpRequest) -> SafeString | None:
@@ -393,11 +403,11 @@ def alert_markers(agents: Collection[int], start: datetime, end: datetime) -> li
 
 
 add_home(
-    HomePart(place="setup", order=45, permission="evaluation.view_propositiondraft", render=files_unusable),
+    HomePart(place="setup", order=45, permission="evaluation.view_proposition", render=files_unusable),
     HomePart(place="setup", order=50, permission="evaluation.view_baseline", render=no_baseline),
     HomePart(place="setup", order=60, permission="evaluation.view_evaluationschedule", render=no_schedule),
     HomePart(place="waiting", order=10, permission="evaluation.change_driftalert", render=alerts_wait),
-    HomePart(place="waiting", order=40, permission="evaluation.change_propositiondraft", render=drafts_wait),
+    HomePart(place="waiting", order=40, permission="evaluation.change_proposition", render=suggestions_wait),
     HomePart(place="cards", order=20, permission="evaluation.view_baseline", render=drifting_card),
     HomePart(place="cards", order=60, permission="agents.view_llmcall", render=judge_card),
     HomePart(place="charts", order=10, permission="evaluation.view_evaluationrun", render=drift_chart),

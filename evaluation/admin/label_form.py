@@ -7,7 +7,7 @@ from typing import Any
 
 from django import forms
 
-from agents.adminsite import NumberInput, Select, TextInput
+from agents.console.site import NumberInput, Select, TextInput
 from evaluation.calibration.population import MOST_DRAWN
 from evaluation.models import COUNTED, Dimension, EvaluationRun, procedure_name
 

@@ -10,7 +10,7 @@ from django.db.models.functions import Abs, Cast
 from django.urls import reverse
 from django.utils.dateparse import parse_datetime
 
-from agents.admin import display
+from agents.console import display
 from evaluation.admin.agreement import agreement_badge, figure_notes, figure_rows
 from evaluation.admin.display import dimension_badge, judge_badge, procedure_badge
 from evaluation.calibration.figures import confusion

@@ -8,12 +8,12 @@ from typing import Any
 from django.db.models import QuerySet
 from django.utils.safestring import SafeString
 
-from agents.admin import display
+from agents.console import display
 from evaluation.calibration.labels import BANDS
 from evaluation.calibration.population import drawn_ids
 from evaluation.calibration.shown import Section, Shown, shown
+from evaluation.judge.prompts import Event
 from evaluation.models import EvaluationScore, LabelSet, ScoreLabel
-from evaluation.trajectory import Event
 
 CANNOT_TELL = "cannot_tell"
 _RELATED = (

@@ -12,10 +12,10 @@ from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from agents.admin import display
 from agents.admin.access import user_of
-from agents.admin.filters import RecentValuesFilter
-from agents.adminsite import ModelAdmin
+from agents.console import display
+from agents.console.filters import RecentValuesFilter
+from agents.console.site import ModelAdmin
 from evaluation.admin.display import dimension_badge, judge_badge, procedure_badge
 from evaluation.admin.label_form import DrawForm, known_judges
 from evaluation.admin.label_results import label_url, results_context
@@ -23,8 +23,8 @@ from evaluation.admin.labelling import CANNOT_TELL, desk_of, page_context
 from evaluation.calibration.labels import Progress, begun, open_figures, progress, save_label, withdraw_label
 from evaluation.calibration.population import draw_label_set
 from evaluation.calibration.stored import Key, refresh
-from evaluation.capture import UnknownAgents, choose_agents
 from evaluation.models import EvaluationScore, LabelSet
+from evaluation.runs.capture import UnknownAgents, choose_agents
 
 PAGES = "admin/evaluation/labels/"
 LABELLING = "evaluation.add_scorelabel"

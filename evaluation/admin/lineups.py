@@ -11,8 +11,8 @@ from django.template.loader import render_to_string
 from django.urls import URLPattern, path, reverse
 from django.utils.safestring import SafeString
 
-from agents.admin import display
-from agents.adminsite import ReadOnlyAdmin
+from agents.console import display
+from agents.console.site import ReadOnlyAdmin
 from agents.models import Channel
 from evaluation.lineup_runs import WAITING, newest_line_up, queue_line_up, said_since
 from evaluation.models import EvaluationRun, LineUpRun

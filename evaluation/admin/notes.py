@@ -10,7 +10,7 @@ from django.http import HttpRequest
 from django.template.loader import render_to_string
 from django.utils.safestring import SafeString
 
-from agents.admin import display
+from agents.console import display
 from agents.models import Message
 from evaluation.admin.display import dimension_badge, judge_badge, verdict
 from evaluation.models import EvaluationRun, EvaluationScore

@@ -1,14 +1,35 @@
-"""The form of one proposition: each field as a person types it, and the entry of a file that comes of them."""
+"""The form of one proposition: each field as a person types it, what the loader says of it, and the entry of a file that comes of it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from django import forms
+from django.http import HttpRequest
+from django.utils.safestring import SafeString
 
-from agents.adminsite import GrowingTextarea, NumberInput, Select, TextInput
+from agents.console import display
+from agents.console.site import GrowingTextarea, NumberInput, Select, TextInput
+from agents.models import Agent
+from agents.persona import render_persona
+from evaluation.admin.proposition_cards import path_shown, quoted_in, state_badge
+from evaluation.models import Dimension
+from evaluation.propositions.editing import (
+    NO_FOLDER,
+    CannotSave,
+    as_file,
+    head_of,
+    place_for,
+    save_proposition,
+    validated,
+    written_as,
+)
+from evaluation.propositions.files import DEFAULT, LoadedFile
+from evaluation.propositions.library import Entry, all_entries, free_id
 from evaluation.propositions.rules import PRECONDITIONS
+from evaluation.propositions.schema import AGENT_NAME, ENVIRONMENT_DIMENSIONS, Proposition, PropositionFile, resolve
 
 MAIN = ("claim", "id", "weight", "inverted", "hard")
 RULE_NUMBERS = ("max_sentences", "min_sentences", "max_words", "min_words", "max_characters")
@@ -19,6 +40,20 @@ RULE = (*RULE_NUMBERS, *RULE_PATTERNS, *RULE_LISTS, *RULE_SWITCHES)
 CUES = ("supports", "contradicts")
 CONTEXT = ("precondition", "trait", "trait_stopped", "include_personas", "first_n", "last_n")
 ADVICE = ("recommendations_for_improvement", "source")
+LEVELS = {"evaluation": "what was said", "action": "a draft, in the gate"}
+GROUPS = (
+    (
+        "An exact rule instead of a judge",
+        "free of cost, the same offline: 9 when all of it holds, 0 when not. A rule excludes words for or against",
+        RULE,
+    ),
+    (
+        "Words for and against, for the offline judge",
+        "without an LLM a proposition is scored by these alone; give both, or its score can never fall",
+        CUES,
+    ),
+    ("Where it applies, and what the judge is shown", "", CONTEXT),
+)
 _YES_NO = [("", "as its file says"), ("yes", "yes"), ("no", "no")]
 _MOST_EVENTS = 10_000
 _HELP = {
@@ -41,8 +76,8 @@ _HELP = {
     "no_emoji": "no emoji",
     "supports": "one phrase or /regex/ a line: found in a message, the claim holds (8 of 9)",
     "contradicts": "one phrase or /regex/ a line: found in a message, it does not hold (1 of 9)",
-    "precondition": "where it is false for a message, the claim says nothing about it",
-    "trait": "name of the agent's trait this is about: it stands in the place of the automatic claim of that trait",
+    "precondition": "where it is false for a message, the proposition does not apply to it",
+    "trait": "name of the agent's trait this is about: it replaces the automatic proposition of that trait",
     "trait_stopped": "it is about the trait at strength 0, which the agent is not to show",
     "include_personas": "whether the judge is shown the persona",
     "first_n": f"events of the conversation shown from its start, 0 to {_MOST_EVENTS:,}; empty: as its file says, else 10 (of a draft: 5)",
@@ -68,7 +103,7 @@ _LABELS = {
 
 
 class PropositionForm(forms.Form):
-    """A proposition as somebody types it. What the loader says of it is added with `blame`.
+    """A proposition as a person types it. What the loader says of it is added with `blame`.
 
     Args:
         written: The entry that is edited, as it stands in its file; empty for a new one.
@@ -176,3 +211,120 @@ def _value(name: str, value: Any) -> Any:
     if name == "weight":
         return float(value)
     return value.replace("\r\n", "\n").strip() or None if isinstance(value, str) else value
+
+
+class Editing:
+    """A form, and the proposition it is about.
+
+    Raises:
+        CannotSave: Its file cannot be read.
+    """
+
+    def __init__(
+        self,
+        request: HttpRequest,
+        *,
+        owner: str,
+        agent: Agent | None,
+        entry: Entry | None,
+        files: Sequence[LoadedFile],
+    ) -> None:
+        self.owner, self.agent, self.entry, self.files = owner, agent, entry, files
+        asked = request.POST if request.method == "POST" else request.GET
+        self.dimension = entry.dimension if entry else _one_of(asked.get("dimension", ""), self._dimensions())
+        self.level = entry.level if entry else _one_of(asked.get("level", ""), list(LEVELS))
+        self.mark = request.POST.get("mark", "") if request.method == "POST" else entry.mark if entry else ""
+        written, self.head = written_as(entry) if entry else ({}, {})
+        self.traits = [trait.name for trait in agent.traits.all()] if agent else []
+        typed = request.POST if request.method == "POST" else None
+        self.form = PropositionForm(typed, written=written, traits=self.traits)
+
+    @property
+    def id(self) -> str:
+        return str(self.form.cleaned_data["id"])
+
+    def is_valid(self) -> bool:
+        """Whether the form is, and the loader would take it; an id is made of the claim where none was typed."""
+        if not self.form.is_valid():
+            return False
+        if not self.form.cleaned_data["id"]:
+            words = self.form.cleaned_data["claim"].replace(AGENT_NAME, " ").split()[:5]
+            taken = {entry.proposition.id for entry in all_entries(self.files)}
+            self.form.cleaned_data["id"] = free_id(self.owner, " ".join(words), taken=taken)
+        try:
+            self._file()
+        except CannotSave as problem:
+            self.form.blame(problem.errors)
+            return False
+        return True
+
+    def proposition(self) -> Proposition:
+        """As it is typed, to be tried."""
+        file = self._file()
+        return resolve(file.propositions[0], file, "as typed", everybody=self.owner == DEFAULT)
+
+    def as_yaml(self) -> str:
+        """A file of it alone."""
+        head = {**head_of(self.dimension, self.owner, self.level), **self.head}
+        return as_file(head, [self.form.entry(active=self.entry is None or self.entry.proposition.active)])
+
+    def save(self, *, active: bool) -> Path:
+        """Store it.
+
+        Raises:
+            CannotSave: It cannot be.
+        """
+        return save_proposition(
+            owner=self.owner,
+            dimension=self.dimension,
+            level=self.level,
+            entry=self.form.entry(active=active),
+            mark=self.mark if self.entry else "",
+        )
+
+    def context(self) -> dict[str, Any]:
+        """What the template shows."""
+        place = place_for(owner=self.owner, dimension=self.dimension, level=self.level, entry=self.entry)
+        form = self.form
+        opened = set(_typed(form.written)) | {name for name in form.fields if form.is_bound and form[name].value()}
+        return {
+            "form": form,
+            "entry": self.entry,
+            "badge": state_badge(self.entry) if self.entry else "",
+            "mark": self.mark,
+            "traits": self.traits,
+            "dimensions": [(name, Dimension(name).label) for name in self._dimensions()],
+            "levels": LEVELS.items(),
+            "dimension": self.dimension,
+            "level": self.level,
+            "place": display.visible(path_shown(place.path)) if place else "",
+            "replaces": display.visible(path_shown(self.entry.path)) if place and place.replaces and self.entry else "",
+            "no_folder": "" if place else NO_FOLDER,
+            "groups": [
+                (heading, text, [form[name] for name in names], bool(opened & set(names)))
+                for heading, text, names in GROUPS
+            ],
+            "advice": [form[name] for name in ADVICE],
+            "quoted": self._quoted(),
+        }
+
+    def _file(self) -> PropositionFile:
+        head = {**head_of(self.dimension, self.owner, self.level), **self.head}
+        return validated({**head, "propositions": [self.form.entry(active=True)]})
+
+    def _dimensions(self) -> list[str]:
+        """Dimensions of channels are only in files about every one of them."""
+        if self.agent is None:
+            return list(Dimension.values)
+        return [name for name in Dimension.values if name not in ENVIRONMENT_DIMENSIONS]
+
+    def _quoted(self) -> SafeString | str:
+        quote = self.form["source"].value() or ""
+        if self.agent is None or not quote:
+            return ""
+        persona = render_persona(system_prompt=self.agent.system_prompt, traits=self.agent.traits.all())
+        return quoted_in(str(quote), persona)
+
+
+def _one_of(wanted: str, allowed: Sequence[str]) -> str:
+    return wanted if wanted in allowed else allowed[0]

@@ -10,9 +10,9 @@ from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
 from django.urls import URLPattern, path, reverse
 
-from agents.admin.logs import LogAdmin
-from evaluation.control import CANCELLABLE, NotPossible, can_resume, cancel_run, resume_run
+from agents.console.logs import LogAdmin
 from evaluation.models import EvaluationRun
+from evaluation.runs.control import CANCELLABLE, NotPossible, can_resume, cancel_run, resume_run
 
 PERMISSION = "evaluation.change_evaluationrun"
 

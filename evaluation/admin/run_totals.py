@@ -9,8 +9,8 @@ from django.db.models import Count, Q, Sum
 
 from agents.admin.ledger import ALL_TOKENS
 from agents.models import LLMCall
-from evaluation.coverage import shares_of, total
 from evaluation.models import EvaluationScore
+from evaluation.runs.coverage import shares_of, total
 
 
 def add_totals(runs: Sequence[Any]) -> None:

@@ -12,10 +12,9 @@ from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from agents.admin import display
-from agents.admin.filters import DateRangeFilter, RecentValuesFilter
-from agents.admin.log_filters import AgentFilter, ErrorFilter, tag_filter
 from agents.admin.transcript import transcript_url
+from agents.console import display
+from agents.console.filters import AgentFilter, DateRangeFilter, ErrorFilter, RecentValuesFilter, tag_filter
 from agents.models import LLMCall
 from evaluation.admin.agreement import agreement_badge
 from evaluation.admin.baselines import comparison_panel
@@ -36,10 +35,10 @@ from evaluation.admin.lineups import line_up_link
 from evaluation.admin.log_filters import DimensionFilter
 from evaluation.admin.run_control import ControlledRunAdmin, buttons_of
 from evaluation.admin.run_totals import add_totals
-from evaluation.batches import waiting_words
 from evaluation.calibration import calibration_of
 from evaluation.models import COUNTED, Dimension, EvaluationRun, EvaluationScore
-from evaluation.summary import DimensionSummary, PropositionSummary, summarize, worst_judgement
+from evaluation.runs.batches import waiting_words
+from evaluation.runs.summary import DimensionSummary, PropositionSummary, summarize, worst_judgement
 
 
 def scores_url(run: EvaluationRun, **filters: str) -> str:

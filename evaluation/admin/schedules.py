@@ -13,12 +13,12 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from agents.admin import display
-from agents.admin.confirming import confirmed, tell_done
-from agents.adminsite import ModelAdmin, TextInput
+from agents.console import display
+from agents.console.forms import confirmed, tell_done
+from agents.console.site import ModelAdmin, TextInput
 from evaluation.admin.display import dimension_badge, judge_badge, meter
-from evaluation.coverage import shares_of, total
 from evaluation.models import Dimension, DriftAlert, EvaluationRun, EvaluationSchedule
+from evaluation.runs.coverage import shares_of, total
 from evaluation.schedules import ALLOWED_EVERY, every_name, fire_now, overlap_note, parse_every
 
 if TYPE_CHECKING:

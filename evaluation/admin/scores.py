@@ -9,11 +9,10 @@ from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from agents.admin import display
-from agents.admin.filters import ChosenFilter, DateRangeFilter, RecentValuesFilter
-from agents.admin.log_filters import AgentFilter, tag_filter
-from agents.admin.logs import LogAdmin
 from agents.admin.transcript import transcript_url
+from agents.console import display
+from agents.console.filters import AgentFilter, ChosenFilter, DateRangeFilter, RecentValuesFilter, tag_filter
+from agents.console.logs import LogAdmin
 from evaluation.admin.display import dimension_badge, judge_badge, verdict
 from evaluation.admin.exports import SCORES
 from evaluation.admin.log_filters import HeightFilter

@@ -6,7 +6,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from agents.api.pagination import paged
+from agents.api.parameters import paged
 from evaluation.api.serializers import COVERAGE, BaselineRow, CalibrationShown, IntervalField, RunRow, ScoreRow
 from evaluation.models import Dimension, EvaluationRun
 

@@ -14,11 +14,10 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from agents.api import parameters
-from agents.api.idempotency import IdempotentPosts
-from agents.api.permissions import ModelPermissions
+from agents.api.headers import IdempotentPosts
 from agents.api.problems import Conflict
+from agents.api.requests import ModelPermissions, PaidRequests
 from agents.api.schema import AGENT, documented, query
-from agents.api.throttles import PaidRequests
 from agents.finding import no_agent
 from agents.models import Agent
 from evaluation.api.answers import AcceptedRun, BaselinesAnswer, ComparisonAnswer
@@ -32,8 +31,8 @@ from evaluation.change.choosing import nothing_newer
 from evaluation.change.comparison import compare_runs, comparison_json
 from evaluation.change.evidence import Judged, newest_of, newest_since_baselines, runs_of
 from evaluation.change.measurements import NotComparable
-from evaluation.control import queue_run
 from evaluation.models import Baseline, Dimension, EvaluationRun
+from evaluation.runs.control import queue_run
 from evaluation.statistics.difference import MARGIN
 
 MOST_MARGIN = 9.0

@@ -17,8 +17,8 @@ from rest_framework.reverse import reverse
 
 from agents.api import parameters
 from agents.api.bodies import StrictBody, Text, Whole
-from agents.api.idempotency import IdempotentPosts
-from agents.api.pagination import Log
+from agents.api.headers import IdempotentPosts
+from agents.api.parameters import Log
 from agents.api.problems import Conflict
 from agents.api.schema import documented, query
 from evaluation.api.filters import DIMENSION, number

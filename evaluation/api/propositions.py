@@ -1,4 +1,4 @@
-"""What is asked of the judge: the propositions, read from their files."""
+"""The propositions over HTTP, read from their files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from agents.api import parameters
-from agents.api.pagination import Pages
+from agents.api.parameters import Pages
 from agents.api.schema import AGENT, PAGES, documented, query
 from agents.models import Agent
 from evaluation.api.answers import PropositionPage
@@ -19,10 +19,13 @@ from evaluation.api.refusals import reading_propositions
 from evaluation.models import Dimension, EvaluationScore
 from evaluation.propositions.files import DEFAULT, LoadedFile, applying, load_all, propositions_for
 from evaluation.propositions.schema import Proposition
-from evaluation.targets import claims_for
+from evaluation.runs.planning import claims_for
 
 LEVELS = ("evaluation", "action")
-_FILTERS = (query("level", enum=LEVELS), query("active", "false = drafts only", enum=YES_NO))
+_FILTERS = (
+    query("level", enum=LEVELS),
+    query("active", "false = suggestions, rejected and retired ones only", enum=YES_NO),
+)
 
 
 class Propositions(APIView):
@@ -31,7 +34,8 @@ class Propositions(APIView):
     Filters: dimension, level (`evaluation`, the default, or `action`: asked of a draft), agent (slug): the defaults merged with the
     agent's own and those of its traits (their `source` is `trait`), as an evaluation of it asks them. Without agent every file's stand
     one by one; `agent` is null in the defaults.
-    Drafts follow with `active` false: they are never judged. `active=true` leaves them out, `active=false` has nothing else.
+    What is not judged follows with `active` false: suggestions, rejected and retired ones. `active=true` leaves them out, `active=false`
+    has nothing else.
     """
 
     queryset = EvaluationScore.objects.all()  # who may see what was judged may see what is asked
@@ -65,12 +69,12 @@ def _merged(agent: Agent, dimensions: list[str], level: str) -> Iterator[dict[st
         yield from (_shown(found, agent.slug, level) for found in asked)
     for file in applying(_files(dimensions, level), seeded=seeded):
         if file.agent_id in (DEFAULT, agent.slug):
-            yield from (_shown(draft, agent.slug, level) for draft in file.drafts)
+            yield from (_shown(suggestion, agent.slug, level) for suggestion in file.inactive)
 
 
 def _by_file(dimensions: list[str], level: str) -> Iterator[dict[str, Any]]:
     for file in _files(dimensions, level):
-        for found in (*file.propositions, *file.drafts):
+        for found in (*file.propositions, *file.inactive):
             yield _shown(found, _owner(file), level)
 
 

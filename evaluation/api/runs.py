@@ -18,23 +18,20 @@ from rest_framework.views import APIView
 
 from agents.api import parameters
 from agents.api.bodies import NoBody
-from agents.api.conditional import Conditional, etag_of
-from agents.api.idempotency import IdempotentPosts
-from agents.api.pagination import Log
-from agents.api.permissions import ActionPermissions
+from agents.api.headers import Conditional, IdempotentPosts, etag_of
+from agents.api.parameters import Log
 from agents.api.problems import Conflict
+from agents.api.requests import ActionPermissions, PaidRequests
 from agents.api.schema import documented, query
-from agents.api.throttles import PaidRequests
 from evaluation.api.answers import AcceptedRun, WholeRun
 from evaluation.api.filters import DIMENSION, RUN_FILTERS, YES_NO, filtered_runs
 from evaluation.api.refusals import reading_propositions
 from evaluation.api.run_request import RunRequest, spec_of
 from evaluation.api.serializers import BlindScoreRow, RunRow, ScoreRow, links_of, shown_run
-from evaluation.control import NotPossible, cancel_run, queue_run, resume_run
 from evaluation.models import Dimension, EvaluationRun, EvaluationScore
-from evaluation.progress import Progress, progress_of
-from evaluation.result_json import numbers_json
-from evaluation.summary import summarize
+from evaluation.runs.as_json import numbers_json
+from evaluation.runs.control import NotPossible, Progress, cancel_run, progress_of, queue_run, resume_run
+from evaluation.runs.summary import summarize
 
 MOST_EMBEDDED = 1_000
 _HOW_MANY = {"type": "integer", "minimum": 0, "maximum": MOST_EMBEDDED}

@@ -12,7 +12,7 @@ from rest_framework.generics import ListAPIView
 from rest_framework.reverse import reverse
 
 from agents.api import parameters
-from agents.api.pagination import Log
+from agents.api.parameters import Log
 from agents.api.schema import AGENT, SINCE, UNTIL, documented, query
 from evaluation.api.filters import DIMENSION, YES_NO, in_time
 from evaluation.models import Dimension, DriftAlert, EvaluationSchedule, is_heuristic

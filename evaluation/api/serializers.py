@@ -13,9 +13,9 @@ from rest_framework.reverse import reverse
 from evaluation.calibration.as_json import calibration_json
 from evaluation.calibration.stored import Key
 from evaluation.change.baselines import is_stale, stale_reasons
-from evaluation.coverage import NOTHING, Share, shares_of
 from evaluation.models import Baseline, Dimension, EvaluationRun, EvaluationScore, is_heuristic
-from evaluation.progress import Progress, progress_of
+from evaluation.runs.control import Progress, progress_of
+from evaluation.runs.coverage import NOTHING, Share, shares_of
 
 _OF_RUN = (
     *("id", "url", "agent", "channel", "status", "error", "dimensions", "is_baseline", "judge", "heuristic"),

@@ -12,12 +12,12 @@ from django.db.models import QuerySet
 
 from evaluation.calibration.population import judged, population_of
 from evaluation.calibration.values import Calibration, PoweredMean
+from evaluation.judge.verdicts import MAX_SCORE
 from evaluation.models import LabelSet, Method, ScoreLabel
 from evaluation.statistics.agreement import RESAMPLES, krippendorff_alpha, quadratic_weighted_kappa, spearman
 from evaluation.statistics.bootstrap import Observation, bootstrap_mean
 from evaluation.statistics.estimates import Estimate
 from evaluation.statistics.prediction_powered import prediction_powered_mean
-from evaluation.verdicts import MAX_SCORE
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from django.db.models import Count, Q
 from agents.transcripts.records import Cleaner
 from evaluation.calibration.population import drawn_ids
 from evaluation.calibration.stored import key_of, mark_changed
+from evaluation.judge.verdicts import MAX_SCORE, MIN_SCORE, RULE_JUDGE
 from evaluation.models import COUNTED, DrawnScore, EvaluationScore, LabelSet, ScoreLabel
-from evaluation.verdicts import MAX_SCORE, MIN_SCORE, RULE_JUDGE
 
 BANDS: tuple[tuple[tuple[int, ...], str], ...] = (
     ((0,), "completely false"),

@@ -14,6 +14,7 @@ from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
 from agents.models import Agent
+from evaluation.judge.verdicts import RULE_JUDGE
 from evaluation.models import (
     COUNTED,
     Dimension,
@@ -24,7 +25,6 @@ from evaluation.models import (
     Method,
     procedure_name,
 )
-from evaluation.verdicts import RULE_JUDGE
 
 MOST_DRAWN = 10_000
 OF_MESSAGES = ("adherence", "consistency")  # judged message by message; the others over a whole window

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from evaluation.calibration.as_json import calibration_details
 from evaluation.calibration.values import LEAST_ITEMS, Calibration, PoweredMean, labels_text
-from evaluation.presentation import judge_label
+from evaluation.runs.terminal import judge_label
 from evaluation.statistics.estimates import Estimate
 from evaluation.wording import counted, decimal
 

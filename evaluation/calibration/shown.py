@@ -11,16 +11,14 @@ from django.db.models import QuerySet
 
 from agents.models import Message, PersonaVersion
 from agents.persona import TraitValue, render_persona
+from evaluation.judge.prompts import Context, Event, Window
 from evaluation.models import EvaluationRun, EvaluationScore
-from evaluation.prompts import Context
 from evaluation.propositions.files import PropositionError
 from evaluation.propositions.schema import Proposition
+from evaluation.runs.planning import claims_for, subject_of
 from evaluation.scorers import SCORERS
-from evaluation.scorers.base import Subject
-from evaluation.scorers.channel import ChannelSubject
-from evaluation.targets import claims_for, subject_of
-from evaluation.trajectory import Event, Window
-from evaluation.windows import MessageWindow, in_window
+from evaluation.scorers.subjects import ChannelSubject, Subject
+from evaluation.scorers.windows import MessageWindow, in_window
 
 SAID_BEFORE, SAID_AFTER = 5, 2
 JUDGED = "→"  # marks in a file what the claim is about

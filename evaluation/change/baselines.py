@@ -11,7 +11,7 @@ from agents.models import Agent
 from agents.persona import current_digest
 from agents.persona_changes import changes_since
 from evaluation.models import Baseline, EvaluationRun, Method
-from evaluation.summary import RunSummary
+from evaluation.runs.summary import RunSummary
 
 
 def promote(run: EvaluationRun, summary: RunSummary, *, only: Collection[str] | None = None) -> list[Baseline]:

@@ -23,16 +23,15 @@ from agents.llm.ledger import Totals
 from agents.models import Agent, Message
 from agents.persona import TraitLike
 from agents.text.fences import new_nonce
-from evaluation.budget import why_over_budget
-from evaluation.estimate import OUTPUT_TOKENS_PER_CLAIM
-from evaluation.judge import Question, ask_all, build_request
-from evaluation.prompts import Context
+from evaluation.judge.prompts import Context, Event, Window
+from evaluation.judge.questions import Question, ask_all, build_request
+from evaluation.judge.verdicts import Verdict, unscored
 from evaluation.propositions.traits import presence
-from evaluation.scorers.base import Said, said
+from evaluation.runs.budget import why_over_budget
+from evaluation.runs.estimate import OUTPUT_TOKENS_PER_CLAIM
+from evaluation.scorers.subjects import Said, said
 from evaluation.statistics.bootstrap import Observation, bootstrap_difference
 from evaluation.statistics.estimates import Estimate
-from evaluation.trajectory import Event, Window
-from evaluation.verdicts import Verdict, unscored
 
 MESSAGES, MOST_MESSAGES = 10, 100  # of each sample
 PURPOSE = "before_after"

@@ -12,18 +12,18 @@ from django.db.models import Max
 from django.utils import timezone
 
 from agents.models import Agent, Message
-from evaluation.capture import capture
 from evaluation.change.comparison import Change, Comparison, adjusted, compare, compare_runs, detectable
 from evaluation.change.evidence import Judged, newest_evidence, newest_of, newest_since_baselines, runs_of
 from evaluation.change.measurement_files import UnreadableFile, measurements_of_file
 from evaluation.change.measurements import Measurement, NotComparable, measurement_of, measurement_of_runs
-from evaluation.failures import failed_call, refusal
 from evaluation.models import Baseline, EvaluationRun, Evidence
-from evaluation.planning import make_plan
-from evaluation.run_spec import MOST_SAMPLES, RunSpec
+from evaluation.runs.capture import capture
+from evaluation.runs.planning import make_plan
+from evaluation.runs.spec import MOST_SAMPLES, RunSpec
+from evaluation.runs.store import failed_call, refusal
+from evaluation.runs.summary import RunSummary, summarize
+from evaluation.scorers.windows import spoken_by
 from evaluation.statistics.difference import ALPHA, n_to_detect
-from evaluation.summary import RunSummary, summarize
-from evaluation.windows import spoken_by
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

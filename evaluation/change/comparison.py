@@ -16,8 +16,9 @@ from evaluation.change.measurements import (
     measurement_of_baselines,
     measurement_of_runs,
 )
-from evaluation.coverage import Share
 from evaluation.models import EvaluationRun, is_heuristic
+from evaluation.runs.coverage import Share
+from evaluation.runs.summary import rounded
 from evaluation.scorers import SCORERS
 from evaluation.statistics.bootstrap import Observation, bootstrap_difference, bootstrap_mean
 from evaluation.statistics.difference import (
@@ -35,7 +36,6 @@ from evaluation.statistics.difference import (
     undecided,
 )
 from evaluation.statistics.estimates import Interval
-from evaluation.summary_values import rounded
 
 NONE_IN_COMMON = "no proposition was scored in both"
 NOISE_ALONE = "of the judge's noise alone: other messages might have scored otherwise"

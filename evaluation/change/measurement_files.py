@@ -10,9 +10,9 @@ from typing import Annotated, Any, NoReturn
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from evaluation.change.measurements import Measurement
-from evaluation.coverage import TOO_LITTLE, Share
 from evaluation.models import COUNTED, Method
 from evaluation.propositions.yaml_files import dotted, in_words, location_of
+from evaluation.runs.coverage import TOO_LITTLE, Share
 from evaluation.scorers import SCORERS
 from evaluation.statistics.bootstrap import Observation
 

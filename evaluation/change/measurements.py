@@ -13,12 +13,11 @@ from django.db.models import Avg, Case, Count, Max, Q, When
 from django.utils import timezone
 
 from agents.models import Message
-from evaluation.coverage import COVERABLE, NOTHING, Share, total, why_too_little
 from evaluation.models import BY_MESSAGE, COUNTED, Baseline, EvaluationRun, EvaluationScore
+from evaluation.runs.coverage import COVERABLE, NOTHING, Share, total, why_too_little
+from evaluation.runs.summary import WITHOUT_SCORE, rounded
 from evaluation.scorers import SCORERS
 from evaluation.statistics.bootstrap import Observation
-from evaluation.summary import WITHOUT_SCORE
-from evaluation.summary_values import rounded
 
 DELETED = "message:deleted"
 PARTS = ("scores", "proposition_scores", "observations", "unscored", "judged", "digests", "shares", "by_message", "reasons")  # fmt: skip

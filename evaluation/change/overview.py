@@ -28,8 +28,8 @@ from evaluation.change.evidence import (
     runs_judged,
     runs_of,
 )
-from evaluation.coverage import COVERABLE, MESSAGES, NOTHING, Share, why_too_little
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore, Evidence
+from evaluation.runs.coverage import COVERABLE, MESSAGES, NOTHING, Share, why_too_little
 from evaluation.statistics.bootstrap import RESOLUTION
 from evaluation.statistics.difference import ALPHA, MARGIN, holm, welch_p
 

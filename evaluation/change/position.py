@@ -16,13 +16,13 @@ from django.db.models import Avg, Count, F, Max, Q, QuerySet, Window
 from django.db.models.functions import RowNumber
 
 from agents.models import Agent, Message
-from evaluation.coverage import COVERABLE, NOTHING, Share, total
 from evaluation.models import EvaluationRun, EvaluationScore
+from evaluation.runs.coverage import COVERABLE, NOTHING, Share, total
+from evaluation.scorers.windows import MessageWindow, spoken_by
 from evaluation.statistics.agreement import spearman
 from evaluation.statistics.bootstrap import Observation, bootstrap_difference, bootstrap_mean
 from evaluation.statistics.difference import MARGIN, Decision, decide
 from evaluation.statistics.estimates import Estimate, Interval
-from evaluation.windows import MessageWindow, spoken_by
 
 Bin = tuple[int, int | None]  # first and last position, from 1; None = no end
 

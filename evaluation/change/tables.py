@@ -12,17 +12,17 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from agents.commands import console_on
 from agents.models import Agent
-from agents.terminal import console_on
 from evaluation.change.choosing import Detection
 from evaluation.change.comparison import Change, Comparison
 from evaluation.change.over_time import Drop, Series
 from evaluation.change.overview import Card, DimensionMove, Overview
 from evaluation.change.overview_text import sentence_of, tag_words
 from evaluation.change.position import PositionChange, PositionDimension, PositionProfile
-from evaluation.coverage import percent, with_share
 from evaluation.models import EvaluationRun, is_heuristic
-from evaluation.presentation import heading_of, judge_label, number
+from evaluation.runs.coverage import percent, with_share
+from evaluation.runs.terminal import heading_of, judge_label, number
 from evaluation.statistics.estimates import Estimate
 from evaluation.wording import counted, decimal, interval_text, signed
 

@@ -1,1 +1,5 @@
-"""A verdict that a build can trust: what is measured is held against a baseline and thresholds, and against how much could be judged."""
+"""A verdict that a build can trust (`manage.py evaluate`).
+
+`options` reads what is measured and what it is held to, `measure` judges and compares with a baseline, `verdict` decides, `report` puts it
+all into one value, and `render` writes that for a terminal, a pull request and a build server. `files` measures without a database.
+"""

@@ -6,25 +6,30 @@ import secrets
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Decimal
 from statistics import mean, stdev
+from typing import Any
 
 from django.conf import settings
 
-from agents.llm import Label
+from agents.llm import Label, estimate_tokens, ledger
+from agents.llm.endpoints import provider_of
 from agents.llm.ledger import Totals, totals
 from agents.models import Agent, Message
 from agents.persona import render_persona
 from agents.text.fences import new_nonce
-from evaluation.budget import why_over_budget
-from evaluation.items import Open, context_of, settle
-from evaluation.judge import Question, ask_all
+from evaluation.judge.questions import Question, ask_all, build_request
+from evaluation.judge.verdicts import MAX_SCORE, Verdict, unscored
 from evaluation.propositions.schema import Proposition
-from evaluation.run_spec import MOST_REPEATS
+from evaluation.runs.budget import why_over_budget
+from evaluation.runs.estimate import OUTPUT_TOKENS_PER_CLAIM
+from evaluation.runs.questions import Open, context_of, settle
+from evaluation.runs.spec import MOST_REPEATS
+from evaluation.runs.terminal import spent_json
 from evaluation.scorers import adherence
-from evaluation.scorers.base import Subject
+from evaluation.scorers.subjects import Subject
+from evaluation.scorers.windows import MessageWindow
 from evaluation.statistics.agreement import judge_noise
-from evaluation.verdicts import MAX_SCORE, Verdict, unscored
-from evaluation.windows import MessageWindow
 
 MOST_MESSAGES = 1000
 FEWEST_TO_TELL = 5  # messages with a score from which "all alike" says something
@@ -214,3 +219,91 @@ def _judged(
     for message in messages:
         found[message.pk] = found[message.pk] or [unscored("not judged")]
     return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialEstimate:
+    """Before a trial. Tokens are characters / 4 of the prompts and an assumption for the answers.
+
+    Attributes:
+        messages: How many would be drawn.
+        calls: How many of them a judge would be asked about; the others are settled free of cost.
+        cost_usd: None when the judge has no price.
+        judge: The model, or ``rule``.
+        billed: Whether the judge is one that costs anything.
+    """
+
+    messages: int
+    calls: int
+    input_tokens: int
+    output_tokens: int
+    cost_usd: Decimal | None
+    judge: str
+    billed: bool
+
+
+def estimate_trial(
+    *, proposition: Proposition, agent: Agent, n: int, window: MessageWindow | None = None
+) -> TrialEstimate:
+    """What `try_proposition` would ask of the configured judge with the same arguments."""
+    judge = "rule" if proposition.rule else str(settings.JUDGE_MODEL)
+    subject = subject_for(agent, n=n, seed=0, window=window)
+    messages = drawn(subject)
+    calls = sent = 0
+    label = Label(purpose=PURPOSE)
+    for message in messages:
+        if settle(proposition, message, subject) is not None:
+            continue
+        context = context_of(adherence, subject, Open(None, proposition, message), None)
+        question = Question(propositions=(proposition,), context=context, label=label, model=judge)
+        calls, sent = calls + 1, sent + estimate_tokens(build_request(question))
+    billed = calls > 0 and provider_of(judge) == "anthropic"
+    answered = calls * OUTPUT_TOKENS_PER_CLAIM
+    cost = ledger.estimate_cost(judge, sent, answered) if billed else Decimal(0)
+    return TrialEstimate(
+        messages=len(messages),
+        calls=calls,
+        input_tokens=sent,
+        output_tokens=answered,
+        cost_usd=cost,
+        judge=judge,
+        billed=billed,
+    )
+
+
+def trial_json(trial: Trial) -> dict[str, Any]:
+    """Return the outcome as data."""
+    p = trial.proposition
+    return {
+        "proposition": p.id,
+        "claim": p.claim,
+        "active": p.active,
+        "agent": trial.agent.slug,
+        "judge": trial.judge,
+        "messages": [
+            {
+                "message": one.message.pk,
+                "channel": one.message.channel.slug,
+                "text": one.message.text,
+                "score": one.score,
+                "judgements": [
+                    {
+                        "status": v.status,
+                        "score": v.value,
+                        "reasoning": v.reasoning,
+                        "justification": v.justification,
+                        "reason": v.reason,
+                    }
+                    for v in one.verdicts
+                ],
+            }
+            for one in trial.messages
+        ],
+        "mean": trial.mean,
+        "spread": trial.spread,
+        "noise": trial.noise,
+        **{name: trial.count(name) for name in ("scored", "trivial", "unscored")},
+        **spent_json(trial.spent),
+        "hint": trial.hint,
+        "reason": trial.reason,
+    }

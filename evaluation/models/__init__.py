@@ -11,12 +11,12 @@ from evaluation.models.choices import (
     is_heuristic,
     procedure_name,
 )
-from evaluation.models.drafts import PropositionDraft
 from evaluation.models.evidence import Evidence
 from evaluation.models.labels import DrawnScore, JudgeCalibration, LabelSet, ScoreLabel
+from evaluation.models.propositions import PatternTimeout, Proposition
 from evaluation.models.runs import EvaluationRun
 from evaluation.models.schedules import DriftAlert, EvaluationSchedule
-from evaluation.models.scores import EvaluationScore, PatternTimeout
+from evaluation.models.scores import EvaluationScore
 
 __all__ = [
     "BY_MESSAGE",
@@ -38,7 +38,7 @@ __all__ = [
     "LineUpRun",
     "Method",
     "PatternTimeout",
-    "PropositionDraft",
+    "Proposition",
     "ScoreLabel",
     "is_heuristic",
     "procedure_name",

@@ -76,7 +76,7 @@ class EvaluationSchedule(models.Model):
     def clean(self) -> None:
         """Refuse what the worker could not measure; names field, value and what is allowed."""
         from evaluation.scorers import SCORERS  # they read the models
-        from evaluation.windows import parse_window
+        from evaluation.scorers.windows import parse_window
 
         try:
             parse_window(self.window)

@@ -110,23 +110,3 @@ class EvaluationScore(models.Model):
     def __str__(self) -> str:
         number = self.score if self.count is None else self.count
         return f"{self.proposition_id}: {self.status if number is None else number}"
-
-
-class PatternTimeout(models.Model):
-    """How often a pattern of a proposition took too long, in evaluations and at the gate. What it judged is unscored each time."""
-
-    dimension = models.CharField(max_length=32, choices=Dimension.choices)
-    proposition_id = models.CharField(max_length=120)
-    pattern = models.CharField(max_length=200, help_text="as the reason names it: a long one is cut")
-    times = models.PositiveIntegerField(default=0)
-    last_at = models.DateTimeField()
-
-    class Meta:
-        db_table = "evaluation_pattern_timeouts"
-        ordering: ClassVar = ["dimension", "proposition_id", "pattern"]
-        constraints: ClassVar = [
-            models.UniqueConstraint(fields=["dimension", "proposition_id", "pattern"], name="pattern_timeout_once"),
-        ]
-
-    def __str__(self) -> str:
-        return f"{self.proposition_id}: {self.times} × {self.pattern}"

@@ -45,7 +45,7 @@ class LoadedFile:
     agent_id: str
     level: str
     propositions: tuple[Proposition, ...]
-    drafts: tuple[Proposition, ...] = ()
+    inactive: tuple[Proposition, ...] = ()
 
 
 def load_file(path: Path) -> LoadedFile:
@@ -69,13 +69,13 @@ def load_file(path: Path) -> LoadedFile:
 
 def resolved_file(path: Path, parsed: PropositionFile, node: yaml.Node | None) -> LoadedFile:
     """A valid file's propositions with what they inherit from it; `node` is the file's, for the lines."""
-    agent_id = parsed.agent_id or path.stem.removesuffix(".action").removesuffix(".drafts")
+    agent_id = parsed.agent_id or path.stem.removesuffix(".action").removesuffix(".suggestions")
     resolved = tuple(
         resolve(spec, parsed, f"{path.name}:{line_of(node, ('propositions', i)) or 1}", everybody=agent_id == DEFAULT)
         for i, spec in enumerate(parsed.propositions)
     )
-    active, drafts = (tuple(p for p in resolved if p.active is wanted) for wanted in (True, False))
-    return LoadedFile(path, parsed.dimension, agent_id, parsed.level, active, drafts)
+    active, inactive = (tuple(p for p in resolved if p.active is wanted) for wanted in (True, False))
+    return LoadedFile(path, parsed.dimension, agent_id, parsed.level, active, inactive)
 
 
 def _problem(path: Path, node: yaml.Node | None, data: Any, item: dict[str, Any]) -> FileProblem:
@@ -218,7 +218,7 @@ def propositions_for(
         for file in chosen:
             if file.agent_id == owner:
                 merged.update({p.id: p for p in file.propositions})
-                for retired in (p.id for p in file.drafts if p.retired):
+                for retired in (p.id for p in file.inactive if p.retired):
                     merged.pop(retired, None)
     return list(merged.values())
 

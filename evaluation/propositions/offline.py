@@ -18,10 +18,10 @@ from agents.text.ngrams import RepetitionStatistics, extract_ngrams, repetition_
 from agents.text.patterns import find_all, one_message
 from agents.text.style import StyleProfile, style_deviations
 from agents.text.tokens import tokenize
+from evaluation.judge.verdicts import Verdict, judged, parse_answers, trivial, verdict_by_rule
 from evaluation.propositions.files import LoadedFile, propositions_for
 from evaluation.propositions.rules import PRECONDITIONS, Target
 from evaluation.propositions.schema import Cues, Proposition
-from evaluation.verdicts import Verdict, judged, parse_answers, trivial, verdict_by_rule
 
 NEEDS_JUDGE = "needs an LLM judge: the claim lists no cues for the offline one"
 NEEDS_JUDGE_FOR_FLAWS = "needs an LLM judge: hard mode takes off for every flaw, and cues list none"

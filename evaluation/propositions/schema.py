@@ -1,12 +1,12 @@
-"""What may stand in a proposition file: its schema, as pydantic models (AC-6.0.2)."""
+"""The schema of proposition files (AC-6.0.2), and the resolved `Proposition` that everything else works with."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
@@ -20,9 +20,10 @@ ENVIRONMENT_DIMENSIONS = ("convergence", "ideas_quantity")  # measured of a whol
 MEASURED_IN = {
     "style": "consistency",
     "voices": "convergence",
-}  # the one dimension in which the statistic means something
+}  # the one dimension in which the statistic has a meaning
 WINDOW_DEFAULTS: dict[str, tuple[int, int]] = {"evaluation": (10, 100), "action": (5, 10)}  # AC-6.0.12
 VARIABLES = ("agent_name", "channel_name", "action")
+AGENT_NAME = "{{agent_name}}"
 
 VARIABLE = re.compile(r"\{\{\s*([^{}]*?)\s*\}\}")
 
@@ -93,17 +94,17 @@ class PropositionSpec(BaseModel):
         None,
         pattern=r"\S",
         max_length=120,
-        description="the agent's trait this claim is about: it stands in the place of the automatic one of that trait",
+        description="the agent's trait this is about: it replaces the automatic proposition of that trait",
     )
     trait_stopped: bool = Field(
         False, description="the claim is about the trait at strength 0, which the agent is not to show"
     )
-    active: bool = Field(True, description="false: a draft, which is never judged until somebody writes true")
-    rejected: bool = Field(False, description="a draft that was turned down; kept, so that it is not proposed again")
+    active: bool = Field(True, description="false: a suggestion, which is not judged before you accept it (true)")
+    rejected: bool = Field(False, description="a suggestion that was rejected: it is not suggested again")
     retired: bool = Field(
         False, description="no longer judged; in a team's folder under an id of ours it takes ours out, too"
     )
-    source: str = Field("", max_length=1000, description="the words of the persona it was drafted from")
+    source: str = Field("", max_length=1000, description="the words of the persona it comes from")
 
     @model_validator(mode="after")
     def _combinations(self) -> PropositionSpec:
@@ -159,38 +160,32 @@ class PropositionFile(BaseModel):
             if spec.id in seen:
                 raise ValueError(f"the id {spec.id!r} stands twice in this file")
             seen.add(spec.id)
-            usable = usable_variables(self)
-            if wrong := [name for name in VARIABLE.findall(spec.claim) if name not in usable]:
-                raise ValueError(
-                    f"{spec.id}: {{{{{wrong[0]}}}}} has no value in {self.dimension} at {self.level} level; usable: {', '.join(usable)}"
-                )
-            if spec.precondition and self.dimension in WINDOW_DIMENSIONS:
-                raise ValueError(
-                    f"{spec.id}: a precondition looks at one message; {self.dimension} is judged over a window"
-                )
-            default_first, default_last = WINDOW_DEFAULTS[self.level]
-            shown = first_given(spec.first_n, self.first_n, default_first) + first_given(
-                spec.last_n, self.last_n, default_last
-            )
-            if self.dimension in WINDOW_DIMENSIONS and shown < 2:
-                raise ValueError(
-                    f"{spec.id}: first_n + last_n is {shown}; {self.dimension} needs at least 2 events to judge"
-                )
-            if spec.trait and (self.dimension, self.level) != ("adherence", "evaluation"):
-                raise ValueError(f"{spec.id}: traits are measured in adherence, at evaluation level; leave trait out")
-            if MEASURED_IN.get(spec.measure or "", self.dimension) != self.dimension:
-                raise ValueError(
-                    f"{spec.id}: measure {spec.measure} is a statistic of {MEASURED_IN[spec.measure or '']}"
-                )
-            if self.dimension == "ideas_quantity" and (spec.inverted or spec.hard or spec.cues or spec.measure):
-                raise ValueError(
-                    f"{spec.id}: ideas are counted, not scored: inverted, hard, cues and measure have no meaning"
-                )
-            if spec.rule and self.dimension in WINDOW_DIMENSIONS:
-                raise ValueError(
-                    f"{spec.id}: a rule checks one message; {self.dimension} is judged over a window (put it under adherence)"
-                )
+            if problem := next(self._problems(spec), ""):
+                raise ValueError(f"{spec.id}: {problem}")
         return self
+
+    def _problems(self, spec: PropositionSpec) -> Iterator[str]:
+        """What this file's dimension and level do not allow of one proposition."""
+        usable = usable_variables(self)
+        for name in VARIABLE.findall(spec.claim):
+            if name not in usable:
+                place = f"{self.dimension} at {self.level} level"
+                yield f"{{{{{name}}}}} has no value in {place}; usable: {', '.join(usable)}"
+        if self.dimension in WINDOW_DIMENSIONS:
+            if spec.precondition:
+                yield f"a precondition looks at one message; {self.dimension} is judged over a window"
+            if spec.rule:
+                yield f"a rule checks one message; {self.dimension} is judged over a window (put it under adherence)"
+            first_n, last_n = WINDOW_DEFAULTS[self.level]
+            shown = first_given(spec.first_n, self.first_n, first_n) + first_given(spec.last_n, self.last_n, last_n)
+            if shown < 2:
+                yield f"first_n + last_n is {shown}; {self.dimension} needs at least 2 events to judge"
+        if spec.trait and (self.dimension, self.level) != ("adherence", "evaluation"):
+            yield "traits are measured in adherence, at evaluation level; leave trait out"
+        if (measured_in := MEASURED_IN.get(spec.measure or "", self.dimension)) != self.dimension:
+            yield f"measure {spec.measure} is a statistic of {measured_in}"
+        if self.dimension == "ideas_quantity" and (spec.inverted or spec.hard or spec.cues or spec.measure):
+            yield "ideas are counted, not scored: inverted, hard, cues and measure have no meaning"
 
 
 def usable_variables(file: PropositionFile) -> tuple[str, ...]:
@@ -212,7 +207,7 @@ class Proposition:
 
     Attributes:
         source: The file and line it stands in.
-        quote: The words of the persona it was drafted from.
+        quote: The words of the persona it comes from.
         trait: Name of the trait it speaks of (`trait_stopped`: at strength 0); empty for most.
         trait_now: That trait as the agent has it: a change of it makes this another proposition.
         over_window: Judged once over the window instead of message by message.
@@ -269,32 +264,24 @@ class Proposition:
 
 
 def resolve(spec: PropositionSpec, file: PropositionFile, source: str, *, everybody: bool = False) -> Proposition:
-    """A proposition with what it inherits from its file; `everybody` says that it stands in one for all agents."""
+    """Return a proposition with what it inherits from its file; `everybody` says that the file is about all agents."""
+    same = {field.name: getattr(spec, field.name) for field in fields(Proposition) if hasattr(spec, field.name)}
     first_n, last_n = WINDOW_DEFAULTS[file.level]
     return Proposition(
-        dimension=file.dimension,
-        id=spec.id,
-        claim=spec.claim.strip(),
-        weight=spec.weight,
-        inverted=spec.inverted,
-        hard=spec.hard,
-        include_personas=first_given(spec.include_personas, file.include_personas, True),
-        target_type=file.target_type,
-        first_n=first_given(spec.first_n, file.first_n, first_n),
-        last_n=first_given(spec.last_n, file.last_n, last_n),
-        recommendations=spec.recommendations_for_improvement.strip(),
-        precondition=spec.precondition,
-        rule=spec.rule,
-        cues=spec.cues,
-        measure=spec.measure,
-        source=source,
-        active=spec.active,
-        rejected=spec.rejected,
-        retired=spec.retired,
-        quote=spec.source.strip(),
-        trait=(spec.trait or "").strip(),
-        trait_stopped=spec.trait_stopped,
-        everybody=everybody,
+        **same
+        | {
+            "dimension": file.dimension,
+            "claim": spec.claim.strip(),
+            "include_personas": first_given(spec.include_personas, file.include_personas, True),
+            "target_type": file.target_type,
+            "first_n": first_given(spec.first_n, file.first_n, first_n),
+            "last_n": first_given(spec.last_n, file.last_n, last_n),
+            "recommendations": spec.recommendations_for_improvement.strip(),
+            "source": source,
+            "quote": spec.source.strip(),
+            "trait": (spec.trait or "").strip(),
+            "everybody": everybody,
+        }
     )
 
 
@@ -322,11 +309,8 @@ def propositions_digest(propositions: Iterable[Proposition]) -> str:
     return hashlib.sha256(json.dumps(rows, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
 
 
-LENGTH = 12  # hex digits: two versions of one proposition are told apart, not millions of propositions
-
-
 def digest_of_each(propositions: Mapping[str, Iterable[Proposition]]) -> dict[str, dict[str, str]]:
-    """By dimension and id; equal when nothing that can change the proposition's score differs."""
+    """Return a digest (12 hex digits) by dimension and id: it tells the versions of one proposition apart."""
     return {
-        dimension: {p.id: propositions_digest([p])[:LENGTH] for p in group} for dimension, group in propositions.items()
+        dimension: {p.id: propositions_digest([p])[:12] for p in group} for dimension, group in propositions.items()
     }

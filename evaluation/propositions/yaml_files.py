@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # both are safe; the C one is ten times faster
+LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # both are safe; the C one is ten times faster
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ def read_mapping(path: Path, expected: str) -> tuple[yaml.Node, dict[Any, Any]]:
     except (OSError, UnicodeDecodeError) as error:
         raise YamlProblems([FileProblem(path, None, "", f"cannot be read: {error}")]) from None
     try:
-        loader = _Loader(text)
+        loader = LOADER(text)
         node = loader.get_single_node()
         duplicates = list(_duplicate_keys(node, set()))
         data = loader.construct_document(node) if node is not None and not duplicates else None

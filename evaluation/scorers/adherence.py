@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agents.models import Message
-from evaluation.prompts import Context
+from evaluation.judge.prompts import Context, Event
 from evaluation.propositions.schema import Proposition
-from evaluation.scorers.base import Item, Subject
-from evaluation.trajectory import Event
-from evaluation.windows import NO_MESSAGE
+from evaluation.scorers.subjects import Item, Subject
+from evaluation.scorers.windows import NO_MESSAGE
 
 DIMENSION = "adherence"
 

@@ -8,12 +8,10 @@ from dataclasses import asdict
 from django.db.models import Q
 
 from agents.models import Message
-from evaluation.prompts import Context
+from evaluation.judge.prompts import Context, Event, Window
 from evaluation.propositions.schema import Proposition
-from evaluation.scorers.base import Item, Subject, said
-from evaluation.scorers.pairs import can_pair, find_pairs
-from evaluation.trajectory import Event, Window
-from evaluation.windows import NO_MESSAGE
+from evaluation.scorers.subjects import Item, Subject, can_pair, find_pairs, said
+from evaluation.scorers.windows import NO_MESSAGE
 
 DIMENSION = "consistency"
 SAID_BEFORE = 2  # messages of the channel shown before each message of a pair

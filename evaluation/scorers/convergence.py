@@ -13,10 +13,9 @@ from typing import Any
 from agents.models import Message
 from agents.text.voices import Distinctness, voice_distinctness
 from agents.text.word_statistics import PairSimilarity, VocabularyStatistics, pairwise_similarity, vocabulary_statistics
-from evaluation.prompts import Context
+from evaluation.judge.prompts import Context
 from evaluation.propositions.schema import Proposition
-from evaluation.scorers.base import Item
-from evaluation.scorers.channel import ChannelSubject
+from evaluation.scorers.subjects import ChannelSubject, Item
 
 DIMENSION = "convergence"
 PAIRS_SHOWN = 40  # to the judge, most alike first

@@ -7,10 +7,10 @@ from dataclasses import asdict
 
 from agents.models import Message
 from agents.text.ngrams import repetition_statistics
-from evaluation.prompts import Context
+from evaluation.judge.prompts import Context
 from evaluation.propositions.schema import Proposition
-from evaluation.scorers.base import Item, Subject
-from evaluation.windows import NO_MESSAGE
+from evaluation.scorers.subjects import Item, Subject
+from evaluation.scorers.windows import NO_MESSAGE
 
 DIMENSION = "fluency"
 

@@ -8,8 +8,7 @@ from django.conf import settings
 from django.db.models.functions import Length
 
 from evaluation.propositions.schema import Proposition
-from evaluation.scorers.base import Item
-from evaluation.scorers.channel import ChannelSubject
+from evaluation.scorers.subjects import ChannelSubject, Item
 
 DIMENSION = "ideas_quantity"
 

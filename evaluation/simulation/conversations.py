@@ -24,11 +24,11 @@ from agents.persona import current_digest
 from agents.turn.orchestrator import TurnRefused, run_turn, start_turn
 from agents.turn.receive import receive_message
 from agents.turn.send_message import SendRefused
-from evaluation.budget import why_over_budget
 from evaluation.models import EvaluationRun, is_heuristic
-from evaluation.run_spec import MOST_SAMPLES, SIMULATION, RunSpec
+from evaluation.runs.budget import why_over_budget
+from evaluation.runs.spec import MOST_SAMPLES, SIMULATION, RunSpec
+from evaluation.scorers.windows import BEFORE, MessageWindow, spoken_by
 from evaluation.simulation.situations import Situation, load_situations, situations_digest
-from evaluation.windows import BEFORE, MessageWindow, spoken_by
 
 logger = logging.getLogger(__name__)
 

@@ -16,8 +16,8 @@ from agents.llm import Label, LLMRequest, estimate_tokens, ledger
 from agents.models import Agent, Channel, ChannelMember, Message
 from agents.turn.prompt import build_prompt, new_turn
 from agents.turn.tools import tool_definitions
-from evaluation.estimate import Estimate, estimate
-from evaluation.run_spec import SIMULATION, RunSpec
+from evaluation.runs.estimate import Estimate, estimate
+from evaluation.runs.spec import SIMULATION, RunSpec
 from evaluation.simulation.conversations import REPEAT, SITUATION, TURN, Simulation, actor_of, simulation_spec
 from evaluation.simulation.situations import Situation
 

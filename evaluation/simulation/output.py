@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from agents.terminal import console_for_bars, console_on
+from agents.commands import console_for_bars, console_on
 from evaluation.models import is_heuristic
 from evaluation.simulation.conversations import ENOUGH, Simulation
 

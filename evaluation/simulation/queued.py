@@ -12,14 +12,14 @@ from datetime import timedelta
 import sentry_sdk
 
 from agents.work.outages import is_outage
-from evaluation.budget import why_over_budget
 from evaluation.models import EvaluationRun
-from evaluation.planning import plan_later
 from evaluation.propositions.files import PropositionError
-from evaluation.run_spec import SIMULATION, RunSpec
+from evaluation.runs.budget import why_over_budget
+from evaluation.runs.planning import plan_later
+from evaluation.runs.spec import SIMULATION, RunSpec
+from evaluation.scorers.windows import parse_history, parse_window
 from evaluation.simulation.conversations import actor_of, simulate, simulation_spec
 from evaluation.simulation.situations import load_situations
-from evaluation.windows import parse_history, parse_window
 
 LEASE = timedelta(minutes=10)  # longer than a line takes; extended with every line
 Status = EvaluationRun.Status

@@ -226,7 +226,7 @@ def test_one_file_knows_the_theme() -> None:
     sources = [path for app in ("agents", "evaluation", "project") for path in (root / app).rglob("*.py")]
     knowing = [path for path in sources if re.search(r"^\s*(?:from|import) unfold", path.read_text(), flags=re.M)]
 
-    assert [path.relative_to(root).as_posix() for path in knowing] == ["agents/adminsite.py"]
+    assert [path.relative_to(root).as_posix() for path in knowing] == ["agents/console/site.py"]
 
 
 def test_users_are_edited_in_the_theme(root: Client) -> None:

@@ -16,8 +16,8 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from agents.admin import logs
-from agents.admin.logs import LogAdmin
+from agents.console import logs
+from agents.console.logs import LogAdmin
 from agents.models import LLMCall, Message
 from tests.console import Browser, list_of, plain, read, signed_in, staff, viewer
 from tests.factories import make_agent, make_channel, say

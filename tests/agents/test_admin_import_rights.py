@@ -6,9 +6,8 @@ import pytest
 from django.contrib.auth.models import Group, User
 from django.test import Client
 
-from agents.imports.control import agree
 from agents.models import Import
-from tests.agents.imports.handing_in import ADD, file, handed_in, lines, somebody, upload
+from tests.agents.imports.uploading import ADD, file, lines, somebody, submit, upload, uploaded
 from tests.console import list_of, page_of, plain, read, signed_in, staff, superuser, viewer
 from tests.factories import make_channel
 
@@ -27,20 +26,20 @@ def console(olga: User) -> Client:
     return signed_in(olga)
 
 
-@pytest.mark.parametrize("act", ["choose", "cancel", "again", "discard"])
+@pytest.mark.parametrize("act", ["choose", "cancel", "undo", "discard", "author"])
 def test_only_who_handed_it_in_decides_and_only_by_post(console: Client, olga: User, act: str) -> None:
-    job = handed_in(file(TALK), user=olga)
+    job = uploaded(file(TALK), user=olga)
     url = page_of(job).replace("change", act)
 
     assert console.get(url).status_code == 405
     for other in (staff(username="nobody"), viewer(), somebody(username="other")):
         assert signed_in(other).post(url).status_code in (403, 404)
     job.refresh_from_db()
-    assert job.waits_for_decision
+    assert job.status == "waiting"
 
 
-def test_what_others_handed_in_can_be_seen_but_not_decided(olga: User) -> None:
-    job = handed_in(file(TALK), user=olga)
+def test_what_others_uploaded_can_be_seen_but_not_decided(olga: User) -> None:
+    job = uploaded(file(TALK), user=olga)
     html = read(signed_in(viewer()), page_of(job))
     assert "Is the ferry late?" in html
     assert "<form" not in html.split('class="pl-config"')[1]
@@ -52,14 +51,14 @@ def test_what_others_handed_in_can_be_seen_but_not_decided(olga: User) -> None:
 
 
 def test_a_superuser_can_stop_what_somebody_else_began(olga: User) -> None:
-    job = handed_in(file(TALK), user=olga)
-    agree(job, without_agents=True)
+    job = uploaded(file(TALK), user=olga)
+    submit(job)
     root = signed_in(superuser())
     assert "Cancel" in read(root, page_of(job))
     assert "is cancelled" in root.post(page_of(job).replace("change", "cancel"), follow=True).content.decode()
     job.refresh_from_db()
     assert job.status == "cancelled"
-    assert root.post(page_of(job).replace("change", "again")).status_code == 403
+    assert root.post(page_of(job).replace("change", "undo")).status_code == 403
 
 
 @pytest.mark.parametrize(("group", "may"), [("Viewer", False), ("Operator", True), ("Editor", True)])
@@ -95,4 +94,4 @@ def test_an_error_that_may_quote_the_file_is_shown_to_who_may_read_it(console: C
     assert "the secret" in plain(read(reader, page_of(job)))
     told = plain(read(half, page_of(job)))
     assert "the secret" not in told
-    assert "shown to whoever handed it in" in told
+    assert "shown to the user who uploaded it" in told

@@ -7,11 +7,21 @@ from django.contrib.auth.models import User
 from django.test import Client
 from pytest_django import Settings
 
-from agents.imports.choices import Choices
-from agents.imports.control import agree, check_again
-from agents.imports.work import LEASE
+from agents.imports.jobs import LEASE, preview
+from agents.imports.reading import Choices
 from agents.models import Agent, Import, Message, owner_name
-from tests.agents.imports.handing_in import ADD, PERSONA, file, filled_in, handed_in, lines, somebody, upload, work
+from tests.agents.imports.uploading import (
+    ADD,
+    PERSONA,
+    file,
+    filled_in,
+    lines,
+    somebody,
+    submit,
+    upload,
+    uploaded,
+    work,
+)
 from tests.console import HOSTILE, list_of, page_of, plain, queries, read, signed_in
 from tests.factories import make_agent
 
@@ -48,7 +58,7 @@ def test_a_transcript_goes_all_the_way(console: Client) -> None:
     assert "Is the ferry late?" in html
 
     waits = plain(choose(console, job, **{"import": "1"}))
-    assert "none has been heard of lately: manage.py work" in waits
+    assert "none is running: manage.py work" in waits
     assert work()
 
     done = read(console, page_of(job))
@@ -58,15 +68,35 @@ def test_a_transcript_goes_all_the_way(console: Client) -> None:
     assert "Import 2 messages" not in done
 
 
-def test_choices_are_checked_before_they_are_imported(console: Client) -> None:
+def test_choices_count_at_once_and_the_preview_shows_them(console: Client) -> None:
     job = upload(console, file(TALK))
-    told = plain(choose(console, job, channel="quay", tags="build=41", **{"import": "1"}))
+    html = choose(console, job, channel="quay", tags="build=41")
+    assert 'value="build=41"' in html
+    assert (job.status, job.choices["channel"], job.found["channels"]) == ("waiting", "quay", [["quay", 2]])
 
-    assert "checked with them first" in told
-    assert (job.waits_for_decision, job.choices["channel"], job.choices["tags"]) == (True, "quay", {"build": "41"})
+    choose(console, job, tags="build=42", without_agents="on", **{"import": "1"})
+    assert work()
+    assert Message.objects.filter(channel__slug="quay", tags__build="42").count() == 2
+
+
+def test_an_import_is_corrected_and_undone_on_its_page(console: Client) -> None:
+    make_agent("guide")
+    job = upload(console, file(TALK))
     choose(console, job, without_agents="on", **{"import": "1"})
     assert work()
-    assert Message.objects.filter(channel__slug="quay", tags__build="41").count() == 2
+    author = page_of(job).replace("change", "author")
+    form = filled_in(read(console, page_of(job)), author)
+    assert "there is no agent" in console.post(author, {**form, "agent": "x"}, follow=True).content.decode()
+    assert (
+        "1 messages are by guide now" in console.post(author, {**form, "agent": "guide"}, follow=True).content.decode()
+    )
+    assert Message.objects.filter(agent__slug="guide").count() == 1
+
+    html = console.post(page_of(job).replace("change", "undo"), follow=True).content.decode()
+    assert "being undone" in html
+    assert work()
+    assert "undone" in read(console, page_of(job))
+    assert not Message.objects.exists()
 
 
 def test_a_speaker_becomes_a_new_agent_with_the_persona_that_was_typed(console: Client) -> None:
@@ -74,7 +104,7 @@ def test_a_speaker_becomes_a_new_agent_with_the_persona_that_was_typed(console: 
     choose(console, job, **{"s0-who": "new", "s0-slug": "ada", "s0-persona": "You are Ada,\r\na clerk."})
     assert "new agent ada" in plain(read(console, page_of(job)))
     choose(console, job, **{"import": "1"})
-    assert job.step == "import", "nothing was changed, so it is imported"
+    assert job.status == "pending"
     assert work()
 
     assert Agent.objects.get().system_prompt == "You are Ada,\na clerk."
@@ -101,18 +131,17 @@ def test_a_conversation_without_an_agent_is_refused_with_a_proposal(
     talk = lines(*[("Pat", "Is the ferry late?"), (speaker, "Twenty minutes.")] * 3)
     job = upload(console, file(talk))
     html = read(console, page_of(job))
-    told = plain(choose(console, job, **{"import": "1"}))
+    choose(console, job, **{"import": "1", "s0-who": "auto", "s1-who": "auto"})
 
     assert "No speaker is one of your agents" in plain(html)
-    assert job.step == "check"
-    assert "imported" not in told.split("What importing it does now")[0]
+    assert job.status == "waiting"
     form = filled_in(html, page_of(job).replace("change", "choose"))
     speakers = [row["name"] for row in job.found["speakers"]]
     assert form[f"s{speakers.index(speaker)}-agent"] == proposed
     assert form[f"s{speakers.index('Pat')}-who"] == "auto"
+    choose(console, job, **{"import": "1"})
+    assert work() == bool(proposed), "without an agent to propose the form asks for one"
     if proposed:
-        choose(console, job, **{"import": "1"})
-        assert work()
         assert Message.objects.filter(agent__slug=proposed).count() == 3
 
 
@@ -122,15 +151,14 @@ def test_a_conversation_without_an_agent_is_imported_when_that_is_confirmed(cons
     talk = lines(*[("Pat", "Is the ferry late?"), ("Assistant", "Twenty minutes.")] * 3)
     first = upload(console, file(talk))
     choose(console, first, **{"import": "1", "s0-who": "auto", "s1-who": "auto"})
-    assert first.step == "check", "nothing was confirmed"
+    assert first.status == "waiting", "nothing was confirmed"
     choose(console, first, without_agents="on", **{"import": "1"})
     assert work()
     assert not Message.objects.filter(agent__isnull=False).exists()
-    assert "give the channel another name" in plain(read(console, page_of(first)))
+    assert "Say below which speaker is an agent" in plain(read(console, page_of(first)))
 
     again = upload(console, file(talk))
-    choose(console, again, channel="once more")
-    choose(console, again, **{"import": "1"})
+    choose(console, again, channel="once more", **{"import": "1"})
     assert work()
     assert Message.objects.filter(agent__slug="guide").count() == 3
 
@@ -156,7 +184,7 @@ def test_a_choice_that_cannot_be_carried_out_is_named_and_nothing_changes(
     before = job.choices
 
     assert says in choose(console, job, **given)
-    assert (job.choices, job.waits_for_decision) == (before, True)
+    assert (job.choices, job.status) == (before, "waiting")
 
 
 def test_a_bad_line_is_shown_with_its_neighbours(console: Client) -> None:
@@ -174,7 +202,7 @@ def test_csv_columns_are_chosen_among_those_of_the_file(console: Client) -> None
 
     choose(console, job, column_speaker="Wer", column_text="Was")
 
-    assert job.waits_for_decision
+    assert job.status == "waiting"
     assert job.choices["columns"] == {"speaker": "Wer", "text": "Was"}
 
 
@@ -184,7 +212,7 @@ def test_personas_are_shown_with_what_they_would_change(console: Client) -> None
     assert "2 personas in 2 files" in html
     assert "Import 2 personas" in html
 
-    console.post(page_of(job).replace("change", "choose"), {"import": "1"})
+    choose(console, job, **{"import": "1"})
     assert work()
     assert page_of(Agent.objects.get(slug="guide")) in read(console, page_of(job))
 
@@ -212,23 +240,26 @@ def test_files_that_are_too_large_are_not_kept(console: Client, settings: Settin
     settings.IMPORT_MOST_BYTES = 100_000
     answer = console.post(ADD, {"files": [file(b"x" * 90_000, "a.md"), file(b"x" * 90_000, "b.md")]})
 
-    assert "larger than 97.7 kB together and were not kept" in answer.content.decode()
+    assert "larger than 97.7\xa0KB together and were not kept" in answer.content.decode()
     assert not Import.objects.exists()
 
 
 def test_a_form_without_its_token_does_nothing(olga: User) -> None:
     client = Client(enforce_csrf_checks=True, SERVER_PROTOCOL="HTTP/1.1", headers={"host": "localhost"})
     client.force_login(olga)
-    job = handed_in(file(TALK), user=olga)
+    job = uploaded(file(TALK), user=olga)
 
-    for url in (ADD, *(page_of(job).replace("change", name) for name in ("choose", "cancel", "again", "discard"))):
+    for url in (
+        ADD,
+        *(page_of(job).replace("change", name) for name in ("choose", "cancel", "undo", "author", "discard")),
+    ):
         assert client.post(url, secure=True).status_code == 403
-    assert job.waits_for_decision
+    assert job.status == "waiting"
 
 
 def test_progress_says_when_something_happened_and_when_it_is_over(console: Client, olga: User) -> None:
-    job = handed_in(file(TALK), user=olga)
-    agree(job, without_agents=True)
+    job = uploaded(file(TALK), user=olga)
+    submit(job)
     assert job.acquire(owner=owner_name(), lease=LEASE)
     Import.objects.update(doing="Importing", done=1000, total=4000)
     url = page_of(job).replace("change", "progress")
@@ -248,11 +279,11 @@ def test_progress_says_when_something_happened_and_when_it_is_over(console: Clie
 
 def test_discarding_says_what_it_does_and_the_page_says_how_to_go_on(console: Client) -> None:
     job = upload(console, file(TALK))
-    assert "That cannot be undone" in read(console, page_of(job))
+    assert "upload them again" in read(console, page_of(job))
     html = console.post(page_of(job).replace("change", "discard"), follow=True).content.decode()
 
-    assert "its files are gone" in html
-    assert "Hand them in again" in html
+    assert "its files are deleted" in html
+    assert "Upload them again" in html
     assert console.get(page_of(job)).status_code == 200
 
 
@@ -266,11 +297,11 @@ def test_what_is_not_there_is_not_there(console: Client) -> None:
 
 
 def test_list_and_page_cost_the_same_however_much_there_is(console: Client, olga: User) -> None:
-    job = handed_in(file(TALK), user=olga)
+    job = uploaded(file(TALK), user=olga)
     few, few_page = queries(console, list_of(Import)), queries(console, page_of(job))
     for n in range(5):
         agents = [make_agent(f"a{n}-{m}") for m in range(4)]
-        other = handed_in(file(lines(*((a.slug, f"{n}") for a in agents), (f"s{n}", "x")), f"{n}.jsonl"), user=olga)
+        other = uploaded(file(lines(*((a.slug, f"{n}") for a in agents), (f"s{n}", "x")), f"{n}.jsonl"), user=olga)
 
     assert len(queries(console, list_of(Import))) == len(few)
     assert len(queries(console, page_of(other))) == len(few_page)
@@ -285,7 +316,7 @@ def test_an_empty_list_says_what_to_do(console: Client) -> None:
 def test_the_choice_of_personas_for_a_transcript_is_possible_and_back(console: Client) -> None:
     job = upload(console, file("You are a ghost.\n", "ghost.txt"))
     assert job.kind == "personas"
-    check_again(job, Choices(format="chat"))
+    preview(job, Choices(format="chat"))
     assert job.status == "failed"
     choose(console, job, format="personas")
-    assert (job.kind, job.waits_for_decision) == ("personas", True)
+    assert (job.kind, job.status) == ("personas", "waiting")

@@ -11,7 +11,7 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from agents.admin import log_filters
+from agents.console import filters
 from agents.models import LLMCall, Message, Run
 from tests.console import HOSTILE, list_of, plain, queries, read
 from tests.evaluation.judged import cells
@@ -90,7 +90,7 @@ def test_filters_in_effect_stand_above_the_list_and_can_be_taken_off_one_by_one(
 
 
 def test_where_there_are_many_agents_one_is_typed(root: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_filters, "MOST_RELATED", 3)
+    monkeypatch.setattr(filters, "MOST_RELATED", 3)
     agents = [make_agent(f"agent-{number}") for number in range(5)]
     for agent in agents:
         Run.objects.create(agent=agent, prompt=agent.slug)
@@ -121,10 +121,10 @@ def test_hostile_filters_are_shown_as_text_or_refused(root: Client) -> None:
 
 
 def test_a_name_with_a_nul_is_read_without_it(root: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_filters, "MOST_RELATED", 0)
+    monkeypatch.setattr(filters, "MOST_RELATED", 0)
     make_agent()
     page = root.get(reverse("admin:evaluation_driftalert_changelist"), {"agent_slug": "\x00a\x00da\x00"})
     specs = page.context["cl"].filter_specs
 
     assert page.status_code == 200
-    assert [spec.typed for spec in specs if isinstance(spec, log_filters.AgentFilter)] == ["ada"]
+    assert [spec.typed for spec in specs if isinstance(spec, filters.AgentFilter)] == ["ada"]

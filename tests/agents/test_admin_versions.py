@@ -8,7 +8,7 @@ from django.contrib.auth.models import Group, User
 from django.test import Client
 from django.urls import reverse
 
-from agents.admin.text_diff import word_diff
+from agents.console.display import word_diff
 from agents.models import Agent, PersonaVersion
 from agents.persona import TraitValue, current_digest, save_persona
 from tests.console import HOSTILE, page_of, plain, queries, read, signed_in, viewer

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from agents.admin.waterfall import WIDTH, seconds_of
+from agents.console.waterfall import WIDTH, seconds_of
 from agents.models import LLMCall, Run, RunStep
 from tests.console import HOSTILE, page_of, plain, read
 from tests.factories import MONDAY, make_agent, make_channel

@@ -7,8 +7,19 @@ from datetime import timedelta
 
 import pytest
 
-from agents.admin.chart_scales import HEIGHT, WIDTH, round_up
-from agents.admin.charts import MOST_ROWS, Bar, Line, Marker, Point, bars, line_chart, sparkline
+from agents.console.charts import (
+    HEIGHT,
+    MOST_ROWS,
+    WIDTH,
+    Bar,
+    Line,
+    Marker,
+    Point,
+    bars,
+    line_chart,
+    round_up,
+    sparkline,
+)
 from tests.console import HOSTILE, plain
 from tests.factories import MONDAY
 

@@ -6,9 +6,8 @@ import pytest
 from django.contrib.auth.models import Group, User
 from django.test import Client
 
-from agents import console_lists
-from agents.admin import log_filters
-from agents.console_lists import BoundedPaginator
+from agents.console import filters, site
+from agents.console.site import BoundedPaginator
 from agents.models import Agent
 from tests.console import list_of, plain, queries, read, signed_in, superuser
 
@@ -25,7 +24,7 @@ def make_agents(n: int) -> None:
 
 
 def test_no_more_rows_are_counted_than_anybody_turns_pages(root: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(console_lists, "MOST_COUNTED", 100)
+    monkeypatch.setattr(site, "MOST_COUNTED", 100)
     make_agents(100)
     assert "100 agents" in plain(read(root, list_of(Agent)))
 
@@ -55,14 +54,14 @@ def test_few_matches_are_not_looked_for_again(monkeypatch: pytest.MonkeyPatch) -
     pages = BoundedPaginator(Agent.objects.filter(display_name__contains="1").order_by("slug"), 5)
 
     assert [agent.slug for agent in pages.page(1)] == ["agent-001", "agent-010", "agent-011", "agent-012", "agent-013"]
-    monkeypatch.setattr(console_lists, "FEW", 2)
+    monkeypatch.setattr(site, "FEW", 2)
     again = BoundedPaginator(Agent.objects.filter(display_name__contains="1").order_by("slug"), 5)
     assert list(again.page(1)) == list(pages.page(1))
     assert again.count == pages.count == 11
 
 
 def test_an_action_on_all_of_too_many_does_nothing_and_says_so(root: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(console_lists, "MOST_COUNTED", 2)
+    monkeypatch.setattr(site, "MOST_COUNTED", 2)
     make_agents(3)
     chosen = {"action": "capture_baseline", "select_across": "1", "_selected_action": [Agent.objects.earliest("pk").pk]}
 
@@ -75,7 +74,7 @@ def test_an_action_on_all_of_too_many_does_nothing_and_says_so(root: Client, mon
 def test_users_are_found_by_the_name_of_a_group_where_there_are_too_many_to_choose_from(
     root: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_filters, "MOST_RELATED", 3)
+    monkeypatch.setattr(filters, "MOST_RELATED", 3)
     group = Group.objects.create(name="Night shift")
     Group.objects.bulk_create(Group(name=f"group {n}") for n in range(5))
     User.objects.create_user("grace").groups.add(group)

@@ -14,10 +14,10 @@ from django.utils import timezone
 from agents.models import Agent, LastServed, Message, Run, owner_name
 from agents.work.lease import CANDIDATES
 from correction.models import ObservedMessage
-from evaluation import runs
 from evaluation.models import EvaluationRun
-from evaluation.planning import create_run, make_plan
-from evaluation.run_spec import RunSpec
+from evaluation.runs.execute import work_one
+from evaluation.runs.planning import create_run, make_plan
+from evaluation.runs.spec import RunSpec
 from tests.factories import make_agent, make_channel, say, talk
 
 pytestmark = pytest.mark.django_db
@@ -66,11 +66,11 @@ def test_who_was_served_just_now_waits_behind_who_waits_longer() -> None:
 
 
 def test_one_agents_own_work_is_done_in_its_order() -> None:
-    runs = queue_turns(make_agent("ada"), 5)
+    execute = queue_turns(make_agent("ada"), 5)
 
     found = Run.in_turn()
 
-    assert found == runs
+    assert found == execute
 
 
 def test_evaluations_of_agents_and_channels_come_in_turn(settings: object) -> None:
@@ -127,7 +127,7 @@ def test_who_lost_a_race_for_an_evaluation_keeps_its_place(monkeypatch: pytest.M
     assert run.acquire(owner="faster", lease=LEASE)
     monkeypatch.setattr(EvaluationRun, "in_turn", lambda: seen)
 
-    assert runs.work_one(owner="slower")
+    assert work_one(owner="slower")
 
     assert not LastServed.objects.exists()
 
@@ -151,7 +151,7 @@ def test_a_look_costs_the_same_whatever_waits() -> None:
 
 def test_lost_turns_come_before_all_others() -> None:
     """They hold their agent until they end."""
-    from agents.turn.orchestrator import _claimable
+    from agents.turn.orchestrator import _leasable
 
     queue_turns(make_agent("ada"), 2)
     lost = queue_turns(make_agent("bob"), 1)[0]
@@ -159,7 +159,7 @@ def test_lost_turns_come_before_all_others() -> None:
     lost.note_served()
     Run.objects.filter(pk=lost.pk).update(lease_expires_at=timezone.now() - LEASE)
 
-    assert _claimable()[0] == lost
+    assert _leasable()[0] == lost
 
 
 def test_workers_that_look_at_once_each_find_something() -> None:

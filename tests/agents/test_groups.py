@@ -42,7 +42,7 @@ def may(name: str, permission: str) -> bool:
         ("agents.add_agent", ("Editor",)),
         ("agents.change_channel", ("Editor",)),
         ("correction.change_intervention", ("Editor",)),
-        ("evaluation.change_propositiondraft", ("Editor",)),
+        ("evaluation.change_proposition", ("Editor",)),
         ("evaluation.add_evaluationschedule", ("Editor",)),
         ("auth.view_user", ()),
         ("authtoken.view_token", ()),

@@ -16,10 +16,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pytest_django import Settings
 
-from agents.discretion import HIDDEN, spoken
-from agents.log_context import About, collecting_ids, logging_about
-from agents.log_formats import Json, Plain
-from agents.sentry_scrub import scrub_event, scrub_transaction
+from agents.ops.telemetry import (
+    HIDDEN,
+    About,
+    Json,
+    Plain,
+    collecting_ids,
+    logging_about,
+    scrub_event,
+    scrub_transaction,
+    spoken,
+)
 from tests.tracing import Caught
 
 SECRET = "Zebras never apologise"

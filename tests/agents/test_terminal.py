@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from agents.terminal import console_for_bars, console_on, empty_tables
+from agents.commands import console_for_bars, console_on, empty_tables
 
 
 class Terminal(io.StringIO):

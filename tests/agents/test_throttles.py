@@ -17,7 +17,7 @@ from django.core.cache.backends.redis import RedisCache
 from django.test import RequestFactory
 from pytest_django import Settings
 
-from agents.api import throttles
+from agents.api import requests
 from tests.api_client import Program, program
 from tests.console import Browser, superuser
 from tests.factories import make_channel
@@ -38,7 +38,7 @@ def redis(tmp_path: Path) -> Iterator[Redis]:
 
 @pytest.fixture(autouse=True)
 def _cache_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(throttles, "_away_until", 0.0)
+    monkeypatch.setattr(requests, "_away_until", 0.0)
 
 
 def counted_in(settings: Settings, url: str) -> None:
@@ -79,7 +79,7 @@ def test_while_the_redis_is_away_every_request_passes_and_one_line_says_so(
 
     assert [client.post(URL, SAID).status_code for _ in range(4)] == [201] * 4
     assert [sign_in("nobody", "wrong").status_code for _ in range(4)] == [200] * 4
-    told = [record for record in caplog.records if record.name == throttles.__name__]
+    told = [record for record in caplog.records if record.name == requests.__name__]
     assert [record.levelname for record in told] == ["WARNING"]
     assert "all of them pass" in told[0].getMessage()
 
@@ -89,7 +89,7 @@ def test_while_the_redis_is_away_every_request_passes_and_one_line_says_so(
 def test_when_the_redis_comes_back_requests_are_counted_again(
     settings: Settings, redis: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(throttles, "PAUSE", 0.0)
+    monkeypatch.setattr(requests, "PAUSE", 0.0)
     counted_in(settings, redis.url)
     settings.API_PAID_PER_MINUTE = 1
     make_channel("office")
@@ -148,8 +148,8 @@ def changing_threads_often() -> Iterator[None]:
         sys.setswitchinterval(before)
 
 
-@pytest.mark.parametrize("limit", [throttles.SignIns, throttles.WrongTokens])
-def test_of_many_guesses_at_the_same_moment_no_more_pass(limit: type[throttles.Throttle], settings: Settings) -> None:
+@pytest.mark.parametrize("limit", [requests.SignIns, requests.WrongTokens])
+def test_of_many_guesses_at_the_same_moment_no_more_pass(limit: type[requests.Throttle], settings: Settings) -> None:
     settings.WRONG_SIGN_INS_PER_MINUTE = 10
     request = RequestFactory().post("/admin/login/", {"username": "grace"})
     together = threading.Barrier(16)

@@ -12,9 +12,9 @@ from agents.models import Agent
 from correction.demonstration import show_correction
 from correction.models import GateDimensionResult
 from evaluation.calibration.labels import save_label
-from evaluation.capture import capture
 from evaluation.models import DriftAlert, EvaluationSchedule, EvaluationScore
-from evaluation.run_spec import RunSpec
+from evaluation.runs.capture import capture
+from evaluation.runs.spec import RunSpec
 from tests.evaluation.judged import make_run, make_score
 
 

@@ -18,7 +18,7 @@ from rest_framework.response import Response
 from rest_framework.test import APIRequestFactory, force_authenticate
 from rest_framework.views import APIView
 
-from agents.api.idempotency import IdempotentPosts
+from agents.api.headers import IdempotentPosts
 from agents.api.problems import Conflict
 from agents.idempotency import KEPT, LONGEST_RUN, Sent, begin, keep, prune_idempotent_requests
 from agents.models import IdempotentRequest, owner_name

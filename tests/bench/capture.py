@@ -17,10 +17,9 @@ def capturing(url: str, server: Any, *, latency: float, repeats: int = 3) -> Ite
     from django.test import override_settings
 
     from agents.models import Agent
-    from evaluation.capture import capture
-    from evaluation.estimate import estimate_before
-    from evaluation.planning import RunSpec
-    from evaluation.spending import estimated, spent_on
+    from evaluation.runs.capture import capture, estimated, spent_on
+    from evaluation.runs.estimate import estimate_before
+    from evaluation.runs.planning import RunSpec
 
     call_command("seed", stdout=io.StringIO())
     agents = list(Agent.objects.filter(is_active=True).order_by("slug"))

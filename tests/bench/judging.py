@@ -29,9 +29,8 @@ def propositions() -> list[Any]:
 def questions(per_call: int) -> Iterator[Any]:
     from agents.llm import Label
     from agents.text.fences import new_nonce
-    from evaluation.judge import Question
-    from evaluation.prompts import Context
-    from evaluation.trajectory import Event, Window
+    from evaluation.judge.prompts import Context, Event, Window
+    from evaluation.judge.questions import Question
 
     events = tuple(
         Event("action", "Ada", f"Message number {n} with a few more words in it, as people write.") for n in range(30)
@@ -48,7 +47,7 @@ def questions(per_call: int) -> Iterator[Any]:
 
 def judge(per_call: int) -> tuple[float, float, list[Any]]:
     """Wall seconds, CPU seconds and verdicts of judging all messages."""
-    from evaluation.judge import ask_all
+    from evaluation.judge.questions import ask_all
 
     wall, cpu = time.perf_counter(), time.process_time()
     verdicts = [v for answer in ask_all(questions(per_call), deadline=3) for v in answer.verdicts]
@@ -94,9 +93,8 @@ def long_channel(server: Any) -> tuple[str, str, str]:
     """Input tokens of judging 20 sampled messages of an agent in a long channel, each shown what was said around it."""
     from agents.models import Agent, Channel, Message
     from agents.persona import save_persona
-    from evaluation.capture import capture
-    from evaluation.planning import RunSpec
-    from evaluation.spending import spent_on
+    from evaluation.runs.capture import capture, spent_on
+    from evaluation.runs.planning import RunSpec
 
     agents = [Agent(slug=f"long-{n}", display_name=f"Long {n}") for n in range(SPEAKERS)]
     for agent in agents:

@@ -21,8 +21,8 @@ from correction.config.configure import configure
 from correction.config.resolve import resolve_config
 from correction.costs import over_budget, spent_today
 from evaluation.models import EvaluationRun, EvaluationScore
-from evaluation.planning import RunSpec, prepare_run
-from evaluation.runs import execute, work_one
+from evaluation.runs.execute import execute, work_one
+from evaluation.runs.planning import RunSpec, prepare_run
 from tests.correction.ledger import call
 from tests.evaluation.conftest import PropositionFolder
 from tests.factories import make_agent, talk

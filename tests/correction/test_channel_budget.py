@@ -11,8 +11,8 @@ from agents.models import Agent, Channel, LLMCall
 from correction.config.configure import configure
 from correction.costs import evaluation_over_budget
 from evaluation.models import EvaluationRun
-from evaluation.planning import RunSpec, prepare_run
-from evaluation.runs import execute, work_one
+from evaluation.runs.execute import execute, work_one
+from evaluation.runs.planning import RunSpec, prepare_run
 from tests.correction.ledger import call
 from tests.evaluation.channel_cast import gather
 from tests.llm_server import LLMServer

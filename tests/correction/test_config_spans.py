@@ -58,7 +58,7 @@ def test_loading_a_configuration_is_a_span_with_the_mode_it_resolved_to(sentry: 
         resolve_config(agent)
 
     (span,) = sentry.spans
-    assert (span["op"], span["data"]["gate_mode"]) == ("correction.config.resolve", "enforce")
+    assert (span["op"], span["data"]["gate_mode"]) == ("correction.config", "enforce")
     assert "raccoon" not in json.dumps(sentry.spans)
 
 
@@ -69,4 +69,4 @@ def test_a_turn_has_one_such_span_however_many_stages_ask(sentry: Caught) -> Non
         for _ in range(3):
             config_of(turn)
 
-    assert [span["op"] for span in sentry.spans] == ["correction.config.resolve"]
+    assert [span["op"] for span in sentry.spans] == ["correction.config"]

@@ -18,7 +18,7 @@ from agents.llm.ledger import Totals
 from agents.models import Agent, LedgerHour, LLMCall, Rollup
 from agents.ops.sums import LEDGER, prunable_before, roll_up, verify
 from correction.costs import CORRECTION, GROUPINGS, Grouping, get_cost_summary, get_total_cost_summary, spent_today
-from evaluation.windows import MessageWindow
+from evaluation.scorers.windows import MessageWindow
 from tests.correction.ledger import call
 from tests.factories import make_agent
 

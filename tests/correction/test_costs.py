@@ -16,7 +16,7 @@ from pytest_django import DjangoAssertNumQueries, Settings
 
 from agents.models import Agent, LLMCall
 from correction.costs import GROUPINGS, CostRow, CostSummary, Grouping, get_cost_summary, get_total_cost_summary
-from evaluation.windows import MessageWindow
+from evaluation.scorers.windows import MessageWindow
 from tests.correction.ledger import call
 from tests.factories import make_agent
 

@@ -19,7 +19,7 @@ from correction.gate import observe
 from correction.gate.statistics import get_gate_statistics
 from correction.gate.thresholds import would_fail
 from correction.models import AgentEvaluationConfig, CorrectionLog, InterventionLog
-from evaluation.windows import parse_window, spoken_by
+from evaluation.scorers.windows import parse_window, spoken_by
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db

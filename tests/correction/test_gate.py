@@ -10,10 +10,10 @@ from pytest_django import Settings
 
 from agents.llm import Label
 from agents.models import LLMCall, Message
-from correction.gate.check import check_action_quality
-from correction.gate.scores import Action, GateResult
+from correction.gate.check import Action, check_action_quality, load_propositions
+from correction.gate.scores import GateResult
 from correction.models import AgentEvaluationConfig, CorrectionLog, Outcome
-from evaluation.trajectory import Event
+from evaluation.judge.prompts import Event
 from tests.correction.gating import (
     DIMENSIONS,
     configure,
@@ -84,7 +84,8 @@ def test_a_score_equal_to_the_threshold_passes(llm_server: LLMServer) -> None:
 def test_hard_adherence_takes_off_for_flaws(llm_server: LLMServer) -> None:
     flawed = {"evidence": "present", "reasoning": "r", "justification": "j", "flaws": ["a", "b"], "value": 9}
     llm_server.respond = lambda body: {"json": {**flawed, "confidence": 0.5}}
-    assert check(ACTION, "adherence", hard_adherence=True).scores == {"adherence": 5}
+    hard = load_propositions(agent_slug="", dimensions=["adherence"], hard_adherence=True)
+    assert check(ACTION, "adherence", propositions=hard).scores == {"adherence": 5}
 
 
 @pytest.mark.django_db

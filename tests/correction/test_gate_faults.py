@@ -17,7 +17,7 @@ from agents.llm.client import Clients
 from agents.llm.requests import Block, Turn
 from agents.models import LLMCall, Message
 from correction.gate.scores import Part, combine, judge_parts
-from evaluation.judge import Question
+from evaluation.judge.questions import Question
 from tests.correction.gating import DIMENSIONS, gated, judge, logs, outcomes, scores, send, team_file
 from tests.evaluation.judging import CONTEXT, LABEL, claim
 from tests.llm_server import LLMServer
@@ -231,7 +231,7 @@ def part(status: Any, score: float | None = None, judge: str = "m") -> Part:
 
 
 @pytest.mark.parametrize(
-    ("claims", "own", "status", "score", "passed"),
+    ("judged", "own", "status", "score", "passed"),
     [
         ([part("scored", 8)], [], "scored", 8, True),
         ([part("scored", 8)], [part("scored", 4)], "scored", 4, False),
@@ -247,9 +247,9 @@ def part(status: Any, score: float | None = None, judge: str = "m") -> Part:
     ],
 )
 def test_what_counts_for_a_dimension(
-    claims: list[Part], own: list[Part], status: str, score: float | None, passed: bool
+    judged: list[Part], own: list[Part], status: str, score: float | None, passed: bool
 ) -> None:
-    check = combine(dimension="adherence", threshold=Decimal(5), claims=claims, own=own)
+    check = combine(dimension="adherence", threshold=Decimal(5), judged=judged, own=own)
     assert (check.status, check.score, check.passed) == (status, score, passed)
 
 
@@ -258,7 +258,7 @@ def test_what_counts_for_a_dimension(
     st.integers(0, 90),
 )
 def test_the_score_that_is_stored_and_the_verdict_agree(rated: list[tuple[int, float]], tenths: int) -> None:
-    claims = [Part(id="p", judge="m", status="scored", score=score, weight=weight) for score, weight in rated]
-    check = combine(dimension="fluency", threshold=Decimal(tenths) / 10, claims=claims)
+    judged = [Part(id="p", judge="m", status="scored", score=score, weight=weight) for score, weight in rated]
+    check = combine(dimension="fluency", threshold=Decimal(tenths) / 10, judged=judged)
     assert check.score is not None
     assert check.passed == (check.score >= check.threshold)

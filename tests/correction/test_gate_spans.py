@@ -21,13 +21,11 @@ def test_a_check_is_a_span_with_one_per_dimension(sentry: Caught, llm_server: LL
         send(agent, channel, "the raccoon in the annex")
     (transaction,) = sentry.of_type("transaction")
     found = tree(transaction)
-    assert found["correction.gate.check", "agents.send_message"] == 1
-    assert found["correction.gate.check.dimension", "correction.gate.check"] == 3
-    assert found["llm.call", "correction.gate.check"] == 3
+    assert found["correction.gate", "agents.send_message"] == 1
+    assert found["correction.gate.dimension", "correction.gate"] == 3
+    assert found["llm.call", "correction.gate"] == 3
     spans = {
-        s["data"]["gate.dimension"]: s["data"]
-        for s in transaction["spans"]
-        if s["op"] == "correction.gate.check.dimension"
+        s["data"]["gate.dimension"]: s["data"] for s in transaction["spans"] if s["op"] == "correction.gate.dimension"
     }
     assert {d: (data["gate.status"], data["gate.passed"], data.get("gate.score")) for d, data in spans.items()} == {
         "adherence": ("scored", True, 8.0),
@@ -43,5 +41,5 @@ def test_observing_is_a_transaction_of_its_own(sentry: Caught, llm_server: LLMSe
     llm_server.respond = judge({"fluency": 8})
     assert work_one(owner="w")
     (transaction,) = [t for t in sentry.of_type("transaction") if t["transaction"] == "observe"]
-    assert tree(transaction)["correction.gate.check.dimension", "correction.gate.check"] == 1
+    assert tree(transaction)["correction.gate.dimension", "correction.gate"] == 1
     assert not any(secret in sentry.text for secret in SECRETS)

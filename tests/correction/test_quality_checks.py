@@ -98,7 +98,7 @@ def test_a_session_is_not_continued_for_another_persona(client: Program, llm_ser
 
     told = refused(client, persona={"name": "Eve", "system_prompt": "You are Eve."}, session=found["session"])
 
-    assert "somebody else" in told["session"][0]
+    assert "another speaker" in told["session"][0]
     assert CorrectionLog.objects.count() == 1
 
 
@@ -133,7 +133,7 @@ def test_an_agent_of_ours_brings_its_persona_its_thresholds_and_its_dimensions(
     assert ada.system_prompt in prompt_of(llm_server.bodies[-1])
     back = send(ada, channel, "Hm.")
     assert "not known" in refused(client, persona=None, agent="ada", session=back.session)["session"][0]
-    assert "somebody else" in refused(client, session=found["session"])["session"][0]
+    assert "another speaker" in refused(client, session=found["session"])["session"][0]
 
 
 def test_without_dimensions_a_persona_is_checked_on_all(client: Program, llm_server: LLMServer) -> None:

@@ -12,7 +12,7 @@ from django.utils import timezone
 from agents.ops.sums import sum_up
 from correction.gate.statistics import get_gate_statistics, get_recent_statistics
 from correction.models import CorrectionLog
-from evaluation.windows import MessageWindow
+from evaluation.scorers.windows import MessageWindow
 from tests.correction.judged_drafts import make_log
 from tests.factories import make_agent, make_channel
 

@@ -19,7 +19,7 @@ from correction.gate.statistics import GateStatistics, get_gate_statistics
 from correction.gate.thresholds import mark_result, precision
 from correction.models import AttemptHour, CorrectionLog, DimensionHour, GateDimensionResult, Outcome
 from correction.rollup import GATE
-from evaluation.windows import MessageWindow
+from evaluation.scorers.windows import MessageWindow
 from tests.factories import make_agent, make_channel, say
 
 pytestmark = pytest.mark.django_db

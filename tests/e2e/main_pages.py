@@ -36,7 +36,7 @@ def main_pages() -> dict[str, str]:
         "home": reverse("admin:index"),
         "overview": reverse("admin:evaluation_drift_overview"),
         "agent": page_of(michael),
-        "propositions": reverse("admin:evaluation_propositiondraft_change", args=["michael"]),
+        "propositions": reverse("admin:evaluation_proposition_change", args=["michael"]),
         "thresholds": reverse("admin:correction_agentevaluationconfig_thresholds", args=[michael.pk]),
         "channel": reverse("admin:agents_channel_transcript", args=[scenes.pk]),
         "evaluation-run": page_of(flat),

@@ -44,15 +44,15 @@ def test_a_draft_is_tried_edited_and_accepted(
     (team / "adherence").mkdir(parents=True)
     shipped.mkdir()
     settings.PROPOSITIONS_DIR, settings.PROPOSITION_DIRS = shipped, [team]
-    path = team / "adherence" / "ada.drafts.yaml"
+    path = team / "adherence" / "ada.suggestions.yaml"
     path.write_text(DRAFT)
     talk(make_agent(), ["No.", "Not in this office, and never again."])
     visitor = visit(width=width, scheme=scheme)
     visitor.enter(operator)
     page = visitor.page
 
-    visitor.open("/admin/evaluation/propositiondraft/ada/change/")
-    card = page.locator("#draft-ada-brief")
+    visitor.open("/admin/evaluation/proposition/ada/change/")
+    card = page.locator("#proposition-ada-brief")
     card.get_by_role("link", name="Try on 10 messages").click()
     expect(page.get_by_text("2 messages of Ada, no call")).to_be_visible()
     page.get_by_role("button", name="Try on 10 messages").click()

@@ -1,4 +1,4 @@
-"""A transcript is imported in the browser: handed in, its speakers told apart, agreed to, watched until it is done."""
+"""A transcript is imported in the browser: uploaded, its speakers chosen, watched until it is done, and undone."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pytest_django import Settings
 from pytest_django.live_server_helper import LiveServer
 
 from agents.models import Import, Message
-from tests.agents.imports.handing_in import lines, work
+from tests.agents.imports.uploading import lines, work
 from tests.e2e.conftest import PASSWORD, Visitor
 from tests.factories import make_agent
 
@@ -33,9 +33,9 @@ def fits(visitor: Visitor) -> bool:
     return bool(visitor.page.evaluate("document.documentElement.scrollWidth <= innerWidth"))
 
 
-def hand_in(page: Page, *paths: Path) -> None:
+def upload(page: Page, *paths: Path) -> None:
     page.get_by_label("Files").set_input_files(paths)
-    page.get_by_role("button", name="Check the files").click()
+    page.get_by_role("button", name="Upload", exact=True).click()
 
 
 @pytest.mark.parametrize(("width", "scheme"), WINDOWS)
@@ -48,7 +48,7 @@ def test_a_transcript_is_imported(
     visitor.enter(operator)
     visitor.open("/admin/agents/import/add/")
     assert fits(visitor)
-    hand_in(page, talk)
+    upload(page, talk)
     expect(page.get_by_text("3 new messages by 3 speakers into 1 channel")).to_be_visible()
     assert fits(visitor)
 
@@ -57,14 +57,14 @@ def test_a_transcript_is_imported(
     page.get_by_label("Guide: who it is").select_option(label="a new agent …")
     persona.fill("You are the harbour guide. Dry and exact.")
     assert fits(visitor)
-    page.get_by_role("button", name="Check with these choices").click()
+    page.get_by_role("button", name="Update the preview").click()
     expect(page.get_by_text("now: new agent guide")).to_be_visible()
     page.get_by_role("button", name="Import 3 messages").click()
     expect(page.get_by_text("waits for a worker", exact=True)).to_be_visible()
     assert fits(visitor)
 
     assert work()
-    expect(page.get_by_text("imported", exact=True)).to_be_visible()  # nobody reloads: the page hears of it
+    expect(page.get_by_text("imported", exact=True)).to_be_visible()  # without a reload
     expect(page.get_by_role("link", name="Guide").first).to_be_visible()
     assert fits(visitor)
     authors = list(Message.objects.order_by("position").values_list("agent__slug", "outsider"))
@@ -73,6 +73,15 @@ def test_a_transcript_is_imported(
     visitor.open("/admin/agents/import/")
     expect(page.get_by_text("3 messages stored")).to_be_visible()
     assert fits(visitor)
+
+    page.go_back()
+    page.get_by_text("Undo …").click()
+    assert fits(visitor)
+    page.get_by_role("button", name="Undo this import").click()
+    expect(page.get_by_text("being undone", exact=True)).to_be_visible()
+    assert work()
+    expect(page.get_by_text("undone", exact=True)).to_be_visible()
+    assert not Message.objects.exists()
 
 
 @pytest.mark.parametrize(("width", "scheme"), WINDOWS)
@@ -86,12 +95,10 @@ def test_the_likely_agent_is_filled_in_where_no_speaker_is_one(
     page = visitor.page
     visitor.enter(operator)
     visitor.open("/admin/agents/import/add/")
-    hand_in(page, path)
+    upload(page, path)
     expect(page.get_by_text("No speaker is one of your agents")).to_be_visible()
     expect(page.get_by_label("Assistant: agent")).to_have_value("guide")
     assert fits(visitor)
-    page.get_by_role("button", name="Check with these choices").click()
-    expect(page.get_by_text("now: agent guide")).to_be_visible()
     page.get_by_role("button", name="Import 4 messages").click()
     expect(page.get_by_text("waits for a worker", exact=True)).to_be_visible()
     assert work()
@@ -106,7 +113,7 @@ def test_files_that_are_too_large_are_not_even_sent(
     visitor = visit()
     visitor.enter(operator)
     visitor.open("/admin/agents/import/add/")
-    hand_in(visitor.page, talk)
+    upload(visitor.page, talk)
 
     expect(visitor.page.get_by_role("alert")).to_have_text("These files are larger than 20 bytes together.")
     assert not Import.objects.exists()
@@ -119,7 +126,7 @@ def test_it_goes_without_scripts(chromium: Browser, live_server: LiveServer, ope
     page.get_by_label("Username").fill(operator.get_username())
     page.locator("[name=password]").fill(PASSWORD)
     page.get_by_role("button", name="Log in").click()
-    hand_in(page, talk)
+    upload(page, talk)
     page.get_by_role("button", name="Import 3 messages").click()
     expect(page.get_by_text("no speaker is an agent")).to_be_attached()
     page.get_by_label("Import it although no agent speaks in it").check()
@@ -127,7 +134,7 @@ def test_it_goes_without_scripts(chromium: Browser, live_server: LiveServer, ope
     expect(page.get_by_text("waits for a worker", exact=True)).to_be_attached()
     assert work()
     page.reload()
-    expect(page.get_by_text("What came of it")).to_be_attached()
+    expect(page.get_by_text("What was imported")).to_be_attached()
     context.close()
 
     assert Message.objects.count() == 3

@@ -6,9 +6,9 @@ from collections import Counter
 from typing import Any
 
 from agents.models import Agent
-from evaluation.capture import Captured, capture
 from evaluation.models import EvaluationRun, EvaluationScore
-from evaluation.planning import RunSpec
+from evaluation.runs.capture import Captured, capture
+from evaluation.runs.planning import RunSpec
 from tests.evaluation.conftest import PropositionFolder
 from tests.factories import make_agent, talk
 

@@ -7,9 +7,9 @@ from datetime import timedelta
 from typing import Any
 
 from agents.models import Agent, Channel, Message
-from evaluation.capture import evaluate_agent
 from evaluation.models import EvaluationScore
-from evaluation.summary import DimensionSummary
+from evaluation.runs.capture import evaluate_agent
+from evaluation.runs.summary import DimensionSummary
 from tests.factories import MONDAY, make_channel, say, talk
 
 

@@ -14,11 +14,11 @@ from django.core.management import call_command
 from pytest_django import Settings
 
 from agents.seed import loader
-from evaluation.capture import evaluate_agent, evaluate_channel
 from evaluation.models import Baseline
 from evaluation.propositions.files import PropositionError, load_all, propositions_for
-from evaluation.summary import RunSummary
-from evaluation.windows import parse_window
+from evaluation.runs.capture import evaluate_agent, evaluate_channel
+from evaluation.runs.summary import RunSummary
+from evaluation.scorers.windows import parse_window
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.conversing import converse, diverse
 from tests.evaluation.judging import answers, prompt_of

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from agents.persona import TraitValue
-from evaluation.capture import Captured
 from evaluation.models import EvaluationScore
+from evaluation.runs.capture import Captured
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers, claims_of, entry, tail_of
 from tests.evaluation.measuring import measured

@@ -12,8 +12,8 @@ import pytest
 
 from agents.models import Message
 from evaluation.models import EvaluationScore
-from evaluation.planning import RunSpec
-from evaluation.windows import MessageWindow
+from evaluation.runs.planning import RunSpec
+from evaluation.scorers.windows import MessageWindow
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import claims_of, prompt_of, tail_of
 from tests.evaluation.measuring import measured
@@ -202,8 +202,8 @@ def test_hostile_messages_reach_the_judge_as_data_and_the_run_goes_on(
 def test_a_message_deleted_meanwhile_is_unscored_and_stops_nothing(
     llm_server: LLMServer, propositions: PropositionFolder
 ) -> None:
-    from evaluation.planning import prepare_run
-    from evaluation.runs import execute
+    from evaluation.runs.execute import execute
+    from evaluation.runs.planning import prepare_run
 
     propositions.claims("adherence/_default.yaml", "voice")
     ada = make_agent("ada")

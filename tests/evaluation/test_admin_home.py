@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from django.urls import reverse
 from django.utils import timezone
-from evaluation.admin.home import MOST_LINES
 from pytest_django import Settings
 
 from agents.models import Agent, LLMCall, PersonaVersion
 from agents.persona import save_persona
+from evaluation.admin.home import MOST_LINES
 from evaluation.models import DriftAlert, EvaluationRun, EvaluationSchedule, JudgeCalibration
 from tests.agents.test_admin_home import HOME, card, home, own_links, steps
 from tests.console import HOSTILE, list_of, page_of, plain, queries, read, signed_in, staff, superuser, viewer

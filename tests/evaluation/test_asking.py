@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 from django.db import IntegrityError, connection
 from django.test.utils import CaptureQueriesContext
-from pytest_django import Settings
 
 from agents.models import Agent
-from evaluation.asking import GIVE_UP_AFTER, JudgeDown, Tally
-from evaluation.bulk import insert_values, update_rows
-from evaluation.capture import capture
+from evaluation.judge.questions import GIVE_UP_AFTER, JudgeHealth
 from evaluation.models import EvaluationRun, EvaluationScore
-from evaluation.planning import Prepared, RunSpec, prepare_run
+from evaluation.runs.planning import Prepared, RunSpec, prepare_run
+from evaluation.runs.store import insert_values, update_rows
 from tests.evaluation.conversing import diverse
 from tests.evaluation.judged import make_run, make_score
 from tests.evaluation.judging import prompt_of
+from tests.evaluation.test_resume import ROOT, environment, rows, script
 from tests.factories import make_agent
 from tests.llm_server import LLMServer
 
@@ -38,60 +40,61 @@ def kind_of(body: dict[str, Any]) -> str:
     return "convergence" if "vocabulary_by_agent" in prompt else "fluency"
 
 
-def test_calls_of_all_dimensions_are_in_flight_together(llm_server: LLMServer, settings: Settings) -> None:
+EVERYTHING_OF_ADA = f"""
+from agents.models import Agent
+from evaluation.runs.capture import capture
+from evaluation.runs.planning import RunSpec
+from tests.evaluation.conversing import diverse
+diverse()
+capture([RunSpec(agent=Agent.objects.get(slug="ada"), dimensions={EVERYTHING})])
+"""
+
+
+def test_calls_of_all_dimensions_are_in_flight_together(migrated_file: Path, tmp_path: Path) -> None:
     """None is answered before one of each kind was asked; else the held replies would end in timeouts."""
-    settings.LLM_MAX_CONCURRENCY = 40
-    settings.LLM_EVALUATION_DEADLINE = 20
-    diverse()
+    database = tmp_path / "db.sqlite3"
+    database.write_bytes(migrated_file.read_bytes())
     seen: set[str] = set()
 
-    def respond(body: dict[str, Any]) -> dict[str, Any]:
-        seen.add(kind_of(body))
-        if seen == set(EVERYTHING):
-            llm_server.release()
-        ideas = [{"idea": f"idea {n}", "description": "", "entries": []} for n in range(2)]
-        held = seen != set(EVERYTHING)
-        return {"hold": held, **({"json": {"ideas": ideas}} if "What to list" in prompt_of(body) else {})}
+    with LLMServer() as server:
 
-    llm_server.respond = respond
+        def respond(body: dict[str, Any]) -> dict[str, Any]:
+            seen.add(kind_of(body))
+            if seen == set(EVERYTHING):
+                server.release()
+            ideas = [{"idea": f"idea {n}", "description": "", "entries": []} for n in range(2)]
+            held = seen != set(EVERYTHING)
+            return {"hold": held, **({"json": {"ideas": ideas}} if "What to list" in prompt_of(body) else {})}
 
-    found = capture([RunSpec(agent=Agent.objects.get(slug="ada"), dimensions=EVERYTHING)])
+        server.respond = respond
+        settings = environment(database, server) | {"LLM_MAX_CONCURRENCY": "40", "WORKER_THREADS": "4"}
+        done = subprocess.run(
+            [sys.executable, *script(EVERYTHING_OF_ADA)],
+            cwd=ROOT,
+            env=settings,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
 
+    assert done.returncode == 0, done.stderr
     assert seen == set(EVERYTHING)
-    assert found[0].summary.run.status == "completed"
-    assert not EvaluationScore.objects.exclude(status__in=("scored", "trivial")).exists()
+    assert set(rows(database, "select status from evaluation_runs")) == {("completed",)}
+    assert not rows(database, "select 1 from evaluation_scores where status not in ('scored', 'trivial')")
 
 
-def test_a_list_is_collapsed_while_other_dimensions_are_still_asked(llm_server: LLMServer, settings: Settings) -> None:
-    settings.LLM_MAX_CONCURRENCY = 2
-    diverse()
-    order: list[str] = []
+def test_a_judge_that_answers_nothing_is_down_and_one_answer_keeps_it_up() -> None:
+    health = JudgeHealth()
+    for number in range(GIVE_UP_AFTER):
+        assert not health.down, number
+        health.note(failed=True, why="timeout: too slow")
+    assert health.down == "the judge answered none of the first calls; the last: timeout: too slow"
 
-    def respond(body: dict[str, Any]) -> dict[str, Any]:
-        order.append("collapse" if "<<<IDEAS" in prompt_of(body) else kind_of(body))
-        ideas = [{"idea": f"idea {n}", "description": "", "entries": []} for n in range(2)]
-        return {"json": {"ideas": ideas}} if order[-1] == "ideas_quantity" else {}
-
-    llm_server.respond = respond
-
-    capture([RunSpec(agent=a, dimensions=EVERYTHING) for a in Agent.objects.all()])
-
-    assert order[0] == "ideas_quantity"
-    assert order.index("collapse") < len(order) - 5
-
-
-def test_a_judge_that_answers_nothing_is_given_up_and_one_answer_keeps_it() -> None:
-    tally = Tally()
-    for _ in range(GIVE_UP_AFTER - 1):
-        tally.note(failed=True, why="timeout: too slow")
-    with pytest.raises(JudgeDown, match="answered none of the first calls; the last: timeout: too slow"):
-        tally.note(failed=True, why="timeout: too slow")
-
-    other = Tally()
+    other = JudgeHealth()
     other.note(failed=False, why="")
     for _ in range(3 * GIVE_UP_AFTER):
         other.note(failed=True, why="timeout")
-    assert (other.answered, other.failed) == (1, 3 * GIVE_UP_AFTER)
+    assert not other.down
 
 
 # --- rows

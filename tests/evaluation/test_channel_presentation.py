@@ -11,9 +11,9 @@ from django.core.management import call_command
 from django.test import Client
 
 from agents.models import Agent
-from evaluation.capture import capture
 from evaluation.models import EvaluationRun, EvaluationScore
-from evaluation.planning import RunSpec
+from evaluation.runs.capture import capture
+from evaluation.runs.planning import RunSpec
 from tests.evaluation.channel_cast import captured, gather
 from tests.factories import MONDAY, make_agent, make_channel, talk
 from tests.llm_server import LLMServer

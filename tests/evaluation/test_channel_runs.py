@@ -8,12 +8,12 @@ import pytest
 from pytest_django import Settings
 
 from agents.models import Agent, Channel
-from evaluation.capture import capture, channels_of, evaluate_channel
-from evaluation.control import queue_baseline
 from evaluation.models import Baseline, ChannelShare, EvaluationRun, EvaluationScore
-from evaluation.planning import RunSpec, prepare_run
-from evaluation.runs import execute, work_one
-from evaluation.summary import summarize
+from evaluation.runs.capture import capture, channels_of, evaluate_channel
+from evaluation.runs.control import queue_baseline
+from evaluation.runs.execute import execute, work_one
+from evaluation.runs.planning import RunSpec, prepare_run
+from evaluation.runs.summary import summarize
 from tests.evaluation.channel_cast import ALL_FIVE, captured, gather
 from tests.evaluation.conversing import diverse
 from tests.evaluation.judging import claims_of, prompt_of

@@ -10,8 +10,8 @@ import pytest
 from pytest_django import Settings
 
 from agents.models import LLMCall
-from evaluation.check import Check, CheckResult, ask_together, check_proposition
-from evaluation.judge import Question
+from evaluation.judge.check import Check, CheckResult, ask_together, check_proposition
+from evaluation.judge.questions import Question
 from evaluation.propositions.schema import Cues
 from tests.evaluation.judging import CONTEXT, LABEL, answers, claim, entry, prompt_of
 from tests.llm_server import LLMServer

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from pytest_django import Settings
 
-from evaluation.capture import evaluate_agent
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore
-from evaluation.windows import parse_history
+from evaluation.runs.capture import evaluate_agent
+from evaluation.scorers.windows import parse_history
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers, claims_of, entry, prompt_of
 from tests.evaluation.pairing import before_and_now, consistency, pairs

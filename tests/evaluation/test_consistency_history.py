@@ -9,9 +9,9 @@ import pytest
 
 from agents.models import Message
 from evaluation.models import EvaluationRun, EvaluationScore
-from evaluation.planning import RunSpec, prepare_run
-from evaluation.runs import execute
-from evaluation.windows import parse_window
+from evaluation.runs.execute import execute
+from evaluation.runs.planning import RunSpec, prepare_run
+from evaluation.scorers.windows import parse_window
 from tests.evaluation.judging import prompt_of
 from tests.evaluation.pairing import before_and_now, consistency, pairs
 from tests.factories import MONDAY, make_agent, make_channel, say, talk

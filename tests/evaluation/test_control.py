@@ -7,12 +7,11 @@ from datetime import timedelta
 import pytest
 
 from agents.models import Agent
-from evaluation import execution
-from evaluation.control import NotPossible, cancel_run, queue_run, resume_run
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore
-from evaluation.planning import RunSpec, prepare_run
-from evaluation.progress import Progress, progress_of
-from evaluation.runs import execute, work_one
+from evaluation.runs import judging
+from evaluation.runs.control import NotPossible, Progress, cancel_run, progress_of, queue_run, resume_run
+from evaluation.runs.execute import execute, work_one
+from evaluation.runs.planning import RunSpec, prepare_run
 from tests.evaluation.conversing import DRY, LOUD, converse, in_turn
 from tests.evaluation.judging import answers, tail_of
 from tests.evaluation.measuring import spec, statuses
@@ -33,7 +32,7 @@ def judge(llm_server: LLMServer) -> LLMServer:
 @pytest.fixture
 def noticing(monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker that looks before every call whether the run is still its own, not every few seconds."""
-    monkeypatch.setattr(execution, "HEARTBEAT", -1.0)
+    monkeypatch.setattr(judging, "HEARTBEAT", -1.0)
 
 
 def status_of(run: EvaluationRun) -> str:

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from pytest_django import Settings
 from scipy.stats import fisher_exact
 
-from evaluation.capture import evaluate_agent
 from evaluation.change.comparison import lost_propositions
-from evaluation.coverage import Share, percent, why_too_little
 from evaluation.models import Baseline
+from evaluation.runs.capture import evaluate_agent
+from evaluation.runs.coverage import Share, percent, why_too_little
 from tests.evaluation.conftest import PropositionFolder
 from tests.factories import make_agent, talk
 

@@ -19,12 +19,12 @@ from pytest_django import Settings
 from agents.models import Agent, Channel
 from agents.seed import loader
 from agents.text.ngrams import repetition_statistics
-from evaluation.capture import capture, evaluate_agent, evaluate_channel
 from evaluation.change.comparison import compare_to_baseline
-from evaluation.ideas import distinct_ideas
 from evaluation.models import EvaluationRun, EvaluationScore
-from evaluation.planning import RunSpec
-from evaluation.summary import by_tag, worst_judgement
+from evaluation.runs.capture import capture, evaluate_agent, evaluate_channel
+from evaluation.runs.ideas import distinct_ideas
+from evaluation.runs.planning import RunSpec
+from evaluation.runs.summary import by_tag, worst_judgement
 from tests.evaluation.brainstorming import BRAINSTORM, lister
 from tests.evaluation.conversing import converged, converse, diverse
 from tests.evaluation.judging import claims_of, entry, prompt_of

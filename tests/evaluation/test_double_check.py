@@ -8,9 +8,9 @@ import pytest
 from pytest_django import Settings
 
 from agents.models import LLMCall
-from evaluation.capture import evaluate_agent
-from evaluation.judge import Question, ask_all
+from evaluation.judge.questions import Question, ask_all
 from evaluation.models import EvaluationScore
+from evaluation.runs.capture import evaluate_agent
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import CONTEXT, LABEL, answers, claim, entry
 from tests.factories import make_agent, talk

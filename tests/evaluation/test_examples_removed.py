@@ -12,9 +12,9 @@ from agents.models import Agent, Channel, LLMCall, Message, Run
 from agents.seed import loader
 from correction import demonstration as scenes
 from correction.models import AgentEvaluationConfig, CorrectionLog
-from evaluation.capture import capture
 from evaluation.models import Baseline, EvaluationRun, EvaluationSchedule, EvaluationScore
-from evaluation.planning import RunSpec
+from evaluation.runs.capture import capture
+from evaluation.runs.planning import RunSpec
 from tests.console import superuser
 from tests.correction.steering import row as intervention_row
 from tests.factories import MONDAY, make_agent, make_channel, say, talk

@@ -13,10 +13,10 @@ from django.core.management import CommandError, call_command
 from pytest_django import Settings
 
 from agents.models import Agent
-from evaluation.capture import capture
-from evaluation.export import COLUMNS, score_rows
 from evaluation.models import EvaluationRun, EvaluationScore
-from evaluation.planning import RunSpec
+from evaluation.runs.capture import capture
+from evaluation.runs.export import COLUMNS, score_rows
+from evaluation.runs.planning import RunSpec
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers, entry
 from tests.factories import make_agent, talk

@@ -9,10 +9,10 @@ import pytest
 from pytest_django import Settings
 
 from agents.models import Agent
-from evaluation.capture import capture
 from evaluation.models import EvaluationScore
-from evaluation.planning import RunSpec
-from evaluation.summary import DimensionSummary
+from evaluation.runs.capture import capture
+from evaluation.runs.planning import RunSpec
+from evaluation.runs.summary import DimensionSummary
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers, claims_of, entry, prompt_of
 from tests.factories import make_agent, make_channel, talk

@@ -7,10 +7,9 @@ import os
 import pytest
 
 from agents.llm import LLMRequest, Reply, Status
-from evaluation.idea_requests import collapse_request, listing_request
-from evaluation.judge import Question, build_recheck, build_request
-from evaluation.prompts import Context
-from evaluation.trajectory import Event, Window
+from evaluation.judge.prompts import Context, Event, Window
+from evaluation.judge.questions import Question, build_recheck, build_request
+from evaluation.runs.ideas import collapse_request, listing_request
 from tests.evaluation.test_judge_prompts import (
     ABOUT_A_MESSAGE,
     LABEL,

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from pytest_django import Settings
 
-from evaluation.capture import evaluate_channel
-from evaluation.ideas import distinct_ideas
 from evaluation.models import EvaluationRun, EvaluationScore, Idea, IdeaPart
-from evaluation.result_json import run_json
+from evaluation.runs.as_json import run_json
+from evaluation.runs.capture import evaluate_channel
+from evaluation.runs.ideas import distinct_ideas
 from evaluation.scorers import ideas_quantity
-from evaluation.scorers.channel import ChannelSubject
-from evaluation.windows import MessageWindow
+from evaluation.scorers.subjects import ChannelSubject
+from evaluation.scorers.windows import MessageWindow
 from tests.evaluation.brainstorming import BRAINSTORM, KINDS, brainstorm, lister
 from tests.evaluation.conversing import converse, ideas
 from tests.evaluation.judging import entry, prompt_of

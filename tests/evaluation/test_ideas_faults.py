@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from pytest_django import Settings
 
-from evaluation.ideas import distinct_ideas
 from evaluation.models import EvaluationScore, IdeaPart
-from evaluation.planning import RunSpec, prepare_run
-from evaluation.runs import execute
+from evaluation.runs.execute import execute
+from evaluation.runs.ideas import distinct_ideas
+from evaluation.runs.planning import RunSpec, prepare_run
 from tests.evaluation.brainstorming import brainstorm, lister
 from tests.evaluation.conversing import converse, ideas
 from tests.evaluation.judging import prompt_of

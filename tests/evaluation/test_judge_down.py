@@ -8,9 +8,9 @@ import pytest
 from pytest_django import Settings
 
 from agents.models import Agent
-from evaluation.asking import GIVE_UP_AFTER
-from evaluation.capture import capture
+from evaluation.judge.questions import GIVE_UP_AFTER
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore
+from evaluation.runs.capture import capture
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers, entry, tail_of
 from tests.evaluation.measuring import measured, spec, statuses

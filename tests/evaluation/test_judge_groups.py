@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pytest_django import Settings
 
-from evaluation.judge import Question, ask_all, score_proposition, score_propositions
+from evaluation.judge.questions import Question, ask_all, score_proposition, score_propositions
 from tests.evaluation.judging import CONTEXT, LABEL, answers, claim, claims_of, entry, prompt_of
 from tests.llm_server import LLMServer
 
@@ -97,12 +97,10 @@ def test_neighbours_of_a_bad_entry_are_handed_over_before_it_is_asked_again(llm_
     found = ask_all([question], deadline=5)
 
     first = next(found)
-    assert (first.positions, [v.value for v in first.verdicts], first.final) == ((0,), [1], False)
+    assert (first.positions, [v.value for v in first.verdicts]) == ((0,), [1])
     assert llm_server.calls == 1
     second = next(found)
-    assert (second.question, second.positions, [v.value for v in second.verdicts], second.final) == (
-        *(question, (1,), [2], True),
-    )
+    assert (second.question, second.positions, [v.value for v in second.verdicts]) == (question, (1,), [2])
 
 
 def test_a_group_that_fails_as_a_whole_is_unscored_as_a_whole(llm_server: LLMServer) -> None:

@@ -13,11 +13,10 @@ from typing import Any
 import pytest
 
 from agents.llm import Label, LLMRequest
-from evaluation.judge import Question, build_request
-from evaluation.prompts import Context
+from evaluation.judge.prompts import Context, Event, Window
+from evaluation.judge.questions import Question, build_request
+from evaluation.judge.verdicts import Answer, parse_answers
 from evaluation.propositions.schema import Proposition
-from evaluation.trajectory import Event, Window
-from evaluation.verdicts import Answer, parse_answers
 
 SNAPSHOTS = Path(__file__).with_name("snapshots")
 NONCE = "0123456789ab"

@@ -10,10 +10,10 @@ import pytest
 from pytest_django import Settings
 
 from agents.models import Agent, Channel, Message
-from evaluation.capture import evaluate_agent, evaluate_channel
-from evaluation.ideas import distinct_ideas
 from evaluation.models import IdeaPart
-from evaluation.windows import parse_window
+from evaluation.runs.capture import evaluate_agent, evaluate_channel
+from evaluation.runs.ideas import distinct_ideas
+from evaluation.scorers.windows import parse_window
 from tests.factories import MONDAY, make_agent, make_channel
 
 pytestmark = pytest.mark.django_db

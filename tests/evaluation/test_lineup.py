@@ -10,7 +10,7 @@ from django.contrib.auth.models import User
 
 from agents.models import Channel, ChannelMember, Message
 from evaluation.lineup import line_up
-from evaluation.windows import parse_window
+from evaluation.scorers.windows import parse_window
 from tests.evaluation.lining_up import SHARED, THINGS, VOICES, chat, voices
 from tests.factories import MONDAY, make_agent, make_channel, say
 

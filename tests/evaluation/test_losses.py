@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from agents.models import Message
-from evaluation.capture import capture
 from evaluation.change import baselines
-from evaluation.execution import open_session
 from evaluation.models import Baseline, EvaluationRun
-from evaluation.planning import prepare_run
 from evaluation.runs import execute
+from evaluation.runs.capture import capture
+from evaluation.runs.judging import open_session
+from evaluation.runs.planning import prepare_run
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers
 from tests.evaluation.measuring import measured, spec

@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 
 from agents.models import Agent, Channel
-from evaluation.capture import capture
 from evaluation.models import Baseline, EvaluationRun
 from evaluation.propositions.files import PropositionError
-from evaluation.together import ASKED_BETWEEN
+from evaluation.runs.capture import capture
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers
 from tests.evaluation.measuring import spec, statuses
@@ -23,7 +22,7 @@ from tests.factories import make_agent, make_channel, talk
 from tests.llm_server import LLMServer
 
 SLUGS = ("ada", "bob", "cid")
-MESSAGES = ASKED_BETWEEN + 4  # a question each: more than are asked before the next run is made
+MESSAGES = 8
 
 THREE_AGENTS = f"""
 from tests.factories import make_agent, make_channel, talk
@@ -33,8 +32,8 @@ for slug in {SLUGS}:
 KILLED_WHILE_THE_SECOND_IS_MADE = """
 import os, signal
 from agents.models import Agent
-from evaluation.capture import capture
-from evaluation.planning import RunSpec
+from evaluation.runs.capture import capture
+from evaluation.runs.planning import RunSpec
 def prepared(runs):
     if any(run.agent.slug == "bob" for run in runs):
         os.kill(os.getpid(), signal.SIGKILL)
@@ -51,23 +50,6 @@ def three(propositions: PropositionFolder) -> list[Agent]:
     for agent in agents:
         talk(agent, [f"{agent.slug} says {n}" for n in range(MESSAGES)], channel=make_channel(agent.slug))
     return agents
-
-
-@pytest.mark.django_db
-def test_calls_begin_before_the_last_run_is_made(llm_server: LLMServer, three: list[Agent]) -> None:
-    asked_before: dict[str, bool] = {}
-    llm_server.respond = answers(lambda claim: 5)
-
-    def prepared(runs: Sequence[EvaluationRun]) -> None:
-        if EvaluationRun.objects.count() == len(three):
-            asked_before["last"] = llm_server.wait_until(lambda: llm_server.calls > 0)
-
-    found = capture([spec(agent) for agent in three], prepared=prepared)
-
-    assert asked_before == {"last": True}
-    assert [f.summary.run.agent for f in found] == three
-    assert {f.summary.run.status for f in found} == {"completed"}
-    assert llm_server.calls == len(three) * MESSAGES
 
 
 @pytest.mark.django_db

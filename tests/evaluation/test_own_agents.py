@@ -21,7 +21,7 @@ from agents.persona import save_persona, upsert_agent
 from agents.personas_io.service import import_agents
 from agents.seed import loader
 from correction.interventions.nudges import NudgeType, load_nudges, nudge_text
-from evaluation.planning import RunSpec, make_plan
+from evaluation.runs.planning import RunSpec, make_plan
 from tests.api_client import program
 from tests.console import plain, read, superuser
 from tests.correction.gating import configure, join, logs, send
@@ -96,7 +96,7 @@ def test_it_gets_the_nudges_for_every_agent(own_kelly: Agent) -> None:
 
 
 def test_the_console_and_the_api_show_what_is_asked_of_it(own_kelly: Agent, root: Client) -> None:
-    page = read(root, reverse("admin:evaluation_propositiondraft_change", args=["kelly"]))
+    page = read(root, reverse("admin:evaluation_proposition_change", args=["kelly"]))
     found = program(superuser("bot")).get(reverse("evaluation:propositions"), {"agent": "kelly"}).json()
 
     assert "kelly-" not in plain(page)

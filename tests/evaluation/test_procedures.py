@@ -12,11 +12,11 @@ from django.test import Client
 from pytest_django import Settings
 
 from agents.models import Agent
-from evaluation.capture import capture, evaluate_agent
 from evaluation.change.baselines import get_baseline
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore
-from evaluation.planning import RunSpec
 from evaluation.propositions.rules import PRECONDITIONS, Target, precondition
+from evaluation.runs.capture import capture, evaluate_agent
+from evaluation.runs.planning import RunSpec
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers, claims_of, entry, prompt_of, tail_of
 from tests.evaluation.measuring import measured, three_kinds

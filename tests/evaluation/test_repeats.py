@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from agents.models import Agent
-from evaluation.capture import evaluate_agent
 from evaluation.models import EvaluationScore
-from evaluation.summary import by_tag
+from evaluation.runs.capture import evaluate_agent
+from evaluation.runs.summary import by_tag
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers, claims_of
 from tests.evaluation.measuring import three_kinds

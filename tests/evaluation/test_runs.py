@@ -11,8 +11,8 @@ from django.test.utils import CaptureQueriesContext
 from pytest_django import Settings
 
 from agents.models import Agent, LLMCall
-from evaluation.capture import capture
 from evaluation.models import EvaluationRun, EvaluationScore
+from evaluation.runs.capture import capture
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import entry
 from tests.evaluation.measuring import measured, spec

@@ -12,11 +12,11 @@ import sentry_sdk
 from pytest_django import Settings
 
 from agents.models import Agent
-from evaluation.capture import capture
-from evaluation.control import queue_baseline
 from evaluation.models import EvaluationRun
-from evaluation.planning import RunSpec
-from evaluation.runs import work_one
+from evaluation.runs.capture import capture
+from evaluation.runs.control import queue_baseline
+from evaluation.runs.execute import work_one
+from evaluation.runs.planning import RunSpec
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.conversing import DRY, LOUD, diverse
 from tests.evaluation.judging import prompt_of
@@ -54,7 +54,7 @@ def test_a_baseline_is_one_trace_with_a_span_per_dimension_and_call_ac_6_0_18_ac
         {
             ("evaluation.run", "evaluation.baseline"): 1,
             ("evaluation.adherence", "evaluation.run"): 1,
-            ("correction.config.resolve", "evaluation.adherence"): 1,  # whether the agent has a budget
+            ("correction.config", "evaluation.adherence"): 1,  # whether the agent has a budget
             ("evaluation.fluency", "evaluation.run"): 1,
             ("llm.call", "evaluation.adherence"): 2,
             ("llm.call", "evaluation.fluency"): 1,
@@ -105,7 +105,7 @@ def test_a_worker_traces_its_runs_too(sentry: Caught, llm_server: LLMServer, ada
         "evaluation.run",
         "evaluation.adherence",
         "evaluation.fluency",
-        "correction.config.resolve",
+        "correction.config",
         "llm.call",
     }
 

@@ -13,10 +13,9 @@ from pytest_django import Settings
 
 from agents.models import Agent, LLMCall
 from correction.costs import GROUPINGS, get_total_cost_summary
-from evaluation.capture import capture
-from evaluation.estimate import estimate, estimate_before
-from evaluation.planning import RunSpec
-from evaluation.spending import estimated, spent_on
+from evaluation.runs.capture import capture, estimated, spent_on
+from evaluation.runs.estimate import estimate, estimate_before
+from evaluation.runs.planning import RunSpec
 from tests.evaluation.conversing import diverse
 from tests.evaluation.judging import prompt_of
 from tests.llm_server import LLMServer

@@ -10,10 +10,9 @@ from django.db import OperationalError, connection
 from pytest_django import DjangoAssertNumQueries
 
 from agents.text.patterns import TIMED_OUT
-from evaluation.failures import refusal
+from evaluation.judge.verdicts import unscored
 from evaluation.models import ChannelShare, EvaluationScore
-from evaluation.storing import save_verdicts
-from evaluation.verdicts import unscored
+from evaluation.runs.store import refusal, save_verdicts
 from tests.evaluation.judged import make_run, make_score
 from tests.factories import make_agent
 

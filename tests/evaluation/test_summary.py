@@ -14,7 +14,7 @@ from hypothesis.extra.django import TestCase
 
 from agents.models import LLMCall
 from evaluation.models import EvaluationRun, EvaluationScore
-from evaluation.summary import by_tag, dimension_summaries, overall, summarize, worst_judgement
+from evaluation.runs.summary import by_tag, dimension_summaries, overall, summarize, worst_judgement
 from tests.factories import make_agent, talk
 
 Row = tuple[str, str, str, int | None]

@@ -12,11 +12,11 @@ from pytest_django import Settings
 
 from agents.models import Agent
 from agents.persona import TraitValue, save_persona
-from evaluation.capture import capture
-from evaluation.control import queue_baseline
 from evaluation.models import Baseline, EvaluationRun
-from evaluation.planning import prepare_run
-from evaluation.runs import execute, work_one
+from evaluation.runs.capture import capture
+from evaluation.runs.control import queue_baseline
+from evaluation.runs.execute import execute, work_one
+from evaluation.runs.planning import prepare_run
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import entry
 from tests.evaluation.measuring import measured, spec, statuses
@@ -134,7 +134,7 @@ def test_a_cancelled_run_stops_and_stays_cancelled(
 ) -> None:
     """Whether a run was cancelled is looked up with the heartbeat, here before every call."""
     settings.LLM_MAX_CONCURRENCY, settings.LLM_GATE_SLOTS = 1, 0
-    monkeypatch.setattr("evaluation.execution.HEARTBEAT", 0)
+    monkeypatch.setattr("evaluation.runs.judging.HEARTBEAT", 0)
     llm_server.always(json=entry(5))
 
     def cancel(run: EvaluationRun, done: int) -> None:
@@ -166,7 +166,7 @@ def test_runs_whose_turn_has_not_come_keep_their_claims(
 ) -> None:
     """Or another process would take over the last agents of a long capture and judge them a second time."""
     settings.LLM_MAX_CONCURRENCY = 1
-    monkeypatch.setattr("evaluation.execution.HEARTBEAT", 0)
+    monkeypatch.setattr("evaluation.runs.judging.HEARTBEAT", 0)
     last = make_agent("last")
     talk(last, ["No."])
     kept: list[bool] = []

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.llm.requests import InvalidAnswer
+from evaluation.judge.verdicts import Abstention, Answer, hard_score, judged, parse_answers, trivial, unscored
 from evaluation.propositions.schema import Proposition
-from evaluation.verdicts import Abstention, Answer, hard_score, judged, parse_answers, trivial, unscored
 
 
 def claim(**fields: Any) -> Proposition:

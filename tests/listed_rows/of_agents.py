@@ -169,10 +169,8 @@ def imports(cast: Cast, have: int, more: int) -> None:
         (
             Import(
                 kind="transcript",
-                step="import",
                 status="failed" if n % 50 == 1 else "cancelled",
                 error="it could not be read" if n % 50 == 1 else "",
-                format="jsonl",
                 stored=n,
             )
             for n in range(have, have + more)

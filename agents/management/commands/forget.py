@@ -12,7 +12,7 @@ from django.core.management.base import BaseCommand, CommandError
 from rich.progress import Progress
 
 from agents import erasure
-from agents.terminal import console_for_bars, empty_tables
+from agents.commands import console_for_bars, empty_tables
 
 NO_SUCH = 3  # exit code for a value that is not allowed
 OUT_OF_REACH = (

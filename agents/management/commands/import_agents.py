@@ -11,12 +11,11 @@ from typing import Any
 from django.core.management.base import CommandError
 from rich.table import Table
 
+from agents.commands import WRONG_USAGE, CodedCommand, console_on
 from agents.models import Agent
 from agents.persona import Outcome, UpsertResult
 from agents.personas_io.service import import_agents
 from agents.personas_io.shape import PersonaError
-from agents.terminal import console_on
-from agents.usage import WRONG_USAGE, CodedCommand
 
 _EXAMPLES = (
     "Remove the examples first (manage.py seed --remove), name yours otherwise, or take their place with --reset."

@@ -13,11 +13,10 @@ from django.core.management.base import CommandError
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from agents.terminal import console_for_bars, console_on
+from agents.commands import WRONG_USAGE, CodedCommand, console_for_bars, console_on
 from agents.transcripts.importer import ImportReport, import_transcript
 from agents.transcripts.readers import READERS
 from agents.transcripts.records import OptionError, TranscriptError
-from agents.usage import WRONG_USAGE, CodedCommand
 
 
 class Command(CodedCommand):

@@ -15,7 +15,7 @@ from django.utils import timezone
 from rich.progress import Progress
 
 from agents import retention
-from agents.terminal import console_for_bars, empty_tables
+from agents.commands import console_for_bars, empty_tables
 
 NO_SUCH = 3  # exit code for a value that is not allowed
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
+from agents.commands import WRONG_USAGE, CodedCommand
 from agents.seed import loader
 from agents.seed.removing import remove_examples
-from agents.usage import WRONG_USAGE, CodedCommand
 
 
 class Command(CodedCommand):

@@ -1,36 +1,37 @@
-"""``manage.py work``: claim queued work and do it, on this machine, with no broker."""
+"""``manage.py work``: do queued work on this machine, in a few threads, with no broker."""
 
 from __future__ import annotations
 
 import json
-import os
+import signal
+import threading
 import time
 from argparse import ArgumentParser
-from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
+from django.db import connections
 from django.utils import timezone
 
-from agents.llm import warm_up
-from agents.log_formats import json_time
-from agents.models import WorkerHeartbeat, owner_name
-from agents.stopping import Grace, Stopped
-from agents.work.queues import work_queues
-from agents.worker import Piece, Worker
-from agents.worker_heartbeat import Heartbeat, alive_here
-from agents.worker_processes import several
+from agents.models import WorkerHeartbeat
+from agents.ops.telemetry import json_time
+from agents.work.queues import Group, work_queues
+from agents.work.stopping import LOOK
+from agents.work.worker import Piece, Worker, alive_here
+
+HANG = 5.0  # seconds past the grace period after which the process ends without a thread that does not look at the flag
 
 
 class Command(BaseCommand):
     help = (
-        "Claim queued work (turns of agents, evaluations) and do it, until stopped. Start as many as you like: a row is claimed by one. "
-        "After SIGTERM or Ctrl-C it finishes what it has in hand, or hands it back when the grace period is over (WORKER_GRACE); "
-        "the second does not wait."
+        "Do queued work (turns of agents, evaluations) until stopped. Start as many as you like: a row is leased by one. "
+        "After SIGTERM or Ctrl-C it finishes the work in hand, or hands it back when the grace period is over (WORKER_GRACE); "
+        "the second signal does not wait."
     )
-
-    parent: int | None = None
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--once", action="store_true", help="stop as soon as nothing is waiting")
@@ -41,17 +42,21 @@ class Command(BaseCommand):
             "--queues",
             default="",
             metavar="NAMES",
-            help=f"only these, separated by commas: interactive, bulk, {', '.join(work_queues())} (default: all)",
+            help=f"only these, separated by commas: interactive, bulk, {', '.join(settings.WORK_QUEUES)} (default: all)",
         )
         parser.add_argument(
-            "--concurrency", type=int, default=1, metavar="N", help="processes that work side by side (default: 1)"
+            "--threads",
+            type=int,
+            default=settings.WORKER_THREADS,
+            metavar="N",
+            help="threads that work side by side; one of several only does work that a person waits for (default: WORKER_THREADS)",
         )
         parser.add_argument(
             "--grace",
             type=float,
             default=settings.WORKER_GRACE,
             metavar="SECONDS",
-            help="to finish what is in hand after SIGTERM (default: WORKER_GRACE)",
+            help="to finish the work in hand after SIGTERM (default: WORKER_GRACE)",
         )
         parser.add_argument("--json", action="store_true", help="a JSON object per line, for logs")
         parser.add_argument(
@@ -64,82 +69,83 @@ class Command(BaseCommand):
                 raise CommandError("no worker of this machine was heard of lately", returncode=1)
             self.stdout.write("A worker of this machine is alive.")
             return
-        if options["concurrency"] < 1:
-            raise CommandError(f"--concurrency {options['concurrency']}: allowed 1 or more")
+        if options["threads"] < 1:
+            raise CommandError(f"--threads {options['threads']}: allowed 1 or more")
         try:
-            queues = work_queues(names=filter(None, map(str.strip, options["queues"].split(","))))
+            queues = work_queues(filter(None, map(str.strip, options["queues"].split(","))))
         except ValueError as error:
             raise CommandError(f"--queues: {error}") from None
-        if options["concurrency"] > 1:
-            self.parent = os.getpid()  # children end with it, however it ends
-            several(options["concurrency"], lambda: self._work(queues, options), grace=options["grace"])
-        else:
-            self._work(queues, options)
-
-    def _work(self, queues: Any, options: dict[str, Any]) -> None:
-        owner, self.as_json = owner_name(), bool(options["json"])
-        names = ", ".join(queues)
-        heartbeat = Heartbeat(owner, WorkerHeartbeat.Kind.WORK, names)
-        grace = Grace(options["grace"], on_ask=lambda: self._say("Stopping after what is in hand.", event="stopping"))
-        worker = Worker(owner, queues, heartbeat, slicing=lambda: grace.slice(settings.WORKER_SLICE))
+        self.as_json, self.handed_back = bool(options["json"]), False
+        worker, names = Worker(WorkerHeartbeat.Kind.WORK, queues), ", ".join(queues)
         if not options["once"]:
-            self._say(f"Working as {owner} on {names}. Stop with Ctrl-C.", event="started", owner=owner, queues=names)
+            words = f"Working as {worker.name} on {names}. Stop with Ctrl-C."
+            self._say(words, event="started", owner=worker.name, queues=names)
+        with self._stopping_by_signals(worker, options["grace"]):
+            self._work(worker, options["threads"], once=options["once"], poll=options["poll"])
+        if worker.stop.requested:
+            words = "Stopped; unfinished work was handed back." if self.handed_back else "Stopped."
+            self._say(words, event="stopped", handed_back=self.handed_back)
+        worker.beat(stopped=True)
+        did = ", ".join(f"{name}: {count}" for name, count in worker.done.items())
+        nothing = "Nothing was done." if worker.stop.requested else "Nothing was waiting."
+        self._say(f"Done: {did}." if did else nothing, event="ended", done=dict(worker.done))
+
+    def _work(self, worker: Worker, count: int, *, once: bool, poll: float) -> None:
+        if count == 1:
+            worker.go_on(None, once=once, poll=poll, report=self._report)
+            return
+        crashes: list[BaseException] = []
+
+        def thread(group: Group | None) -> None:
+            try:
+                worker.go_on(group, once=once, poll=poll, report=self._report)
+            except BaseException as crash:  # noqa: BLE001 (raised by the main thread)
+                crashes.append(crash)
+                worker.stop.request()
+            finally:
+                connections.close_all()
+
+        connections.close_all()  # this thread only waits
+        both = len({name in settings.INTERACTIVE_QUEUES for name in worker.queues}) == 2
+        groups: list[Group | None] = ["interactive" if both else None, *[None] * (count - 1)]
+        threads = [threading.Thread(target=thread, args=(group,), daemon=True) for group in groups]
+        for each in threads:
+            each.start()
+        while any(each.is_alive() for each in threads) and time.monotonic() < worker.stop.at + HANG:
+            time.sleep(LOOK)
+        for crash in crashes:
+            raise crash
+
+    @contextmanager
+    def _stopping_by_signals(self, worker: Worker, grace: float) -> Iterator[None]:
+        def asked(number: int, frame: FrameType | None) -> None:
+            if worker.is_busy and not worker.stop.requested:
+                self._say("Stopping after the work in hand.", event="stopping")
+            worker.stop.request(grace=grace)
+
+        before = {number: signal.signal(number, asked) for number in (signal.SIGTERM, signal.SIGINT)}
         try:
-            with grace.installed():
-                warm_up("judge")
-                warm_up("actor")
-                self._go_on(worker, grace, once=options["once"], poll=options["poll"])
-        except KeyboardInterrupt as stopped:
-            waited = isinstance(stopped, Stopped) and grace.asked
-            words = "Stopped; unfinished work was handed back." if heartbeat.doing else "Stopped."
-            self._say(words, event="stopped", asked=waited)
-        heartbeat.stop()
-        self._summary(worker.done, asked=grace.asked)
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
-    def _go_on(self, worker: Worker, grace: Grace, *, once: bool, poll: float) -> None:
-        while not grace.asked and self.parent in (None, os.getppid()):
-            with grace.busy():
-                piece = worker.piece()
-            if piece.queue:
-                self._report(piece)
-            elif piece.outage:
-                self._complain(piece, f"{piece.error}; trying again in {piece.pause:g} s")
-                time.sleep(piece.pause)
-            elif once:
-                return
-            else:
-                time.sleep(poll)
-
-    def _report(self, piece: Piece) -> None:
+    def _report(self, piece: Piece, pause: float) -> None:
+        fields = {"queue": piece.queue, "seconds": round(piece.seconds, 3), **piece.about}
         if piece.error:
-            self._complain(piece, f"{piece.queue}: {piece.error}")
-            return
-        if piece.handed_back:
-            words = f"{piece.queue}: handed back after {piece.seconds:.1f} s, for others to have their turn"
-            self._say(words, event="handed back", **_as_json(piece))
-            return
-        self._say(f"{piece.queue}: done in {piece.seconds:.1f} s", event="done", **_as_json(piece))
-
-    def _complain(self, piece: Piece, words: str) -> None:
-        if self.as_json:
-            self._say(words, event="outage" if piece.outage else "crashed", **_as_json(piece), error=piece.error)
+            words = f"{piece.error}; trying again in {pause:g} s" if piece.outage else f"{piece.queue}: {piece.error}"
+            if self.as_json:
+                self._say(words, event="outage" if piece.outage else "crashed", **fields, error=piece.error)
+            else:
+                self.stderr.write(words)
+        elif piece.handed_back:
+            self.handed_back = True
+            self._say(f"{piece.queue}: handed back after {piece.seconds:.1f} s", event="handed back", **fields)
         else:
-            self.stderr.write(words)
-
-    def _summary(self, done: Counter[str], *, asked: bool) -> None:
-        did = ", ".join(f"{name}: {count}" for name, count in done.items())
-        self._say(
-            f"Done: {did}." if did else "Nothing was done." if asked else "Nothing was waiting.",
-            event="ended",
-            done=dict(done),
-        )
+            self._say(f"{piece.queue}: done in {piece.seconds:.1f} s", event="done", **fields)
 
     def _say(self, words: str, **fields: Any) -> None:
         if self.as_json:
             words = json.dumps({"time": json_time(timezone.now()), **fields})
         self.stdout.write(words)
         self.stdout.flush()
-
-
-def _as_json(piece: Piece) -> dict[str, Any]:
-    return {"queue": piece.queue, "seconds": round(piece.seconds, 3), **piece.about}

@@ -11,8 +11,7 @@ from typing import Any
 from django.core.management.base import CommandError
 from rich.progress import Progress
 
-from agents.terminal import console_for_bars
-from agents.usage import NOT_ENOUGH, WRONG_USAGE, CodedCommand
+from agents.commands import NOT_ENOUGH, WRONG_USAGE, CodedCommand, console_for_bars
 from correction.behavior.bench import Bench, CaseFileError, bench, estimate, read_cases
 from correction.behavior.bench_figures import bench_json
 from correction.behavior.bench_output import show_bench, show_estimate

@@ -13,9 +13,9 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
+from agents.commands import console_on
 from agents.finding import UnknownAgent, find_agent
 from agents.models import Agent
-from agents.terminal import console_on
 from correction.config.configure import (
     ConfigChange,
     config_history,

@@ -11,9 +11,9 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
+from agents.commands import console_on
 from agents.finding import UnknownAgent, find_agent
 from agents.llm.ledger import Totals
-from agents.terminal import console_on
 from correction.costs import (
     ALLOWED_WINDOWS,
     GROUPINGS,

@@ -13,14 +13,14 @@ from django.core.management.base import BaseCommand, CommandError
 
 from agents.models import Agent
 from correction.demonstration import show_correction
-from evaluation.capture import Captured, capture, existing
 from evaluation.change.evidence import judged_ways
 from evaluation.change.overview import drift_overview
 from evaluation.change.tables import overview_table
-from evaluation.estimate import estimate
 from evaluation.models import is_heuristic
-from evaluation.planning import RunSpec
-from evaluation.presentation import ProgressBar, judge_label, money, outcome_table
+from evaluation.runs.capture import Captured, capture, existing
+from evaluation.runs.estimate import estimate
+from evaluation.runs.spec import RunSpec
+from evaluation.runs.terminal import ProgressBar, judge_label, money, outcome_table
 
 TAG, BASE, LATER = "build", "40", "41"
 DRIFT = "Planted drift: michael, dwight, angela, stanley and kevin lose their voice in build 41; jim repeats himself (fluency)."

@@ -9,8 +9,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
+from agents.commands import printable
 from agents.finding import UnknownAgent, find_agent
-from agents.terminal import printable
 from agents.turn.send_message import fault_of
 from correction.behavior.detect import try_text
 from correction.behavior.policy import Requester

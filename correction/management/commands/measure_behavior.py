@@ -10,9 +10,8 @@ from typing import Any
 from django.core.management.base import CommandError
 from rich.progress import Progress
 
-from agents.stopping import stopping_on_sigterm
-from agents.terminal import console_for_bars, printable
-from agents.usage import NOT_ENOUGH, STOPPED, WRONG_USAGE, CodedCommand
+from agents.commands import NOT_ENOUGH, STOPPED, WRONG_USAGE, CodedCommand, console_for_bars, printable
+from agents.work.stopping import stopping_on_sigterm
 from correction.behavior.before_after import RequestedChange, plan_as_json, plan_request
 from correction.behavior.effect_output import effect_json, show_effect, show_plan
 from correction.behavior.effects import check_measurable, measure_now

@@ -12,14 +12,14 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
+from agents.commands import console_on
 from agents.finding import UnknownAgent, find_agent
 from agents.models import Channel
-from agents.terminal import console_on
 from agents.turn.pipeline import SendResult
 from agents.turn.send_message import SendRefused, send_message
 from correction.gate.sessions import check_session
 from correction.models import ObservedMessage, Outcome
-from evaluation.presentation import judge_label
+from evaluation.runs.terminal import judge_label
 
 
 def as_json(result: SendResult) -> dict[str, Any]:

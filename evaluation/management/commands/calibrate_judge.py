@@ -11,8 +11,7 @@ from typing import IO, Any
 from django.conf import settings
 from django.core.management.base import CommandError, CommandParser
 
-from agents.terminal import console_on
-from agents.usage import NOT_ENOUGH, WRONG_USAGE, CodedCommand
+from agents.commands import NOT_ENOUGH, WRONG_USAGE, CodedCommand, console_on
 from evaluation.calibration import LabelFileError, NothingToDraw, calibration_details, draw_label_set
 from evaluation.calibration.figures import calibration
 from evaluation.calibration.label_files import Imported, export_labels, export_template, import_labels
@@ -20,8 +19,8 @@ from evaluation.calibration.population import check_dimension, procedure_fields
 from evaluation.calibration.presentation import calibration_tables
 from evaluation.calibration.stored import labelled_keys, labels_of, refresh
 from evaluation.calibration.values import Calibration, labels_text
-from evaluation.capture import UnknownAgents, choose_agents
 from evaluation.models import EvaluationRun, LabelSet, Method
+from evaluation.runs.capture import UnknownAgents, choose_agents
 
 
 class Command(CodedCommand):

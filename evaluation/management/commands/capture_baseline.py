@@ -12,18 +12,18 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import CommandError
 
-from agents.stopping import stopping_on_sigterm
-from agents.usage import NOT_ENOUGH, STOPPED, WRONG_USAGE, CodedCommand
-from evaluation.capture import Captured, UnknownAgents, capture, choose_agents
-from evaluation.estimate import estimate, estimate_before, estimate_channels
-from evaluation.estimate_tables import estimate_json, estimate_table, spending_table
-from evaluation.failures import refusal
+from agents.commands import NOT_ENOUGH, STOPPED, WRONG_USAGE, CodedCommand
+from agents.work.stopping import stopping_on_sigterm
 from evaluation.models import Method
-from evaluation.planning import RunSpec
-from evaluation.presentation import ProgressBar, outcome_table
 from evaluation.propositions.files import PropositionError, default_dimensions
-from evaluation.result_json import as_json
+from evaluation.runs.as_json import as_json
+from evaluation.runs.capture import Captured, UnknownAgents, capture, choose_agents, estimated, spending_json, spent_on
+from evaluation.runs.estimate import estimate, estimate_before, estimate_channels
+from evaluation.runs.planning import RunSpec
+from evaluation.runs.store import refusal
+from evaluation.runs.terminal import ProgressBar, estimate_json, estimate_table, outcome_table, spending_table
 from evaluation.scorers import SCORERS
+from evaluation.scorers.windows import ALLOWED, BEFORE, NO_MESSAGE, parse_history, parse_window
 from evaluation.simulation import (
     ENOUGH,
     Simulation,
@@ -34,8 +34,6 @@ from evaluation.simulation import (
     simulations_json,
 )
 from evaluation.simulation.output import TOO_FEW, SimulationBar, simulations_table
-from evaluation.spending import estimated, spending_json, spent_on
-from evaluation.windows import ALLOWED, BEFORE, NO_MESSAGE, parse_history, parse_window
 
 
 def tag_pairs(values: Sequence[str]) -> dict[str, str]:
@@ -229,7 +227,7 @@ class Command(CodedCommand):
         estimate, actual = estimated(before) if before else None, spent_on(results)
         document = {**as_json(judge, results), **spending_json(estimate, actual), **simulations_json(simulations)}
         if options["by_tag"]:
-            from evaluation.summary import by_tag
+            from evaluation.runs.summary import by_tag
 
             for entry, result in zip(document["runs"], results, strict=True):
                 entry["by_tag"] = {options["by_tag"]: by_tag(result.summary.run, options["by_tag"])}

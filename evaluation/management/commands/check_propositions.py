@@ -26,23 +26,6 @@ from evaluation.propositions.yaml_files import FileProblem
 from evaluation.wording import counted
 
 
-def known_slugs() -> set[str] | None:
-    """The agents there are; None where the database was not set up yet."""
-    try:
-        return set(Agent.objects.values_list("slug", flat=True))
-    except DatabaseError:
-        return None
-
-
-def collisions(files: list[LoadedFile]) -> list[LoadedFile]:
-    """The examples' files whose slug an agent of the team's own bears: they do not apply to it."""
-    try:
-        own = own_agents_like_examples()
-    except DatabaseError:
-        return []
-    return [file for file in files if file.agent_id in own and is_example(file)]
-
-
 class Command(BaseCommand):
     requires_system_checks = ()  # its purpose is to run when a file is broken
     help = "Validate every proposition file (or the FILES given) and list what they hold. Exit code 1 when one cannot be used."
@@ -64,7 +47,7 @@ class Command(BaseCommand):
             files = [load_file(path) for path in options["files"]] if options["files"] else load_all()
         except PropositionError as error:
             problems = error.problems
-        collided = collisions(files)
+        collided = _collisions(files)
         if options["json"]:
             document = _document(files, problems)
             document["collisions"] = [{"path": str(file.path), "agent": file.agent_id} for file in collided]
@@ -80,40 +63,49 @@ class Command(BaseCommand):
             raise CommandError(f"{len(problems)} problem{'s'[: len(problems) > 1]}:\n" + "\n".join(map(str, problems)))
 
     def _report(self, files: list[LoadedFile]) -> None:
-        slugs = known_slugs()
+        try:
+            slugs: set[str] | None = set(Agent.objects.values_list("slug", flat=True))
+        except DatabaseError:  # not set up yet
+            slugs = None
         for file in files:
             kinds = Counter(
                 "rule" if p.rule else "cues" if p.cues or p.measure else "judge only" for p in file.propositions
             )
-            known = "" if slugs is None or file.agent_id in slugs | {DEFAULT} else "   (no agent of that slug here)"
+            states = {name: len(ids) for name, ids in _inactive(file).items()}
+            suggested = states.pop("suggestions")
+            kinds_shown = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
+            parts = [
+                f"{counted(len(file.propositions), 'proposition')} ({kinds_shown})" if file.propositions else "",
+                counted(suggested, "suggestion") if suggested else "",
+                *(f"{count} {name}" for name, count in states.items() if count),
+            ]
             about = " (about drafts)" if file.level == "action" else ""
-            detail = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
-            held = f"{counted(len(file.propositions), 'proposition')} ({detail})" if file.propositions else ""
-            self.stdout.write(
-                f"{file.dimension}/{file.agent_id}{about}: {', '.join(filter(None, (held, _drafts(file))))}{known}"
-            )
+            known = "" if slugs is None or file.agent_id in slugs | {DEFAULT} else "   (no agent of that slug here)"
+            self.stdout.write(f"{file.dimension}/{file.agent_id}{about}: {', '.join(filter(None, parts))}{known}")
         if files:
-            self.stdout.write(
-                self.style.SUCCESS(
-                    f"{counted(len(files), 'file')}, {counted(sum(len(f.propositions) for f in files), 'proposition')}, all valid."
-                    + _not_judged(files)
-                )
-            )
+            valid = counted(sum(len(file.propositions) for file in files), "proposition")
+            waiting = sum(len(_inactive(file)["suggestions"]) for file in files)
+            them = "it" if waiting == 1 else "them"
+            note = f" {counted(waiting, 'suggestion')} not judged before you accept {them}." if waiting else ""
+            self.stdout.write(self.style.SUCCESS(f"{counted(len(files), 'file')}, {valid}, all valid.{note}"))
 
 
-def _drafts(file: LoadedFile) -> str:
-    """How many drafts a file holds, and how many of them were turned down."""
-    rejected, retired = sum(p.rejected for p in file.drafts), sum(p.retired for p in file.drafts)
-    waiting = len(file.drafts) - rejected - retired
-    named = ((rejected, "rejected"), (retired, "retired"))
-    parts = [counted(waiting, "draft") if waiting else "", *(f"{count} {name}" for count, name in named if count)]
-    return ", ".join(filter(None, parts))
+def _inactive(file: LoadedFile) -> dict[str, list[str]]:
+    """Ids of what is not judged, by state."""
+    return {
+        "suggestions": [p.id for p in file.inactive if not (p.rejected or p.retired)],
+        "rejected": [p.id for p in file.inactive if p.rejected],
+        "retired": [p.id for p in file.inactive if p.retired],
+    }
 
 
-def _not_judged(files: list[LoadedFile]) -> str:
-    waiting = sum(not (p.rejected or p.retired) for f in files for p in f.drafts)
-    them = "it" if waiting == 1 else "them"
-    return f" {counted(waiting, 'draft')} besides, not judged before somebody accepts {them}." if waiting else ""
+def _collisions(files: list[LoadedFile]) -> list[LoadedFile]:
+    """The examples' files whose slug an agent of the team's own has: they do not apply to it."""
+    try:
+        own = own_agents_like_examples()
+    except DatabaseError:
+        return []
+    return [file for file in files if file.agent_id in own and is_example(file)]
 
 
 def _document(files: list[LoadedFile], problems: list[FileProblem]) -> dict[str, Any]:
@@ -125,9 +117,7 @@ def _document(files: list[LoadedFile], problems: list[FileProblem]) -> dict[str,
                 "agent": f.agent_id,
                 "level": f.level,
                 "propositions": [p.id for p in f.propositions],
-                "drafts": [p.id for p in f.drafts if not (p.rejected or p.retired)],
-                "rejected": [p.id for p in f.drafts if p.rejected],
-                "retired": [p.id for p in f.drafts if p.retired],
+                **_inactive(f),
             }
             for f in files
         ],

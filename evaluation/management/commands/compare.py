@@ -13,10 +13,9 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import CommandError
 
+from agents.commands import NOT_ENOUGH, REGRESSION, STOPPED, WRONG_USAGE, CodedCommand
 from agents.models import Agent, Channel
-from agents.stopping import stopping_on_sigterm
-from agents.usage import NOT_ENOUGH, REGRESSION, STOPPED, WRONG_USAGE, CodedCommand
-from evaluation.capture import UnknownAgents, choose_agents
+from agents.work.stopping import stopping_on_sigterm
 from evaluation.change import choosing
 from evaluation.change.choosing import Compared, detections
 from evaluation.change.comparison import comparison_json
@@ -24,11 +23,12 @@ from evaluation.change.measurement_files import UnreadableFile
 from evaluation.change.measurements import NotComparable
 from evaluation.change.tables import comparisons_table, detection_table
 from evaluation.models import CHANNEL_DIMENSIONS, EvaluationRun
-from evaluation.presentation import ProgressBar
 from evaluation.propositions.files import PropositionError
-from evaluation.run_spec import RunSpec
+from evaluation.runs.capture import UnknownAgents, choose_agents
+from evaluation.runs.spec import RunSpec
+from evaluation.runs.terminal import ProgressBar
 from evaluation.scorers import SCORERS
-from evaluation.windows import ALLOWED, parse_window
+from evaluation.scorers.windows import ALLOWED, parse_window
 
 WAYS = "--a with --b, --runs, --against baseline, or --baseline FILE"
 

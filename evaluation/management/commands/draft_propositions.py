@@ -1,4 +1,4 @@
-"""``manage.py draft_propositions``: propose propositions from personas, as drafts in a file of the team's."""
+"""``manage.py draft_propositions``: have a model suggest propositions from personas, and write them to a file of the team's."""
 
 from __future__ import annotations
 
@@ -13,25 +13,23 @@ from django.conf import settings
 from django.core.management.base import CommandError
 from rich.progress import Progress
 
+from agents.commands import NOT_ENOUGH, WRONG_USAGE, CodedCommand, console_for_bars, console_on, snippet
 from agents.models import Agent
-from agents.terminal import console_for_bars
-from agents.usage import NOT_ENOUGH, WRONG_USAGE, CodedCommand
-from evaluation.capture import UnknownAgents, choose_agents
-from evaluation.drafting.presentation import cost_line, drafted_json, show_drafted
-from evaluation.drafting.replacing import CannotWrite
-from evaluation.drafting.service import MOST, Drafted, draft_for
-from evaluation.drafting.writing import Written, default_folder, path_for, write_drafts
-from evaluation.models import is_heuristic
-from evaluation.presentation import judge_label
+from evaluation.drafting.suggesting import MOST, Suggestions, Written, path_for, suggest_for, write_suggestions
+from evaluation.propositions.editing import CannotSave, team_folder
 from evaluation.propositions.files import LoadedFile, PropositionError, load_file, proposition_dirs
+from evaluation.runs.capture import UnknownAgents, choose_agents
+from evaluation.runs.terminal import cost_line, judge_label, spent_json
 from evaluation.wording import counted
+
+_Outcome = tuple[Suggestions, Written | None, str]  # what was suggested, where it was written, why it was not
 
 
 class Command(CodedCommand):
     help = (
-        "Propose claims, rules, cues and anti-patterns from personas, each with the words of the persona it comes from. They are written "
-        "as drafts, which nothing judges before somebody accepts them; an existing file is only added to. Offline: exact rules only. "
-        "Exit code: 0 asked and written, 2 for some agent there was no answer or its file could not be written, 3 wrong usage."
+        "Have a model suggest propositions from personas: rules, cues and anti-patterns, each with the words of the persona it comes from. "
+        "They are written as suggestions, which are not judged before you accept them; an existing file is only added to. "
+        "Exit code: 0 asked and written, 2 for some agent there was no answer or its file could not be written, 3 wrong usage or no model."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -42,14 +40,15 @@ class Command(CodedCommand):
             "--out", type=Path, metavar="DIR", help="folder to write to (default: the first of PROPOSITION_DIRS)"
         )
         parser.add_argument(
-            "--max", type=int, default=MOST, metavar="N", help=f"most drafts per agent, 1 to 50 (default: {MOST})"
+            "--max", type=int, default=MOST, metavar="N", help=f"most suggestions per agent, 1 to 50 (default: {MOST})"
         )
         parser.add_argument("--model", default="", help="model to ask (default: JUDGE_MODEL)")
         parser.add_argument("--dry-run", action="store_true", help="ask and show, write nothing")
         parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        folder = options["out"] or default_folder()
+        folder = options["out"] or team_folder()
+        target = None if options["dry_run"] else folder
         if folder is None and not options["dry_run"]:
             raise CommandError(
                 "there is no folder to write to: name one with --out DIR, or set PROPOSITION_DIRS",
@@ -61,76 +60,89 @@ class Command(CodedCommand):
                 raise ValueError("there are no agents yet: `manage.py seed` or `manage.py import_agents` makes some")
             known = list(_unread(folder, agents))
             with Progress(console=console_for_bars(sys.stderr), transient=True) as bar:
-                task = bar.add_task("Drafting", total=len(agents))
-                found = list(
-                    draft_for(
-                        agents=agents,
-                        model=options["model"],
-                        most=options["max"],
-                        known=known,
-                        done=lambda agent: bar.advance(task),
-                    )
+                task = bar.add_task("Asking", total=len(agents))
+                model, most = options["model"], options["max"]
+                asked = suggest_for(
+                    agents=agents, model=model, most=most, known=known, done=lambda agent: bar.advance(task)
                 )
+                outcomes = [_written(suggestions, target) for suggestions in asked]
         except PropositionError as error:
             raise CommandError(f"proposition files cannot be used:\n{error}", returncode=WRONG_USAGE) from None
-        except (ValueError, UnknownAgents, CannotWrite) as error:
+        except (ValueError, UnknownAgents, CannotSave) as error:
             raise CommandError(str(error), returncode=WRONG_USAGE) from None
-        self._finish(found, folder, options)
-
-    def _finish(self, found: Sequence[Drafted], folder: Path | None, options: dict[str, Any]) -> None:
         judge = options["model"] or str(settings.JUDGE_MODEL)
-        written: list[tuple[Drafted, Written | None, str]] = []
-        for drafted in found:
-            file, problem = None, ""
-            if folder is not None and not options["dry_run"]:
-                try:
-                    file = write_drafts(drafted, folder=folder)
-                except CannotWrite as error:
-                    problem = str(error)
-            written.append((drafted, file, problem))
         if options["json"]:
-            document = {
-                "judge": judge,
-                "dry_run": options["dry_run"],
-                "agents": [drafted_json(*one) for one in written],
-            }
+            document = {"judge": judge, "dry_run": options["dry_run"], "agents": [_as_json(*one) for one in outcomes]}
             self.stdout.write(json.dumps(document, ensure_ascii=False, indent=2))
         else:
-            self._show(written, judge, folder, options)
-        failed = [f"{d.agent.slug}: {problem or d.reason}" for d, _, problem in written if d.failed or problem]
+            self._show(outcomes, judge, target, dry_run=options["dry_run"])
+        failed = [f"{s.agent.slug}: {problem or s.reason}" for s, _, problem in outcomes if s.failed or problem]
         if failed:
-            raise CommandError("no drafts for:\n  " + "\n  ".join(failed), returncode=NOT_ENOUGH)
+            raise CommandError("no suggestions for:\n  " + "\n  ".join(failed), returncode=NOT_ENOUGH)
 
-    def _show(
-        self,
-        written: Sequence[tuple[Drafted, Written | None, str]],
-        judge: str,
-        folder: Path | None,
-        options: dict[str, Any],
-    ) -> None:
-        self.stdout.write(f"Proposed by {judge_label(judge)}")
-        for one in written:
-            show_drafted(*one, self.stdout)
-        drafts = sum(len(d.drafts) for d, _, _ in written)
-        dropped = sum(len(d.dropped) for d, _, _ in written)
-        self.stdout.write(
-            f"{counted(drafts, 'draft')}, {counted(dropped, 'proposal')} dropped."
-            + (" Nothing was written." if options["dry_run"] else "")
-        )
-        calls = [d.spent for d, _, _ in written if d.spent.calls]
-        if calls and not is_heuristic(judge):
-            for drafted, _, _ in written:
-                self.stdout.write(f"  {drafted.agent.slug}: {cost_line(drafted.spent)}")
-        if drafts and folder is not None and not options["dry_run"]:
+    def _show(self, outcomes: Sequence[_Outcome], judge: str, target: Path | None, *, dry_run: bool) -> None:
+        self.stdout.write(f"Suggested by {judge_label(judge)}")
+        for one in outcomes:
+            _show_agent(*one, console_on(self.stdout))
+        usable = sum(len(s.usable) for s, _, _ in outcomes)
+        dropped = sum(len(s.dropped) for s, _, _ in outcomes)
+        written = " Nothing was written." if dry_run else ""
+        self.stdout.write(f"{counted(usable, 'suggestion')}, {dropped} dropped.{written}")
+        for suggestions, _, _ in outcomes:
+            if suggestions.spent.calls:
+                self.stdout.write(f"  {suggestions.agent.slug}: {cost_line(suggestions.spent)}")
+        if usable and target is not None:
             self.stdout.write("Try one first: manage.py try_proposition FILE:ID --agent AGENT.")
             self.stdout.write("Accept or reject them in the console (Propositions), or by editing the files.")
-            if not any(folder.resolve().is_relative_to(d.resolve()) for d in proposition_dirs()):
-                self.stdout.write(self.style.WARNING(f"{folder} is not read: add it to PROPOSITION_DIRS."))
+            if not _is_read(target):
+                self.stdout.write(self.style.WARNING(f"{target} is not read: add it to PROPOSITION_DIRS."))
+
+
+def _written(suggestions: Suggestions, target: Path | None) -> _Outcome:
+    try:
+        return suggestions, write_suggestions(suggestions, folder=target) if target is not None else None, ""
+    except CannotSave as problem:
+        return suggestions, None, str(problem)
+
+
+def _as_json(suggestions: Suggestions, written: Written | None, problem: str) -> dict[str, Any]:
+    return {
+        "agent": suggestions.agent.slug,
+        "suggestions": [dict(one.entry) for one in suggestions.usable],
+        "dropped": [{"claim": one.what, "reason": one.reason} for one in suggestions.dropped],
+        "reason": suggestions.reason,
+        "failed": suggestions.failed,
+        "file": str(written.path) if written else None,
+        "appended": written.appended if written else None,
+        "problem": problem,
+        **spent_json(suggestions.spent),
+    }
+
+
+def _show_agent(suggestions: Suggestions, written: Written | None, problem: str, console: Any) -> None:
+    """Print what was suggested about one agent, what was dropped and why, and where the rest was written."""
+    said = counted(len(suggestions.usable), "suggestion") if suggestions.usable else snippet(suggestions.reason, 400)
+    console.print(f"[bold]{snippet(suggestions.agent.slug)}[/bold]: {said}")
+    for one in suggestions.usable:
+        spec = one.spec
+        kind = "rule" if spec.rule else "cues" if spec.cues else "judge only"
+        console.print(f"  {spec.id} ({kind}{', anti-pattern' if spec.inverted else ''}): {snippet(spec.claim)}")
+        console.print(f"      from “{snippet(spec.source, 160)}”")
+    for gone in suggestions.dropped:
+        console.print(f"  dropped: {snippet(gone.reason)} – {snippet(gone.what, 100)}")
+    if written:
+        console.print(f"  {'added to' if written.appended else 'written to'} {snippet(str(written.path), 400)}")
+    if problem:
+        console.print(f"  [red]not written[/red]: {snippet(problem, 600)}")
+
+
+def _is_read(folder: Path) -> bool:
+    return any(folder.resolve().is_relative_to(read.resolve()) for read in proposition_dirs())
 
 
 def _unread(folder: Path | None, agents: Sequence[Agent]) -> Iterator[LoadedFile]:
-    """Drafts files of these agents in a folder that is not among those that are read."""
-    if folder is None or any(folder.resolve().is_relative_to(d.resolve()) for d in proposition_dirs()):
+    """Suggestions of these agents in a folder that is not among those that are read."""
+    if folder is None or _is_read(folder):
         return
     for agent in agents:
         path = path_for(folder, agent.slug)

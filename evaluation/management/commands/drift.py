@@ -8,10 +8,10 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from agents.usage import WRONG_USAGE, CodedCommand
-from evaluation.capture import choose_agents
+from agents.commands import WRONG_USAGE, CodedCommand
 from evaluation.change.over_time import series_of
 from evaluation.change.tables import drift_json, drift_table, without_series
+from evaluation.runs.capture import choose_agents
 from evaluation.schedule_changes import find_schedule
 from evaluation.scorers import SCORERS
 

@@ -6,7 +6,7 @@ import json
 import logging
 import sys
 from argparse import ArgumentParser
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -15,30 +15,33 @@ from django.conf import settings
 from django.core.management.base import CommandError
 from django.db import DatabaseError
 
-from agents.stopping import stopping_on_sigterm
-from agents.usage import NOT_ENOUGH, STOPPED, WRONG_USAGE, CodedCommand
+from agents.commands import NOT_ENOUGH, STOPPED, WRONG_USAGE, CodedCommand
+from agents.work.stopping import stopping_on_sigterm
 from evaluation.change.measurement_files import UnreadableFile
 from evaluation.change.measurements import NotComparable
-from evaluation.ci.arguments import add_arguments
-from evaluation.ci.baseline import BaselineSource, CurrentBaselines, FileBaseline, NoBaseline
-from evaluation.ci.gather import gather
-from evaluation.ci.private import UnusableFiles, load_files, private_database, with_propositions
-from evaluation.ci.report import Report, make_report
-from evaluation.ci.request import Request, WrongUsage, named_agents, read_request, specs_of
-from evaluation.ci.simulating import estimate_simulations, simulate_agents
-from evaluation.ci.spending import estimate_line, simulations_line
-from evaluation.ci.terminal import complaint, tell, verdict_table
-from evaluation.estimate import estimate, estimate_before, estimate_channels
-from evaluation.estimate_tables import estimate_json, estimate_table
-from evaluation.failures import refusal
+from evaluation.ci.files import UnusableFiles, load_files, private_database, with_propositions
+from evaluation.ci.measure import (
+    BaselineSource,
+    CurrentBaselines,
+    FileBaseline,
+    NoBaseline,
+    estimate_simulations,
+    measure,
+    simulate_agents,
+)
+from evaluation.ci.options import Request, WrongUsage, add_arguments, read_request
+from evaluation.ci.render import complaint, junit, markdown, print_line, print_report
+from evaluation.ci.report import Report, estimate_line, make_report, simulations_line
 from evaluation.management.commands.capture_baseline import tag_pairs
-from evaluation.presentation import ProgressBar
 from evaluation.propositions.files import PropositionError
 from evaluation.propositions.yaml_files import YamlProblems
-from evaluation.run_spec import RunSpec
+from evaluation.runs.capture import estimated
+from evaluation.runs.estimate import estimate, estimate_before, estimate_channels
+from evaluation.runs.spec import RunSpec
+from evaluation.runs.store import refusal
+from evaluation.runs.terminal import ProgressBar, estimate_json, estimate_table
 from evaluation.simulation import Simulation
 from evaluation.simulation.output import SimulationBar
-from evaluation.spending import Spending, estimated
 
 logger = logging.getLogger(__name__)
 
@@ -51,9 +54,9 @@ class Verdict(CommandError):
 
 class Command(CodedCommand):
     help = (
-        "Measure agents, hold them against their baseline and thresholds, and end with a verdict for a build. Exit code: 0 pass, "
+        "Measure agents, compare them with their baseline and thresholds, and end with a verdict for a build. Exit code: 0 pass, "
         "1 a sure regression or a score below its threshold, 2 not enough could be judged to say, 3 wrong usage. When both 1 and 2 "
-        "hold it is 2. An evaluation that was interrupted, or whose calls failed, is taken up where it stopped."
+        "hold it is 2. The same command resumes an evaluation that was interrupted, or whose calls failed."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -71,10 +74,10 @@ class Command(CodedCommand):
                     stack.enter_context(private_database())
                 report = self._evaluate(request)
                 if report is not None:
-                    self._emit(report, request)
+                    self._write(report, request)
         except KeyboardInterrupt:
             message = (
-                "Stopped. Files are measured in memory, so nothing was kept."
+                "Stopped. Files are measured in memory, so nothing was stored."
                 if private
                 else "Stopped. What was judged is stored; run the same command again to go on with the rest."
             )
@@ -97,7 +100,7 @@ class Command(CodedCommand):
             raise CommandError(f"broke off: {type(error).__name__}: {error}", returncode=NOT_ENOUGH) from error
 
     def _check_writable(self, request: Request) -> None:
-        """Find out before the judging that a result cannot be kept."""
+        """Refuse files that cannot be written before anything is judged."""
         for option, path in request.files_to_write.items():
             try:
                 path.open("a", encoding="utf-8").close()
@@ -107,33 +110,30 @@ class Command(CodedCommand):
     def _evaluate(self, request: Request) -> Report | None:
         options = request.options
         if request.from_files:
-            speakers = dict(_pair(text) for text in options["map"])
             load_files(
                 personas=options["personas"],
                 transcripts=options["transcript"],
-                speakers=speakers,
+                speakers=request.speakers,
                 format=options["format"],
             )
-        where, history_where = tag_pairs(options["where"]), tag_pairs(options["history_where"])
-        specs = specs_of(request, where=where, history_where=history_where)
+        specs = request.specs(where=tag_pairs(options["where"]), history_where=tag_pairs(options["history_where"]))
         if options["dry_run"]:
-            self._dry_run(specs, request)
+            self._dry_run(specs, options)
             return None
-        baseline, named = self._baseline(request, specs), named_agents(request, specs)
+        baseline, named = self._baseline(request, specs), request.named(specs)
         quiet = options["json"] and not sys.stderr.isatty()
         simulations: list[Simulation] = []
         if options["simulate"]:
-            self._tell_plays(specs, request)
+            chosen = {"situations": options["simulate"], "actor_model": options["actor_model"]}
+            self._print(simulations_line(estimate_simulations(specs, **chosen)[0]), options)
             with SimulationBar(sys.stderr, quiet=quiet) as simulating:
-                specs, simulations = simulate_agents(
-                    specs,
-                    situations=options["simulate"],
-                    actor_model=options["actor_model"],
-                    progress=simulating.progress,
-                )
-        before = self._estimate(specs, request)
+                specs, simulations = simulate_agents(specs, **chosen, progress=simulating.progress)
+        estimates = estimate_before(specs)  # None where the judge costs nothing
+        estimate = estimated(estimates) if estimates is not None else None
+        if estimate is not None:
+            self._print(estimate_line(estimate), options)
         with ProgressBar("Judging", sys.stderr, quiet=quiet) as bar:
-            results = gather(
+            results = measure(
                 specs,
                 baseline=baseline,
                 margin=request.limits.margin,
@@ -144,26 +144,13 @@ class Command(CodedCommand):
         if wrong := refusal(result.run for result in results):
             raise WrongUsage(wrong)
         judge = str(settings.JUDGE_MODEL)
-        return make_report(judge, results, request.limits, bins=request.bins, simulations=simulations, estimate=before)
+        return make_report(
+            judge, results, request.limits, bins=request.bins, simulations=simulations, estimate=estimate
+        )
 
-    def _estimate(self, specs: Sequence[RunSpec], request: Request) -> Spending | None:
-        """What judging will need, told before anything is asked; None where the judge costs nothing."""
-        estimates = estimate_before(specs)
-        if estimates is None:
-            return None
-        found = estimated(estimates)
-        if not request.options["json"]:
-            tell(estimate_line(found), self.stdout)
-        return found
-
-    def _tell_plays(self, specs: Sequence[RunSpec], request: Request) -> None:
-        """What simulating will need, before anybody is simulated; nothing where the actors cost nothing."""
-        options = request.options
-        if options["json"]:
-            return
-        simulations, _ = estimate_simulations(specs, situations=options["simulate"], actor_model=options["actor_model"])
-        if line := simulations_line(simulations):
-            tell(line, self.stdout)
+    def _print(self, line: str, options: Mapping[str, Any]) -> None:
+        if line and not options["json"]:
+            print_line(line, self.stdout)
 
     def _baseline(self, request: Request, specs: Sequence[RunSpec]) -> BaselineSource:
         if request.options["baseline"]:
@@ -174,8 +161,7 @@ class Command(CodedCommand):
             return NoBaseline("no --baseline FILE was given")
         return CurrentBaselines()
 
-    def _dry_run(self, specs: Sequence[RunSpec], request: Request) -> None:
-        options = request.options
+    def _dry_run(self, specs: Sequence[RunSpec], options: Mapping[str, Any]) -> None:
         if options["simulate"]:
             simulations, estimates = estimate_simulations(
                 specs, situations=options["simulate"], actor_model=options["actor_model"]
@@ -187,27 +173,21 @@ class Command(CodedCommand):
         else:
             estimate_table(estimates, self.stdout, simulations)
 
-    def _emit(self, report: Report, request: Request) -> None:
+    def _write(self, report: Report, request: Request) -> None:
         """Write everything that was asked for; then end with the verdict's exit code."""
-        texts = {"--out": report.json, "--markdown": report.markdown, "--junit": report.junit}
+        as_json, code = request.options["json"], report.findings.exit_code
         for option, path in request.files_to_write.items():
+            text = report.json if option == "--out" else (markdown if option == "--markdown" else junit)(report)
             try:
-                path.write_text(texts[option](), encoding="utf-8")
+                path.write_text(text, encoding="utf-8")
             except OSError as error:
                 raise WrongUsage(f"{option} {path}: {error}") from None
-        if request.options["json"]:
-            self.stdout.write(report.json(), ending="")
+        if as_json:
+            self.stdout.write(report.json, ending="")
         else:
-            verdict_table(report, self.stdout)
-        said = complaint(report, everything=request.options["json"])
-        if report.findings.exit_code:
-            raise Verdict(said, returncode=report.findings.exit_code)
-        if said and request.options["json"]:
+            print_report(report, self.stdout)
+        said = complaint(report, everything=as_json)
+        if code:
+            raise Verdict(said, returncode=code)
+        if said and as_json:
             self.stderr.write(said)
-
-
-def _pair(text: str) -> tuple[str, str]:
-    speaker, equals, slug = text.rpartition("=")
-    if not equals or not speaker.strip():
-        raise WrongUsage(f"--map {text!r}: write SPEAKER=SLUG, e.g. --map assistant=ada")
-    return speaker.strip(), slug.strip()

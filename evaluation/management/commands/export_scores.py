@@ -10,9 +10,9 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from django.db.models import Q
 
-from evaluation.capture import UnknownAgents, choose_agents
-from evaluation.export import write_csv, write_jsonl
 from evaluation.models import Baseline, ChannelShare, EvaluationRun, EvaluationScore
+from evaluation.runs.capture import UnknownAgents, choose_agents
+from evaluation.runs.export import write_csv, write_jsonl
 
 
 class Command(BaseCommand):

@@ -12,12 +12,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from agents.commands import NOT_ENOUGH, WRONG_USAGE, CodedCommand, console_on
 from agents.models import Channel
-from agents.terminal import console_on
-from agents.usage import NOT_ENOUGH, WRONG_USAGE, CodedCommand
 from evaluation.lineup import MIN_LINES, PERMUTATIONS, LineUp, line_up
 from evaluation.management.commands.capture_baseline import tag_pairs
-from evaluation.windows import ALLOWED, parse_window
+from evaluation.scorers.windows import ALLOWED, parse_window
 
 MOST_CONFUSIONS = 10
 

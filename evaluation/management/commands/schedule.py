@@ -12,15 +12,14 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from agents.terminal import console_on
-from agents.usage import WRONG_USAGE, CodedCommand, exit_3_on_wrong_usage
-from evaluation.capture import choose_agents
+from agents.commands import WRONG_USAGE, CodedCommand, console_on, exit_3_on_wrong_usage
 from evaluation.management.commands.capture_baseline import tag_pairs
 from evaluation.models import EvaluationSchedule
+from evaluation.runs.capture import choose_agents
 from evaluation.schedule_changes import default_window, find_schedule, first_time, save_schedule, schedule_json
 from evaluation.schedules import ALLOWED_EVERY, Fired, every_name, fire_now, overlap_note, parse_every
 from evaluation.scorers import SCORERS
-from evaluation.windows import ALLOWED
+from evaluation.scorers.windows import ALLOWED
 
 EXAMPLES = """
 examples:

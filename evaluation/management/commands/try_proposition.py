@@ -5,25 +5,29 @@ from __future__ import annotations
 import json
 import sys
 from argparse import ArgumentParser
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from django.core.management.base import CommandError
+from rich import box
+from rich.console import Console
 from rich.progress import Progress
+from rich.table import Table
 
+from agents.commands import NOT_ENOUGH, WRONG_USAGE, CodedCommand, console_for_bars, console_on, snippet
 from agents.models import Agent
-from agents.terminal import console_for_bars
-from agents.usage import NOT_ENOUGH, WRONG_USAGE, CodedCommand
-from evaluation.capture import UnknownAgents, choose_agents
-from evaluation.drafting.presentation import ids_table, show_trial, trial_json
-from evaluation.drafting.trying import try_proposition
+from evaluation.drafting.trying import Trial, trial_json, try_proposition
 from evaluation.propositions.files import DEFAULT, LoadedFile, PropositionError, load_file
 from evaluation.propositions.schema import Proposition
+from evaluation.runs.capture import UnknownAgents, choose_agents
+from evaluation.runs.terminal import cost_line, judge_label, number
+from evaluation.wording import counted
 
 
 class Command(CodedCommand):
     help = (
-        "Judge one proposition, active or a draft, on messages of an agent, and show scores, reasons and cost. Calls are in the ledger, "
+        "Judge one proposition, active or not, on messages of an agent, and show scores, reasons and cost. Calls are in the ledger, "
         "no evaluation is stored. Without an ID the propositions of FILE are listed. "
         "Exit code: 0 there is a score, 2 nothing could be scored, 3 wrong usage."
     )
@@ -48,7 +52,7 @@ class Command(CodedCommand):
         if not wanted:
             self._list(file, options["json"])
             return
-        found = {p.id: p for p in (*file.propositions, *file.drafts)}
+        found = {p.id: p for p in (*file.propositions, *file.inactive)}
         if wanted not in found:
             raise CommandError(
                 f"{path} has no proposition {wanted!r}; it has: {', '.join(found)}", returncode=WRONG_USAGE
@@ -97,7 +101,7 @@ class Command(CodedCommand):
         return agents[0]
 
     def _list(self, file: LoadedFile, as_json: bool) -> None:
-        entries: list[Proposition] = [*file.propositions, *file.drafts]
+        entries: list[Proposition] = [*file.propositions, *file.inactive]
         if not as_json:
             ids_table(file.path, entries, self.stdout)
             return
@@ -112,3 +116,51 @@ def split(argument: str) -> tuple[Path, str]:
     if not colon or Path(argument).is_file():
         return Path(argument), ""
     return Path(file), proposition_id
+
+
+def show_trial(trial: Trial, out: Any) -> None:
+    """Print what each message scored, and the sums."""
+    console = console_on(out)
+    p = trial.proposition
+    marks = [
+        word for word, on in (("not active", not p.active), ("anti-pattern: scores are flipped", p.inverted)) if on
+    ]
+    what = f"[bold]{snippet(p.id)}[/bold]" + (f" ({', '.join(marks)})" if marks else "")
+    whose = f"{counted(len(trial.messages), 'message')} of {snippet(trial.agent.slug)}"
+    console.print(f"{what} on {whose}, judged by {snippet(judge_label(trial.judge))}")
+    console.print(f"“{snippet(p.claim, 600)}”")
+    if trial.reason:
+        console.print(snippet(trial.reason, 600))
+        return
+    table = Table(box=box.SIMPLE_HEAD)
+    table.add_column("Score", justify="right")
+    table.add_column("Message", ratio=1, overflow="fold")
+    table.add_column("Why", ratio=1, overflow="fold")
+    for one in trial.messages:
+        verdict = one.shown
+        score = number(one.score) if verdict.status == "scored" else verdict.status
+        why = verdict.reasoning if verdict.status == "scored" else verdict.reason
+        table.add_row(score, f"“{snippet(one.message.text)}”", snippet(why))
+    console.print(table)
+    _summary(trial, console)
+
+
+def _summary(trial: Trial, console: Console) -> None:
+    spread = f", spread between messages {trial.spread:.1f}" if trial.spread is not None else ""
+    noise = f", noise of one judgement {trial.noise:.1f}" if trial.noise is not None else ""
+    counts = ", ".join(f"{trial.count(name)} {name}" for name in ("scored", "trivial", "unscored") if trial.count(name))
+    console.print(f"Mean {number(trial.mean)} of 9{spread}{noise}; {counts}.")
+    console.print(f"{cost_line(trial.spent, exact=trial.judge == 'rule').capitalize()}. No evaluation was stored.")
+    if trial.hint:
+        console.print(f"[yellow]{snippet(trial.hint, 400)}[/yellow]")
+
+
+def ids_table(path: Path, entries: Sequence[Any], out: Any) -> None:
+    """The propositions of a file, so that one can be named."""
+    table = Table(title=snippet(str(path), 400), box=box.SIMPLE_HEAD, title_justify="left")
+    for heading in ("Id", "State", "Claim"):
+        table.add_column(heading, overflow="fold")
+    for p in entries:
+        state = "active" if p.active else "rejected" if p.rejected else "retired" if p.retired else "suggested"
+        table.add_row(snippet(p.id), state, snippet(p.claim))
+    console_on(out).print(table)

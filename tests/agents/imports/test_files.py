@@ -12,11 +12,11 @@ from pytest_django import Settings
 
 from agents.erasure import find_outsider, forget
 from agents.imports import uploads
-from agents.imports.choices import Choices
-from agents.imports.control import NotNow, agree, check_again, discard, try_again
+from agents.imports.jobs import NotNow, preview
+from agents.imports.reading import Choices
 from agents.models import Import, ImportChunk, ImportFile
 from agents.retention import LOGS
-from tests.agents.imports.handing_in import file, handed_in, lines, somebody, work
+from tests.agents.imports.uploading import file, lines, somebody, submit, uploaded, work
 from tests.factories import make_channel, say
 
 pytestmark = pytest.mark.django_db
@@ -53,7 +53,7 @@ def test_the_name_of_a_file_can_do_no_harm(name: str, kept: str) -> None:
 
 def test_what_nobody_imports_is_dropped_after_days(settings: Settings) -> None:
     settings.IMPORT_KEEP_DAYS = 7
-    old, new = handed_in(file(TALK, "old.jsonl")), handed_in(file(TALK, "new.jsonl"), user=somebody(username="nina"))
+    old, new = uploaded(file(TALK, "old.jsonl")), uploaded(file(TALK, "new.jsonl"), user=somebody(username="nina"))
     Import.objects.filter(pk=old.pk).update(created_at=timezone.now() - timedelta(days=8))
 
     assert "1 pieces" in uploads.drop_old()
@@ -61,21 +61,12 @@ def test_what_nobody_imports_is_dropped_after_days(settings: Settings) -> None:
     assert not uploads.are_kept(old)
     assert uploads.are_kept(new)
     with pytest.raises(NotNow, match="not kept any more"):
-        agree(old, without_agents=True)
+        submit(old)
     assert uploads.drop_old() == ""
 
 
-def test_discarding_forgets_the_files_and_keeps_what_is_stored() -> None:
-    job = handed_in(file(TALK))
-    discard(job)
-
-    assert (job.status, job.found, uploads.are_kept(job)) == ("cancelled", {}, False)
-    with pytest.raises(NotNow):
-        try_again(job)
-
-
 def test_old_imports_are_pruned_with_their_files() -> None:
-    handed_in(file(TALK))
+    uploaded(file(TALK))
     later = timezone.now() + timedelta(days=1)
     log = next(log for log in LOGS if log.table == "imports")
 
@@ -86,11 +77,11 @@ def test_old_imports_are_pruned_with_their_files() -> None:
 def test_a_person_who_is_forgotten_is_in_no_upload_either() -> None:
     name, text = "Marla Quint", "My boiler has leaked since the third of March."
     say(make_channel(), name, text)
-    waiting = handed_in(file(lines((name, text), ("Ada", f"{name} wrote: {text}")), f"{name}.jsonl"))
-    check_again(waiting, Choices(agents={name: ""}))
-    failed = handed_in(file(f'{{"speaker": "{name}", "text"', "b.jsonl"), user=waiting.created_by)
-    done = handed_in(file(lines((name, "Short.")), "c.jsonl"), user=waiting.created_by)
-    agree(done, without_agents=True)
+    waiting = uploaded(file(lines((name, text), ("Ada", f"{name} wrote: {text}")), f"{name}.jsonl"))
+    preview(waiting, Choices(agents={name: ""}))
+    failed = uploaded(file(f'{{"speaker": "{name}", "text"', "b.jsonl"), user=waiting.created_by)
+    done = uploaded(file(lines((name, "Short.")), "c.jsonl"), user=waiting.created_by)
+    submit(done)
     assert work()
 
     assert list(forget(find_outsider(name)))
@@ -100,7 +91,7 @@ def test_a_person_who_is_forgotten_is_in_no_upload_either() -> None:
     assert "boiler" not in kept
     assert not ImportChunk.objects.exists()
     with pytest.raises(NotNow, match="not kept any more"):
-        agree(waiting, without_agents=True)
+        submit(waiting)
     failed.refresh_from_db()
     assert failed.status == "failed"
     assert list(forget(find_outsider(name), dry_run=True))

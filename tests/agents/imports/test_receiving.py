@@ -7,7 +7,7 @@ from django.contrib.auth.models import AnonymousUser, User
 from django.core.files.uploadhandler import StopUpload
 from django.test import RequestFactory
 
-from agents.imports.receiving import MOST_OF_STRANGERS, LimitedUploads
+from agents.imports.uploads import MOST_OF_STRANGERS, LimitedUploads
 
 
 def hand_in(user: User | AnonymousUser, files: int) -> None:

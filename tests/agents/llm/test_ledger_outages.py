@@ -21,9 +21,8 @@ from django.utils import timezone
 
 from agents import health
 from agents.llm import Status, complete, complete_together, ledger
-from agents.models import Agent, LLMCall, LLMPayload, ModelPrice, WorkerHeartbeat, owner_name
-from agents.worker import Worker
-from agents.worker_heartbeat import Heartbeat
+from agents.models import Agent, LLMCall, LLMPayload, ModelPrice, WorkerHeartbeat
+from agents.work.worker import Worker
 from tests.agents.llm.asking import asking, row_of
 from tests.llm_server import LLMServer
 
@@ -74,7 +73,7 @@ def test_rows_of_an_outage_are_written_with_the_next_one(llm_server: LLMServer, 
 
 
 def a_worker_looks_for_work() -> None:
-    Worker(owner_name(), {}, Heartbeat(owner_name(), WorkerHeartbeat.Kind.WORK)).piece()
+    Worker(WorkerHeartbeat.Kind.WORK, {}).work_once()
 
 
 def somebody_asks_whether_it_is_ready() -> None:

@@ -100,7 +100,7 @@ def test_requests_are_pulled_only_as_far_ahead_as_slots_need(llm_server: LLMServ
     next(replies)
 
     assert len(pulled) <= 5
-    replies.close()  # type: ignore[attr-defined]
+    replies.close()
 
 
 def test_gate_requests_count_their_waiting(llm_server: LLMServer) -> None:
@@ -130,7 +130,7 @@ def test_closing_early_cancels_what_is_in_flight_and_settles_what_had_arrived(ll
     assert next(replies)[0] == 0
     wait_for_second()
 
-    replies.close()  # type: ignore[attr-defined]
+    replies.close()
 
     assert llm_server.wait_until(lambda: llm_server.client_gone == 1 and llm_server.inflight == 0)
     assert sorted(LLMCall.objects.values_list("status", flat=True)) == ["ok", "ok", "ok", "unavailable"]

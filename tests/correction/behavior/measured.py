@@ -15,10 +15,10 @@ from agents.persona import TraitValue
 from agents.turn.receive import receive_message
 from correction.behavior import work_one
 from correction.models import BehaviorRequest
-from evaluation.capture import capture
 from evaluation.change.comparison import Comparison, compare_to_baseline
 from evaluation.models import EvaluationRun
-from evaluation.planning import RunSpec
+from evaluation.runs.capture import capture
+from evaluation.runs.planning import RunSpec
 from tests.correction.behavior.asking import dm_with, judge
 from tests.evaluation.judging import answers, prompt_of
 from tests.factories import say

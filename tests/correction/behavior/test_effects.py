@@ -53,8 +53,8 @@ def test_a_worker_judges_both_sides_and_keeps_what_came_out(
 
 def test_it_is_work_like_any_other_before_evaluations(settings: Settings) -> None:
     assert BehaviorEffect in work_models()
-    names = list(work_queues(groups=["bulk"]))
-    assert names.index("correction effects") < names.index("evaluation runs")
+    names = list(work_queues(["bulk"]))
+    assert names.index("behavior effects") < names.index("evaluations")
     assert "correction.behavior.effects.resume_paused" in settings.CHORES
 
 

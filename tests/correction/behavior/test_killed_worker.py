@@ -67,7 +67,7 @@ def test_a_worker_killed_at_each_tier_costs_no_answer_twice(
         return answers(body)
 
     llm_server.respond = respond
-    work = ("manage.py", "work", "--poll", "0.1", "--skip-checks", "--queues", "correction behavior")
+    work = ("manage.py", "work", "--poll", "0.1", "--skip-checks", "--queues", "behavior requests")
     for number, tier in enumerate(TIERS, start=1):
         worker = plumbline.start(f"worker {number}", *work)
         assert llm_server.wait_until(lambda: seen[tier] == 1, timeout=60), plumbline.log_of(f"worker {number}")  # noqa: B023

@@ -7,9 +7,9 @@ from django.utils import timezone
 
 from agents.models import Agent
 from agents.persona import save_persona
-from evaluation.capture import evaluate_agent
 from evaluation.models import Baseline, EvaluationRun, JudgeCalibration
-from evaluation.runs import work_one
+from evaluation.runs.capture import evaluate_agent
+from evaluation.runs.execute import work_one
 from tests.api_client import Program, program
 from tests.console import staff, superuser, viewer
 from tests.evaluation.api.asking import BASELINES, RUNS, queries_of, refused

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from agents.models import Agent
-from evaluation.capture import evaluate_agent
 from evaluation.models import ChannelShare, EvaluationRun
+from evaluation.runs.capture import evaluate_agent
 from tests.api_client import Program, program
 from tests.console import superuser
 from tests.evaluation.api.asking import RUNS, ids, queries_of, refused

@@ -7,9 +7,9 @@ from decimal import Decimal
 import pytest
 
 from agents.models import Agent, LLMBatch, LLMBatchRequest, LLMCall, ModelPrice
-from evaluation.batches import waiting_words
-from evaluation.capture import capture
 from evaluation.models import Baseline, EvaluationRun
+from evaluation.runs.batches import waiting_words
+from evaluation.runs.capture import capture
 from tests.batch_server import BatchServer
 from tests.evaluation.batches.working import handed_in, look, only_batch, scores, work
 from tests.evaluation.judging import entry
@@ -58,7 +58,7 @@ def test_a_run_that_waits_says_for_what_and_is_not_asked_again(ada: Agent, serve
 
 
 def handed_in_nothing(run: EvaluationRun) -> EvaluationRun:
-    from evaluation.runs import execute
+    from evaluation.runs.execute import execute
 
     execute([run], owner="somebody who asks for it by name")
     return work(run)
@@ -141,9 +141,9 @@ def test_a_double_check_takes_a_second_batch(ada: Agent, server: BatchServer) ->
 
 
 def test_ideas_are_counted_in_batches(server: BatchServer, propositions) -> None:  # type: ignore[no-untyped-def]
-    from evaluation.control import queue_run
-    from evaluation.planning import RunSpec
-    from evaluation.runs import work_one
+    from evaluation.runs.control import queue_run
+    from evaluation.runs.execute import work_one
+    from evaluation.runs.planning import RunSpec
     from tests.factories import make_agent, make_channel, talk
 
     propositions.write(

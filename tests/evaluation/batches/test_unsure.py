@@ -9,7 +9,7 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from agents.models import Agent, LLMBatch
-from evaluation.control import cancel_run
+from evaluation.runs.control import cancel_run
 from tests.batch_server import BatchServer
 from tests.evaluation.batches.working import handed_in, look, only_batch, work
 

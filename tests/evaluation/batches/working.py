@@ -6,10 +6,10 @@ from typing import Any
 
 from agents.llm import batch_work
 from agents.models import Agent, LLMBatch
-from evaluation import runs
-from evaluation.control import queue_run
 from evaluation.models import EvaluationRun, EvaluationScore
-from evaluation.planning import RunSpec
+from evaluation.runs.control import queue_run
+from evaluation.runs.execute import work_one
+from evaluation.runs.planning import RunSpec
 
 OWNER = "test"
 
@@ -23,7 +23,7 @@ def queued(agent: Agent, **fields: Any) -> EvaluationRun:
 def handed_in(agent: Agent, **fields: Any) -> EvaluationRun:
     """The same, once a worker has handed it in."""
     run = queued(agent, **fields)
-    assert runs.work_one(owner=OWNER)
+    assert work_one(owner=OWNER)
     run.refresh_from_db()
     return run
 
@@ -35,7 +35,7 @@ def look() -> None:
 
 def work(run: EvaluationRun) -> EvaluationRun:
     """Have a worker go on with whatever can be gone on with, once."""
-    runs.work_one(owner=OWNER)
+    work_one(owner=OWNER)
     run.refresh_from_db()
     return run
 

@@ -13,9 +13,9 @@ from evaluation.calibration import calibration_json, calibration_of, draw_label_
 from evaluation.calibration.stored import refresh, work_one
 from evaluation.calibration.values import Agreement
 from evaluation.models import Baseline, JudgeCalibration, ScoreLabel
-from evaluation.presentation import outcome_table
-from evaluation.result_json import numbers_json
-from evaluation.summary import summarize
+from evaluation.runs.as_json import numbers_json
+from evaluation.runs.summary import summarize
+from evaluation.runs.terminal import outcome_table
 from tests.console import list_of, page_of, queries, read, signed_in, superuser
 from tests.evaluation.calibration.labelled import KEY, drawn, judgements, label_all
 from tests.evaluation.conftest import PropositionFolder

@@ -11,13 +11,13 @@ from pytest_django import Settings
 
 from agents.models import Agent
 from agents.persona import TraitValue, save_persona
-from evaluation.capture import Captured, UnknownAgents, capture, choose_agents, existing
 from evaluation.change.baselines import get_baseline, is_stale, promote
-from evaluation.control import cancel_run, queue_run, resume_run
 from evaluation.models import Baseline, EvaluationRun
-from evaluation.planning import RunSpec
-from evaluation.runs import work_one
-from evaluation.summary import summarize
+from evaluation.runs.capture import Captured, UnknownAgents, capture, choose_agents, existing
+from evaluation.runs.control import cancel_run, queue_run, resume_run
+from evaluation.runs.execute import work_one
+from evaluation.runs.spec import RunSpec
+from evaluation.runs.summary import summarize
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers
 from tests.factories import make_agent, make_channel, talk

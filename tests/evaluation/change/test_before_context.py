@@ -7,7 +7,7 @@ from pytest_django import DjangoAssertNumQueries
 
 from agents.models import Message
 from evaluation.change.before_after import AT_ONCE, just_before
-from evaluation.trajectory import Event
+from evaluation.judge.prompts import Event
 from tests.factories import make_agent, make_channel, say
 
 pytestmark = pytest.mark.django_db

@@ -16,13 +16,13 @@ from pytest_django import Settings
 
 from agents.models import Agent, Message
 from agents.persona import TraitValue, save_persona
-from evaluation.capture import capture
 from evaluation.change.evidence import Judged, judged_ways, newest_since_baselines
 from evaluation.change.overview import Card, drift_overview
 from evaluation.change.overview_text import sentence_of
 from evaluation.models import EvaluationRun, EvaluationSchedule
-from evaluation.planning import RunSpec
-from evaluation.runs import work_one
+from evaluation.runs.capture import capture
+from evaluation.runs.execute import work_one
+from evaluation.runs.spec import RunSpec
 from evaluation.schedules import fire_now
 from tests.agents.test_admin_home import HOME, card
 from tests.console import plain, read, signed_in, superuser

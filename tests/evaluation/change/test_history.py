@@ -13,7 +13,7 @@ from evaluation.change import history as score_history
 from evaluation.change.evidence import Judged
 from evaluation.change.history import MOST_SUMMED, History, histories, measured_lately
 from evaluation.models import EvaluationRun, EvaluationSchedule
-from evaluation.summary import summarize
+from evaluation.runs.summary import summarize
 from tests.evaluation.judged import LLM, OFFLINE, make_baseline, make_run, make_score
 from tests.factories import make_agent, talk
 

@@ -13,15 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.models import Agent, Message
-from evaluation.capture import capture, evaluate_agent, evaluate_channel
 from evaluation.change.comparison import compare
 from evaluation.change.measurement_files import UnreadableFile, measurements_of_file, observations_json
 from evaluation.change.measurements import Measurement, NotComparable, measurement_of
 from evaluation.models import EvaluationRun
-from evaluation.planning import RunSpec
-from evaluation.result_json import as_json
+from evaluation.runs.as_json import as_json
+from evaluation.runs.capture import capture, evaluate_agent, evaluate_channel
+from evaluation.runs.spec import RunSpec
+from evaluation.runs.summary import RunSummary, summarize
 from evaluation.statistics.bootstrap import Observation
-from evaluation.summary import RunSummary, summarize
 from tests.evaluation.change.samples import LLM, adherence, measurement, of, only, run_json
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.conversing import converged, diverse

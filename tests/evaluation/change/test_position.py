@@ -24,8 +24,9 @@ from evaluation.change.position import (
 )
 from evaluation.change.tables import position_table
 from evaluation.models import EvaluationRun, EvaluationScore
-from evaluation.planning import RunSpec, prepare_run
-from evaluation.windows import MessageWindow, parse_window, spoken_by
+from evaluation.runs.planning import prepare_run
+from evaluation.runs.spec import RunSpec
+from evaluation.scorers.windows import MessageWindow, parse_window, spoken_by
 from tests.evaluation.change.talking import BINS, chat
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers, tail_of

@@ -12,8 +12,8 @@ import pytest
 import yaml
 from django.core.management import load_command_class
 
-from evaluation.ci.markdown import MARKER
-from evaluation.ci.request import read_request
+from evaluation.ci.options import read_request
+from evaluation.ci.render import MARKER
 
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "ci.md"
 TEXT = DOCS.read_text(encoding="utf-8")

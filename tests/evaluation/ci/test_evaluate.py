@@ -189,7 +189,7 @@ def test_a_crash_is_no_regression(two: Agent, llm_server: LLMServer, monkeypatch
     def breaks(*args: object, **kwargs: object) -> None:
         raise RuntimeError("planted")
 
-    monkeypatch.setattr("evaluation.management.commands.evaluate.gather", breaks)
+    monkeypatch.setattr("evaluation.management.commands.evaluate.measure", breaks)
 
     code, _, said = run()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from evaluation.ci.limits import EVERY, Limits, parse_share, parse_thresholds
+from evaluation.ci.options import EVERY, Limits, parse_share, parse_thresholds
 
 
 @pytest.mark.parametrize(

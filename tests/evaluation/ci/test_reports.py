@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from agents.models import Agent
-from evaluation.ci.markdown import shortened
-from evaluation.ci.texts import as_code, as_xml, plain
+from evaluation.ci.render import as_code, as_xml, plain, shortened
 from tests.evaluation.ci.building import baseline, half, planted, run
 from tests.evaluation.judging import answers, entry, tail_of
 from tests.factories import make_agent, make_channel, talk
@@ -126,7 +125,7 @@ def test_junit_has_a_case_per_agent_and_dimension(regressed: Agent, tmp_path: Pa
     failure = case.find("failure")
     assert failure is not None
     assert failure.attrib["message"].startswith(
-        "mood fell from 8.0 · 100 % to 2.9 · 100 % (−5.1): #ada-41 8 “line 7 of build 41”"
+        "mood: worse: 8.0 · 100 % → 2.9 · 100 %, −5.1 (95 %: −5.4 to −4.8); lowest #ada-41 8 “line 7 of build 41”"
     )
     names = {p.attrib["name"]: p.attrib["value"] for p in suites.iter("property")}
     assert names == {"judge": "test-model", "procedure": "plumbline"}

@@ -139,7 +139,7 @@ def test_a_dry_run_of_a_simulation_is_shown_as_tables(actor: Agent, situations: 
 def test_what_a_simulation_needs_is_printed_before_it_begins(actor: Agent, situations: Path) -> None:
     _, out, _ = run("--simulate", str(situations), "--actor-model", "good-model")
 
-    assert "Estimate of simulating: 6 lines said to agents, 12 calls" in " ".join(out.split())
+    assert "Estimate of the simulation: 6 lines said to agents, 12 calls" in " ".join(out.split())
 
 
 def test_fluency_of_the_scripted_actor_is_said_to_be_its_repeated_lines(

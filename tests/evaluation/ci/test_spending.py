@@ -32,7 +32,7 @@ def test_the_estimate_stands_first_and_both_at_the_end(two: Agent, priced: LLMSe
     text = " ".join(out.split())
     assert code == 0
     assert text.startswith("Estimate: 12 calls, ")
-    assert "(if everything is asked anew)" in text
+    assert "(if nothing was judged before)" in text
     assert "Judging: estimated 12 calls, " in text
     assert "; used 12 calls, " in text
     (line,) = [line for line in comment.read_text(encoding="utf-8").splitlines() if line.startswith("Judging: ")]

@@ -8,24 +8,22 @@ from typing import Any
 import pytest
 
 from agents.models import Agent
-from evaluation.capture import Captured
 from evaluation.change.comparison import Change, Comparison
 from evaluation.change.measurements import Measurement
-from evaluation.ci.coverage import Coverage
-from evaluation.ci.findings import Fading, Open, Unjudged
-from evaluation.ci.gather import AgentResult
-from evaluation.ci.headline import headline, outcome, sign
-from evaluation.ci.limits import Limits
-from evaluation.ci.notes import notes_of
-from evaluation.ci.verdict import decide
+from evaluation.ci.measure import AgentResult, Coverage
+from evaluation.ci.options import Limits
+from evaluation.ci.report import Report
+from evaluation.ci.verdict import Findings, Undecided, decide
 from evaluation.models import EvaluationRun
+from evaluation.runs.capture import Captured
+from evaluation.runs.summary import DimensionSummary, RunSummary
 from evaluation.statistics.estimates import Interval
-from evaluation.summary_values import DimensionSummary, RunSummary
 
 STEADY = Change(
     dimension="convergence",
     baseline=8.0,
-    candidate=8.0,
+    current=8.0,
+    delta=0.0,
     interval=Interval(-0.2, 0.2),
     verdict="steady",
     reason="the whole interval lies within ±0.5",
@@ -34,23 +32,23 @@ STEADY = Change(
     p_value=1.0,
     p_adjusted=1.0,
 )
-FELL = replace(STEADY, candidate=6.0, interval=Interval(-3.0, -1.0), verdict="drifted", p_value=0.001)
+FELL = replace(STEADY, current=6.0, delta=-2.0, interval=Interval(-3.0, -1.0), verdict="drifted", p_value=0.001)
 
 
 def result(change: Change | None, *, failed: int = 0, slug: str = "ada") -> AgentResult:
     """An agent with one dimension that is measured in no channel, so that no worst message is looked for in a database."""
     run = EvaluationRun(agent=Agent(slug=slug), dimensions=["ideas_quantity"], status="completed", judge="m")
-    score = 8.0 if change is None else change.candidate
+    score = 8.0 if change is None else change.current
     counts: dict[str, Any] = {"scored": 20, "trivial": 0, "unscored": failed, "pending": 0, "propositions": ()}
     found = DimensionSummary(dimension="ideas_quantity", score=score, **counts)
-    measurement = Measurement(name="before", target=slug, judge="m", procedure="plumbline")
+    side = Measurement(name="before", target=slug, judge="m", procedure="plumbline")
     changed = None if change is None else replace(change, dimension="ideas_quantity")
     return AgentResult(
         captured=Captured(RunSummary(run=run, overall_score=score, dimensions={"ideas_quantity": found}), False, False),
         coverage={"ideas_quantity": Coverage(scored=20, failed=failed, example="timeout")},
         comparison=None
         if changed is None
-        else Comparison(baseline=measurement, candidate=measurement, dimensions=(changed,), propositions={}),
+        else Comparison(baseline=side, current=side, dimensions=(changed,), propositions={}),
         no_baseline="none yet" if change is None else "",
     )
 
@@ -60,8 +58,8 @@ def result(change: Change | None, *, failed: int = 0, slug: str = "ada") -> Agen
     [
         (STEADY, 0, {}, True, "pass", 0),
         (FELL, 0, {}, False, "regression", 1),
-        (replace(FELL, candidate=7.6), 0, {}, False, "pass", 0),
-        (replace(FELL, candidate=10.0, verdict="improved"), 0, {}, True, "pass", 0),
+        (replace(FELL, delta=-0.4), 0, {}, False, "pass", 0),
+        (replace(FELL, delta=2.0), 0, {}, True, "pass", 0),
         (STEADY, 0, {"ideas_quantity": 9.0}, False, "below threshold", 1),
         (FELL, 0, {"ideas_quantity": 9.0}, False, "regression", 1),
         (FELL, 6, {"ideas_quantity": 9.0}, False, "could not judge enough", 2),
@@ -79,20 +77,12 @@ def test_what_could_not_be_judged_comes_first_then_regressions_then_thresholds(
 
 
 def test_a_fall_that_chance_gives_among_so_many_is_suspected_and_fails_nothing() -> None:
-    taken_back = replace(FELL, verdict="possibly drifted", p_value=0.02, p_adjusted=0.4, reason="among 20")
+    taken_back = replace(FELL, verdict="cannot tell yet", p_value=0.02, p_adjusted=0.4, reason="among 20")
 
     findings = decide([result(taken_back)], Limits())
 
-    assert (findings.exit_code, [found.suspected for found in findings.undecided]) == (0, [True])
+    assert (findings.exit_code, [found.suspected for found in findings.cannot_tell_yet]) == (0, [True])
     assert decide([result(taken_back)], Limits(strict=True)).exit_code == 2
-
-
-def test_fading_is_a_regression_and_what_was_not_simulated_is_not_judged() -> None:
-    fading = Fading(agent="ada", dimension="adherence", first="1-5", last="31+", delta=-2.0, interval=(-3.0, -1.0))
-    missing = Unjudged(agent="bob", dimension="", why="simulation: nothing was simulated")
-
-    assert decide([result(STEADY)], Limits(), fading=[fading]).verdict == "regression"
-    assert decide([result(STEADY)], Limits(), fading=[fading], missing=[missing]).exit_code == 2
 
 
 # -- which claims are named
@@ -103,7 +93,7 @@ def with_claims(whole: Change, *claims: Change) -> AgentResult:
     return replace(given, comparison=replace(given.comparison, propositions={"ideas_quantity": rows}))
 
 
-UNSURE = replace(FELL, proposition="loud", candidate=1.0, interval=None, verdict="possibly drifted")
+UNSURE = replace(FELL, proposition="loud", delta=-7.0, interval=None, verdict="cannot tell yet")
 
 
 def test_a_claim_that_surely_fell_is_named_and_not_one_that_only_fell_further() -> None:
@@ -111,18 +101,18 @@ def test_a_claim_that_surely_fell_is_named_and_not_one_that_only_fell_further() 
 
     (found,) = decide([with_claims(FELL, UNSURE, sure)], Limits()).regressions
 
-    assert (found.scope, found.change.proposition, found.fell_most) == ("dimension", "brief", ())
+    assert (found.scope, found.proposition, found.fell_most) == ("dimension", "brief", [])
 
 
 def test_where_no_claim_surely_fell_the_dimension_is_the_regression_and_no_claim_is_called_worse() -> None:
-    less = replace(UNSURE, proposition="kind", candidate=4.5, interval=Interval(-7.5, 0.5))
+    less = replace(UNSURE, proposition="kind", delta=-3.5, interval=Interval(-7.5, 0.5))
 
     findings = decide([with_claims(FELL, less, UNSURE)], Limits())
 
     (found,) = findings.regressions
     assert (found.change.proposition, found.change.delta) == ("", -2.0)
     assert [c.proposition for c in found.fell_most] == ["loud", "kind"]
-    assert headline(findings) == "1 dimension surely worse."
+    assert findings.headline == "1 dimension surely worse."
 
 
 def test_the_sentence_counts_what_the_list_of_regressions_holds() -> None:
@@ -131,7 +121,7 @@ def test_the_sentence_counts_what_the_list_of_regressions_holds() -> None:
     findings = decide([with_claims(FELL, *claims)], Limits())
 
     assert len(findings.regressions) == 4
-    assert headline(findings) == "1 dimension surely worse, 4 claims surely worse."
+    assert findings.headline == "1 dimension surely worse, 4 propositions surely worse."
 
 
 def test_a_fall_without_an_interval_says_what_would_fail_a_build() -> None:
@@ -140,7 +130,7 @@ def test_a_fall_without_an_interval_says_what_would_fail_a_build() -> None:
     (found,) = (_undecided_of(fell, Limits()),)
     told = _undecided_of(fell, Limits(thresholds={"fluency": 5.0}))
 
-    assert found.why.endswith("a fall without an interval fails no build: --threshold fluency=N would")
+    assert next(found.rows()).why.endswith("a fall without an interval fails no build: --threshold fluency=N would")
     assert told.hint == "", "there is one already"
 
 
@@ -151,19 +141,19 @@ def test_a_fall_without_an_interval_says_what_would_fail_a_build() -> None:
 def test_a_pass_is_no_plain_tick_where_a_score_fell_by_a_point_without_an_interval(
     delta: float, interval: Interval | None, seen: str
 ) -> None:
-    moved = replace(UNSURE, proposition="", candidate=8.0 + delta, interval=interval)
+    moved = replace(UNSURE, proposition="", delta=delta, interval=interval)
 
     findings = decide([_fluent(moved)], Limits())
 
-    assert (findings.verdict, findings.exit_code, sign(findings)) == ("pass", 0, seen)
+    assert (findings.verdict, findings.exit_code, findings.sign) == ("pass", 0, seen)
     said = "pass, but 1 score fell by a point or more without an interval to say how sure that is"
-    assert outcome(findings) == (said if seen == "⚠️" else "pass")
+    assert findings.outcome == (said if seen == "⚠️" else "pass")
 
 
 def test_what_fails_a_build_is_said_without_a_but() -> None:
     findings = decide([_fluent(replace(UNSURE, proposition="")), result(FELL, slug="bob")], Limits())
 
-    assert (sign(findings), outcome(findings)) == ("❌", "regression")
+    assert (findings.sign, findings.outcome) == ("❌", "regression")
 
 
 def _fluent(change: Change) -> AgentResult:
@@ -172,28 +162,31 @@ def _fluent(change: Change) -> AgentResult:
     return replace(given, comparison=replace(given.comparison, dimensions=(replace(change, dimension="fluency"),)))
 
 
-def _undecided_of(change: Change, limits: Limits) -> Open:
-    (found,) = decide([_fluent(change)], limits).undecided
+def _undecided_of(change: Change, limits: Limits) -> Undecided:
+    (found,) = decide([_fluent(change)], limits).cannot_tell_yet
     return found
 
 
 def test_a_score_over_other_claims_than_its_change_says_so() -> None:
-    given = result(replace(FELL, baseline=9.0, candidate=3.0))
+    given = result(replace(FELL, baseline=9.0, current=3.0))
     assert given.comparison is not None
     change = replace(given.comparison.dimensions[0], dimension="adherence")
-    side = replace(given.comparison.candidate, proposition_scores={"adherence": {"brief": 3.0, "new": 9.0}})
+    side = replace(given.comparison.current, proposition_scores={"adherence": {"brief": 3.0, "new": 9.0}})
     compared = replace(
         given.comparison,
-        candidate=side,
+        current=side,
         dimensions=(change,),
         propositions={"adherence": (replace(change, proposition="brief"),)},
-        only_candidate=("adherence/new",),
+        only_current=("adherence/new",),
     )
     whole = replace(given.summary.dimensions["ideas_quantity"], dimension="adherence", score=6.0)
     scored = replace(given.summary, dimensions={"adherence": whole})
     given = replace(given, captured=Captured(scored, False, False), comparison=compared)
 
-    assert list(notes_of([given])) == ["adherence: the change is over 1 of 2 claims, 9.0 → 3.0; only now: new"]
+    findings = Findings(verdict="pass", exit_code=0)
+    report = Report(judge="m", results=(given,), findings=findings, limits=Limits(), profiles={})
+
+    assert list(report.notes()) == ["adherence: the change is over 1 of 2 propositions, 9.0 → 3.0; only now: new"]
 
 
 def test_no_agents_are_no_pass() -> None:

@@ -65,4 +65,4 @@ def reply(*proposals: Any) -> dict[str, Any]:
 
 
 def file_of(folder: Path, slug: str = "ada") -> Path:
-    return folder / "adherence" / f"{slug}.drafts.yaml"
+    return folder / "adherence" / f"{slug}.suggestions.yaml"

@@ -51,20 +51,20 @@ def team(settings: Settings, propositions: PropositionFolder, tmp_path: Path) ->
     return folder
 
 
-def test_drafts_go_to_the_teams_first_folder_and_are_shown(llm_server: LLMServer, team: Path) -> None:
+def test_suggestions_go_to_the_teams_first_folder_and_are_shown(llm_server: LLMServer, team: Path) -> None:
     make_ada()
     llm_server.reply(**reply(proposal(), proposal("{{agent_name}} sails", quote="adores sailing")))
     code, out = run("draft_propositions", "--agents", "all")
 
     assert code == 0
-    assert "Proposed by test-model" in out
+    assert "Suggested by test-model" in out
     assert "ada-sales-talk (cues): {{agent_name}} avoids sales talk" in out
     assert "from “Sales talk makes you wince”" in out
     assert "dropped: no such words in the persona – {{agent_name}} sails" in out
-    assert "1 draft, 1 proposal dropped." in out
+    assert "1 suggestion, 1 dropped." in out
     assert "ada: 1 call, 100 tokens in, 10 out, cost unpriced" in out
     assert "is not read" not in out
-    assert [p.id for p in load_file(file_of(team)).drafts] == ["ada-sales-talk"]
+    assert [p.id for p in load_file(file_of(team)).inactive] == ["ada-sales-talk"]
 
 
 def test_a_second_time_nothing_is_written_twice(llm_server: LLMServer, team: Path, tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_a_dry_run_writes_nothing_and_json_has_everything(llm_server: LLMServer,
     assert list(team.iterdir()) == []
     [ada] = found["agents"]
     assert found["dry_run"] is True
-    assert [d["id"] for d in ada["drafts"]] == ["ada-sales-talk"]
+    assert [d["id"] for d in ada["suggestions"]] == ["ada-sales-talk"]
     assert ada["dropped"][0]["claim"] == "nonsense"
     assert (ada["calls"], ada["cost_usd"], ada["unpriced_calls"], ada["file"]) == (1, None, 1, None)
 
@@ -113,7 +113,7 @@ def test_one_agent_without_an_answer_costs_the_others_nothing_and_ends_with_2(
     code, out = run("draft_propositions")
 
     assert code == 2
-    assert "no drafts for:\n  bob: rejected" in out
+    assert "no suggestions for:\n  bob: rejected" in out
     assert file_of(team).exists()
 
 
@@ -135,7 +135,7 @@ def test_a_file_that_cannot_be_written_ends_with_2_and_a_reason(llm_server: LLMS
         (("--max", "x"), "invalid int value"),
     ],
 )
-def test_wrong_usage_ends_with_3(team: Path, args: tuple[str, ...], said: str) -> None:
+def test_wrong_usage_ends_with_3(llm_server: LLMServer, team: Path, args: tuple[str, ...], said: str) -> None:
     make_ada()
     code, out = run("draft_propositions", *args)
 
@@ -150,7 +150,16 @@ def test_without_a_folder_one_must_be_named() -> None:
     assert "--out DIR, or set PROPOSITION_DIRS" in run("draft_propositions")[1]
 
 
-def test_broken_files_are_wrong_usage(team: Path) -> None:
+def test_offline_it_says_that_suggestions_need_a_model(team: Path, settings: Settings) -> None:
+    settings.JUDGE_MODEL = "offline:lexical-1"
+    make_ada()
+    code, out = run("draft_propositions")
+
+    assert (code, "suggestions need a model" in out) == (3, True)
+    assert list(team.iterdir()) == []
+
+
+def test_broken_files_are_wrong_usage(llm_server: LLMServer, team: Path) -> None:
     make_ada()
     (team / "adherence").mkdir()
     (team / "adherence" / "x.yaml").write_text("propositions: [")
@@ -170,9 +179,9 @@ def test_terminal_markup_in_a_persona_is_shown_as_it_is(llm_server: LLMServer, t
     assert "\x1b" not in out
 
 
-def test_drafts_are_shown_by_the_check_and_in_its_document(propositions: PropositionFolder) -> None:
+def test_suggestions_are_shown_by_the_check_and_in_its_document(propositions: PropositionFolder) -> None:
     propositions.write(
-        "adherence/ada.drafts.yaml",
+        "adherence/ada.suggestions.yaml",
         """
         propositions:
           - {id: a, claim: "a", active: false}
@@ -180,20 +189,20 @@ def test_drafts_are_shown_by_the_check_and_in_its_document(propositions: Proposi
           - {id: c, claim: "c", source: "some words"}
         """,
     )
-    propositions.claims("adherence/bob.drafts.yaml", "d", extra="active: false")
+    propositions.claims("adherence/bob.suggestions.yaml", "d", extra="active: false")
     _, out = run("check_propositions")
     found = document("check_propositions")
 
-    assert "adherence/ada: 1 proposition (1 judge only), 1 draft, 1 rejected" in out
-    assert "adherence/bob: 1 draft" in out
-    assert "2 drafts besides, not judged before somebody accepts them." in out
-    assert (found["files"][0]["propositions"], found["files"][0]["drafts"]) == (["c"], ["a"])
+    assert "adherence/ada: 1 proposition (1 judge only), 1 suggestion, 1 rejected" in out
+    assert "adherence/bob: 1 suggestion" in out
+    assert "2 suggestions not judged before you accept them." in out
+    assert (found["files"][0]["propositions"], found["files"][0]["suggestions"]) == (["c"], ["a"])
     assert found["files"][0]["rejected"] == ["b"]
 
 
-def test_drafts_alone_are_not_measured(llm_server: LLMServer, propositions: PropositionFolder) -> None:
+def test_suggestions_alone_are_not_measured(llm_server: LLMServer, propositions: PropositionFolder) -> None:
     make_ada()
-    propositions.claims("adherence/ada.drafts.yaml", "d", extra="active: false")
+    propositions.claims("adherence/ada.suggestions.yaml", "d", extra="active: false")
 
     with override_settings(LLM_EVALUATION_RETRIES=0):
         code, _ = run("capture_baseline", "--agents", "ada")
@@ -216,3 +225,11 @@ def test_from_a_shell_wrong_usage_is_3_and_not_argparses_2(tmp_path: Path) -> No
         )  # fmt: skip
 
         assert ended.returncode == 3, ended.stderr
+
+
+def test_the_check_counts_retired_ones_apart_from_suggestions(propositions: PropositionFolder) -> None:
+    propositions.claims("adherence/ada.yaml", "dry")
+    propositions.claims("adherence/ada.suggestions.yaml", "old", extra="active: false, retired: true")
+    assert "adherence/ada: 1 retired" in run("check_propositions")[1]
+    assert "not judged before" not in run("check_propositions")[1]
+    assert [file["retired"] for file in document("check_propositions")["files"]] == [["old"], []]

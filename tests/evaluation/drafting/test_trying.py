@@ -32,7 +32,7 @@ def speaker() -> Agent:
 @pytest.fixture
 def file(propositions: PropositionFolder) -> Path:
     return propositions.write(
-        "adherence/ada.drafts.yaml",
+        "adherence/ada.suggestions.yaml",
         """
         propositions:
           - {id: dry, claim: "{{agent_name}} is dry", active: false, source: "a dry clerk"}
@@ -56,7 +56,7 @@ def test_a_draft_is_judged_on_ten_messages_and_nothing_but_the_calls_is_stored(
     code, out = run("try_proposition", f"{file}:dry")
 
     assert code == 0
-    assert "dry (a draft) on 10 messages of ada, judged by test-model" in out
+    assert "dry (not active) on 10 messages of ada, judged by test-model" in out
     assert out.count("Reads like") == 10
     assert "“line " in out
     assert "10 scored." in out
@@ -163,7 +163,7 @@ def test_without_an_id_the_file_is_listed(file: Path) -> None:
     assert [line.split()[:2] for line in out.splitlines() if "{{agent_name}}" in line] == [
         ["short", "active"],
         ["asked", "active"],
-        ["dry", "draft"],
+        ["dry", "suggested"],
         ["gone", "rejected"],
     ]
     assert (found["agent"], len(found["propositions"])) == ("ada", 4)

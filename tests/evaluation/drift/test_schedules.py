@@ -11,11 +11,12 @@ from django.utils import timezone
 from django.utils.module_loading import import_string
 
 from agents.models import Agent, owner_name
-from agents.tasks import sweep, work
 from agents.work.queues import work_queues
-from evaluation import runs, schedules
+from agents.work.tasks import sweep, work
+from evaluation import schedules
 from evaluation.models import EvaluationRun, EvaluationSchedule
-from evaluation.planning import RunSpec, prepare_run
+from evaluation.runs.execute import work_one
+from evaluation.runs.planning import RunSpec, prepare_run
 from evaluation.schedules import fire_if_due, fire_now
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.drift.scheduling import DAY, make_schedule
@@ -40,7 +41,7 @@ def fire() -> bool:
 
 
 def measure() -> bool:
-    return runs.work_one(owner=owner_name())
+    return work_one(owner=owner_name())
 
 
 # -- when
@@ -65,7 +66,7 @@ def test_a_schedule_that_is_due_is_fired_by_the_worker_and_measured(recent: Agen
 def test_schedules_stand_in_the_workers_queues_before_the_evaluations_they_make() -> None:
     queues = list(work_queues().values())
 
-    assert queues.index(schedules.work_one) < queues.index(runs.work_one)
+    assert queues.index(schedules.work_one) < queues.index(work_one)
     beat = import_string("project.celery_settings.beat_schedule")
     assert beat["sweep"] == {"task": sweep.name, "schedule": 30.0}, "with Celery, beat looks twice a minute"
 

@@ -12,9 +12,9 @@ from django.test import Client
 from pytest_django import Settings
 
 from agents.models import Agent, Channel, Run
-from evaluation.capture import capture
 from evaluation.models import Baseline, EvaluationRun
-from evaluation.run_spec import RunSpec
+from evaluation.runs.capture import capture
+from evaluation.runs.spec import RunSpec
 from evaluation.simulation import load_situations, simulation_spec
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers

@@ -11,16 +11,16 @@ from pytest_django import Settings
 from agents.models import Agent, Channel
 from correction.gate.statistics import get_gate_statistics
 from correction.models import AgentEvaluationConfig, CorrectionLog
-from evaluation.capture import capture
 from evaluation.change.baselines import get_baseline
 from evaluation.lineup import line_up
 from evaluation.models import EvaluationScore
-from evaluation.result_json import as_json
-from evaluation.run_spec import RunSpec
-from evaluation.scorers.base import Subject
+from evaluation.runs.as_json import as_json
+from evaluation.runs.capture import capture
+from evaluation.runs.spec import RunSpec
+from evaluation.runs.summary import RunSummary
+from evaluation.scorers.subjects import Subject
+from evaluation.scorers.windows import MessageWindow, parse_window, spoken_by
 from evaluation.simulation import Simulation, simulation_spec
-from evaluation.summary import RunSummary
-from evaluation.windows import MessageWindow, parse_window, spoken_by
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers, prompt_of
 from tests.evaluation.simulation.acting import simulated

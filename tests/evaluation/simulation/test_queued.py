@@ -11,10 +11,10 @@ from pytest_django import Settings
 
 from agents.models import Agent, Message, Run
 from correction.config.configure import configure
-from evaluation.control import cancel_run, queue_baseline, queue_run, resume_run
 from evaluation.models import Baseline, EvaluationRun
-from evaluation.run_spec import RunSpec
-from evaluation.runs import work_one
+from evaluation.runs.control import cancel_run, queue_baseline, queue_run, resume_run
+from evaluation.runs.execute import work_one
+from evaluation.runs.spec import RunSpec
 from evaluation.simulation import load_situations
 from evaluation.simulation.queued import awaits_simulation
 from tests.api_client import program

@@ -1,0 +1,224 @@
+"""Headers that make requests safe to repeat: ETags (`If-None-Match`, `If-Match`) and `Idempotency-Key`.
+
+A reader gets a 304 for what it has; of two editors the second gets a 412; a POST that is sent again acts once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import re
+from typing import TYPE_CHECKING, Any
+
+from django.core.files.uploadedfile import UploadedFile
+from django.db import Error as DatabaseError
+from django.utils.http import parse_etags, quote_etag
+from rest_framework.exceptions import APIException, ValidationError
+from rest_framework.renderers import JSONRenderer
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from agents import idempotency
+from agents.api.problems import CONTENT_TYPE, Conflict
+from agents.models import IdempotentRequest, Message, Run
+
+if TYPE_CHECKING:
+    _View = APIView
+else:
+    _View = object
+
+
+_WITHIN = re.compile(r'\.\w*"$')  # see `etag_of`
+
+
+class Changed(APIException):
+    """What is there is not what the sender read."""
+
+    status_code = 412
+
+    def __init__(self, etag: str) -> None:
+        self.etag = etag
+        super().__init__(
+            f"it was changed since you read it: its ETag is {etag} now. Read it again, then send your change with If-Match: {etag}"
+        )
+
+
+class Conditional(_View):
+    """First base of a view whose answers carry an ETag; writes pass `expected` to a service that checks it under its lock."""
+
+    def expected(self, request: Request) -> tuple[str, ...] | None:
+        """The ETags of ``If-Match``, any of which may be replaced; None for any state (no header, or ``*``)."""
+        sent = request.headers.get("If-Match")
+        if sent is None:
+            return None
+        tags = parse_etags(sent)
+        return None if tags == ["*"] else tuple(_WITHIN.sub('"', tag) for tag in tags)
+
+    def tagged(self, request: Request, data: Any, etag: str) -> Response:
+        """The answer with its ETag; 304 without a body when the reader has it already."""
+        sent = parse_etags(request.headers.get("If-None-Match", ""))
+        known = {tag.removeprefix("W/") for tag in sent}
+        if request.method in ("GET", "HEAD") and (etag in known or sent == ["*"]):
+            return Response(status=304, headers={"ETag": etag})
+        return Response(data, headers={"ETag": etag})
+
+    def handle_exception(self, exc: Exception) -> Response:
+        response = super().handle_exception(exc)
+        if isinstance(exc, Changed):
+            response["ETag"] = exc.etag
+        return response
+
+
+def etag_of(values: Any, around: Any = None) -> str:
+    """A strong ETag: of the same values always the same.
+
+    Args:
+        values: What a write replaces.
+        around: What else stands in the answer, such as a page of other things. It tells readers apart; writes pass over it.
+    """
+    return quote_etag(_digest(values) if around is None else f"{_digest(values)}.{_digest(around)}")
+
+
+def _digest(values: Any) -> str:
+    return hashlib.sha256(json.dumps(values, sort_keys=True, default=str).encode()).hexdigest()[:32]
+
+
+logger = logging.getLogger(__name__)
+HEADER = "Idempotency-Key"
+REPLAYED = "Idempotency-Replayed"
+KEPT_HEADERS = ("Location", "ETag")
+_KEY = re.compile(r"[\x21-\x7e]{1,255}")
+
+
+class KeyUsed(APIException):
+    """The key stands for another request."""
+
+    status_code = 422
+    default_detail = f"this {HEADER} was used for another request within 24 hours; allowed: one key per request"
+
+
+class IdempotentPosts(_View):
+    """First base of a view whose POST acts: a request with the same key and body as an earlier one gets its answer again.
+
+    Nothing is kept of an answer that says to try again (409, 429) and of a server error. What happens between acting and storing the
+    answer cannot be undone: after a crash there, or when the database does not take the answer, the request acts again.
+    """
+
+    _claimed: IdempotentRequest | None = None
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        super().initial(request, *args, **kwargs)
+        key = request.headers.get(HEADER)
+        if request.method != "POST" or key is None:
+            return
+        if not _KEY.fullmatch(key):
+            raise ValidationError(
+                {HEADER: [f"{HEADER} {key[:60]!r}: allowed: 1 to 255 printable characters, no space"]}
+            )
+        sent = idempotency.Sent("POST", request.get_full_path(), digest(request.data))
+        try:
+            row, act = idempotency.begin(user_id=_pk(request), key=key, sent=sent)
+        except idempotency.OtherRequest:
+            raise KeyUsed from None
+        except idempotency.StillRunning:
+            raise Conflict(f"the first request with this {HEADER} is still running; ask again in a moment") from None
+        if not act:
+            raise _Answered(row)
+        self._claimed = row
+
+    def handle_exception(self, exc: Exception) -> Response:
+        if isinstance(exc, _Answered):
+            return self._stored(exc.row)
+        try:
+            return super().handle_exception(exc)
+        except Exception:
+            self._release()
+            raise
+
+    def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
+        row = self._claimed
+        if row is not None:
+            kept = isinstance(response, Response) and response.status_code < 500
+            if kept and response.status_code not in (409, 429):
+                headers = {name: response[name] for name in KEPT_HEADERS if name in response}
+                answer = JSONRenderer().render(response.data).decode() if response.data is not None else ""
+                try:
+                    idempotency.keep(row, status=response.status_code, answer=answer, headers=headers)
+                except DatabaseError:  # it was done: whoever asked is told so all the same
+                    logger.exception("the answer to %s %s under a key was not kept", request.method, request.path)
+                self._claimed = None
+            else:
+                self._release()
+        return super().finalize_response(request, response, *args, **kwargs)
+
+    def _stored(self, row: IdempotentRequest) -> Response:
+        data = json.loads(row.answer) if row.answer else None
+        response = Response(data, status=row.status, headers={**row.headers, REPLAYED: "true"})
+        if response.status_code >= 400 and self.request.accepted_renderer.format == "json":
+            response.content_type = CONTENT_TYPE
+        return response
+
+    def _release(self) -> None:
+        if self._claimed is not None:
+            idempotency.release(self._claimed)
+            self._claimed = None
+
+
+class _Answered(Exception):
+    """Not an error: leaves the handling of a request whose answer is stored."""
+
+    def __init__(self, row: IdempotentRequest) -> None:
+        self.row = row
+        super().__init__()
+
+
+def _pk(request: Request) -> int:
+    assert request.user.pk is not None  # noqa: S101 (for the type checker: nobody anonymous comes here)
+    return int(request.user.pk)
+
+
+def digest(data: Any) -> str:
+    """Of what was sent, however it was spelt; of files, what is in them."""
+    found = hashlib.sha256()
+    fields = dict(data.lists()) if hasattr(data, "lists") else data
+    found.update(json.dumps(fields, sort_keys=True, default=lambda value: _of_file(value)).encode())
+    return found.hexdigest()
+
+
+def _of_file(file: UploadedFile[Any]) -> str:
+    found = hashlib.sha256()
+    for chunk in file.chunks():
+        found.update(chunk)
+    file.seek(0)
+    return found.hexdigest()
+
+
+def of(request: Request, rows: type[Message] | type[Run]) -> str:
+    """The request's ``Idempotency-Key`` as one of its user's own, with what was asked for; empty without one.
+
+    The stored answer is what a repeated request gets, for a day. This key is for the rest: an answer that was lost before it was
+    stored. What was done under it stays for ever, so that the same key with another request, even a year later, is not taken for a
+    repetition, and what it brings is not lost unnoticed.
+
+    Args:
+        rows: What the request makes; they keep the key.
+
+    Raises:
+        Conflict: The key stands for another request of this user.
+    """
+    sent = request.headers.get(HEADER, "")
+    if not sent:
+        return ""
+    mine = f"api:{request.user.pk}:{hashlib.sha256(sent.encode()).hexdigest()}:"
+    key = mine + digest([request.get_full_path(), request.data])[:32]
+    # What follows `mine` is hexadecimal. A range, not a prefix: every database has an index for it.
+    near = rows.objects.filter(idempotency_key__gte=mine, idempotency_key__lt=f"{mine}g")
+    used = [found for found in near.values_list("idempotency_key", "pk") if str(found[0]).startswith(mine)]
+    if used and key not in dict(used):
+        kind = rows._meta.verbose_name
+        raise Conflict(
+            f"this {HEADER} was used for another request, which made {kind} {used[0][1]}; allowed: a new key"
+        )
+    return key

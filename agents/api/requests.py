@@ -1,0 +1,272 @@
+"""What every request to the API must pass: a bounded body, a token or session, permissions, and limits per minute.
+
+Django REST framework imports this module while it loads its views (settings name it), so it must not import them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import math
+import time
+import unicodedata
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from django.conf import settings
+from django.core.cache import caches
+from django.core.cache.backends.base import BaseCache
+from redis.exceptions import RedisError
+from rest_framework.authentication import TokenAuthentication
+from rest_framework.exceptions import APIException, AuthenticationFailed, ParseError, Throttled
+from rest_framework.parsers import BaseParser, JSONParser, get_encoding  # type: ignore[attr-defined]  # not in the stubs
+from rest_framework.permissions import DjangoModelPermissions
+from rest_framework.renderers import JSONRenderer
+from rest_framework.request import Request
+from rest_framework.throttling import SimpleRateThrottle
+from rest_framework.utils.json import strict_constant
+
+from agents.transcripts.json_input import keys_once
+
+if TYPE_CHECKING:
+    from rest_framework.views import APIView
+
+
+DEEPEST = 50  # levels; what is stored is read and written again where less of the stack is left
+TOO_DEEP = f"the JSON is nested too deeply; allowed: at most {DEEPEST} levels"
+
+
+class BodyTooLarge(APIException):
+    """A body above what the route takes."""
+
+    status_code = 413
+
+
+class BoundedJSONParser(BaseParser):
+    """JSON of a size and depth that somebody may mean: more is the sender's error, not the server's.
+
+    The size is the view's ``most_bytes``, `DATA_UPLOAD_MAX_MEMORY_SIZE` unless it says.
+    """
+
+    media_type = JSONParser.media_type
+    renderer_class = JSONRenderer  # what the browsable form of the API shows a body in
+
+    def parse(self, stream: Any, media_type: str | None = None, parser_context: Mapping[str, Any] | None = None) -> Any:
+        most = getattr((parser_context or {}).get("view"), "most_bytes", settings.DATA_UPLOAD_MAX_MEMORY_SIZE)
+        body = stream.read(most + 1)
+        if len(body) > most:
+            raise BodyTooLarge(f"the body is too large; allowed: at most {most:,} bytes")
+        try:
+            text = body.decode(get_encoding(parser_context or {}))
+            found = json.loads(text, parse_constant=strict_constant, object_pairs_hook=keys_once)
+        except ValueError as error:
+            raise ParseError(f"JSON parse error - {error}") from None
+        except RecursionError:
+            raise ParseError(TOO_DEEP) from None
+        level = [found]
+        for _ in range(DEEPEST + 1):
+            level = [value for parent in level for value in _inside(parent)]
+        if level:
+            raise ParseError(TOO_DEEP)
+        return found
+
+
+def _inside(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
+
+
+_VIEW = ["%(app_label)s.view_%(model_name)s"]
+_CHANGE = ["%(app_label)s.change_%(model_name)s"]
+_READ_TOO = {**DjangoModelPermissions.perms_map, "GET": _VIEW, "HEAD": _VIEW, "OPTIONS": _VIEW}
+_ACTING = {**_READ_TOO, "POST": _CHANGE}
+
+
+class ModelPermissions(DjangoModelPermissions):
+    """Reading needs the view permission of the model of the view's ``queryset``; Django REST framework alone leaves it open."""
+
+    perms_map = _READ_TOO
+
+
+class ActionPermissions(ModelPermissions):
+    """For routes whose POST acts on what is there: it needs the change permission."""
+
+    perms_map = _ACTING
+
+
+class ReadsMessages(ModelPermissions):
+    """For routes of something else that also show what was said: who may not view messages may not read them there."""
+
+    def has_permission(self, request: Request, view: APIView) -> bool:
+        return super().has_permission(request, view) and request.user.has_perm("agents.view_message")
+
+
+logger = logging.getLogger(__name__)
+PAUSE = 10.0  # seconds in which a cache that did not answer is not asked again: each time costs its timeout
+_away_until = 0.0
+
+
+class Throttle(SimpleRateThrottle):
+    """At most so many requests a minute as a setting says, by all routes of the same scope.
+
+    All web processes count together where there is a Redis (`CACHE_URL`), else each on its own. While that Redis is away requests
+    pass, and the log says so: it must not take the gate down with it.
+    """
+
+    setting: ClassVar[str]
+    num_requests: int  # allowed in `duration` seconds
+    duration: int
+
+    @property
+    def cache(self) -> BaseCache:  # type: ignore[override]  # DRF's is the default cache
+        return caches["throttles"]
+
+    def get_rate(self) -> str:
+        return f"{getattr(settings, self.setting)}/minute"
+
+    def get_cache_key(self, request: Any, view: Any) -> str | None:
+        return str(self.cache_format % {"scope": self.scope, "ident": self.ident(request)})
+
+    def ident(self, request: Any) -> object:
+        """Whose requests are counted together; the client's address unless a subclass says otherwise."""
+        return self.get_ident(request)
+
+    def allow_request(self, request: Any, view: Any = None) -> bool:
+        global _away_until
+        if time.monotonic() < _away_until:
+            return True
+        try:
+            return self.counted(request, view)
+        except (RedisError, OSError) as error:
+            _away_until = time.monotonic() + PAUSE
+            logger.warning(
+                "the cache in which requests are counted does not answer (%s): all of them pass for %d seconds",
+                type(error).__name__,
+                PAUSE,
+            )
+            return True
+
+    def counted(self, request: Any, view: Any) -> bool:
+        """Count the request, and say whether it is allowed."""
+        return super().allow_request(request, view)
+
+    def seconds(self) -> int:
+        """How long to wait before the next request is counted as allowed."""
+        return math.ceil(self.wait() or self.duration)
+
+
+class Posts(Throttle):
+    """POSTs of one user; reading is free."""
+
+    def ident(self, request: Any) -> object:
+        return request.user.pk if request.user.is_authenticated else super().ident(request)
+
+    def allow_request(self, request: Any, view: Any = None) -> bool:
+        return request.method != "POST" or super().allow_request(request, view)
+
+
+class PaidRequests(Posts):
+    """What may cost money and is asked for by people: evaluations, captures, turns."""
+
+    scope = "paid"
+    setting = "API_PAID_PER_MINUTE"
+
+
+class Sends(Posts):
+    """Drafts through the gate: agents at work ask often, and each may cost several judgements."""
+
+    scope = "send"
+    setting = "API_SENDS_PER_MINUTE"
+
+
+class Ingests(Posts):
+    """Batches of messages: free, but each may hold many rows."""
+
+    scope = "ingest"
+    setting = "API_INGESTS_PER_MINUTE"
+
+
+class Transcripts(Posts):
+    """Whole files: each is read, checked and stored while its sender waits."""
+
+    scope = "transcript"
+    setting = "API_TRANSCRIPTS_PER_MINUTE"
+
+
+class Attempts(Throttle):
+    """Guesses, of which many may come at the same moment: one atomic counter, from the first on for a minute.
+
+    A refused attempt counts, too, but does not make the minute longer.
+    """
+
+    setting = "WRONG_SIGN_INS_PER_MINUTE"
+    key = ""  # of the attempt's counter; stays empty where it was not counted
+
+    def counted(self, request: Any, view: Any) -> bool:
+        key = self.get_cache_key(request, view)
+        self.cache.add(key, 0, self.duration)
+        try:
+            count = self.cache.incr(key)
+        except ValueError:  # its minute ended in between
+            self.cache.add(key, count := 1, self.duration)
+        if count <= 1:  # Redis may make the counter again without an end, where it expires just now
+            self.cache.touch(key, self.duration)
+        self.key = str(key)
+        return count <= self.num_requests
+
+    def wait(self) -> float | None:
+        return None  # when the minute began is not stored: seconds() says a whole one
+
+
+class WrongTokens(Attempts):
+    """Requests with a wrong token, by address."""
+
+    scope = "wrong_token"
+
+
+class SignIns(Attempts):
+    """Attempts to sign in, by address. Each counts before the password is looked at, so that many at a time count, too."""
+
+    scope = "sign_in"
+
+    def forgive(self) -> None:
+        """Take the attempt back: the password was right."""
+        if not self.key:
+            return
+        with suppress(RedisError, OSError, ValueError):  # else it counts, for a minute; a ValueError: that is over
+            self.cache.decr(self.key)
+
+
+class SignInsOfUser(SignIns):
+    """The same by user name, from all addresses: more of them, so that one address cannot lock a user out."""
+
+    scope = "sign_in_name"
+    ADDRESSES = 5  # that may guess at their own limit before the name is refused
+
+    def get_rate(self) -> str:
+        return f"{settings.WRONG_SIGN_INS_PER_MINUTE * self.ADDRESSES}/minute"
+
+    def ident(self, request: Any) -> object:
+        name = (
+            unicodedata.normalize("NFKC", request.POST.get("username", "")).casefold().strip()
+        )  # as the form reads it
+        return hashlib.sha256(name.encode("utf-8", "backslashreplace")).hexdigest()
+
+
+class Tokens(TokenAuthentication):
+    """A right token always passes: programs share addresses, and one with a wrong token must not shut the others out.
+
+    A token has 160 random bits; the limit keeps guesses from filling database and log.
+    """
+
+    def authenticate(self, request: Any) -> Any:
+        try:
+            return super().authenticate(request)
+        except AuthenticationFailed:
+            limit = WrongTokens()
+            if limit.allow_request(request):
+                raise
+            raise Throttled(limit.seconds(), detail="too many wrong tokens") from None

@@ -1,0 +1,341 @@
+"""Help in the console: the page "What is this?" of each model, help of fields, links of help texts, and the page that asks before deleting.
+
+The texts are Markdown files in the folder ``help`` of each app. Links in them: ``doc:api#limits`` (a document of ``docs/``),
+``help:agents.Agent`` (a help page), ``list:agents.Agent`` (a list), ``page:admin:agents_import_add`` (a page). A link that the reader may
+not open is shown as its text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from posixpath import normpath
+from typing import TYPE_CHECKING, Any
+
+import yaml
+from django.apps import apps
+from django.conf import settings
+from django.contrib import admin
+from django.core.exceptions import PermissionDenied
+from django.db.models import Field, Model
+from django.http import Http404, HttpRequest, HttpResponse
+from django.urls import URLPattern, path, reverse
+from django.utils.safestring import SafeString, mark_safe
+from django.utils.text import capfirst, slugify
+from django.views.decorators.http import require_safe
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+from agents.ops.deletion import consequences
+
+ELSEWHERE = {"auth": "agents", "authtoken": "agents"}  # whose pages are at home in another app
+BESIDE_DOCS = {"propositions": "propositions/README.md"}  # documents that are not in docs/
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Term:
+    """A word as the product uses it. `text` is Markdown; `also` are other words for it or forms of it."""
+
+    name: str
+    text: str
+    also: tuple[str, ...] = ()
+
+    @property
+    def anchor(self) -> str:
+        return slugify(self.name)
+
+
+def help_of(model: type[Model]) -> str:
+    """The Markdown of the model's help page; empty when it has none."""
+    home = apps.get_app_config(ELSEWHERE.get(model._meta.app_label, model._meta.app_label)).path
+    return _read(Path(home) / "help" / f"{model._meta.model_name}.md")
+
+
+def field_help(model: type[Model], field: str) -> str:
+    """What ``fields.yaml`` says of a field; empty when it says nothing."""
+    return _fields().get(model._meta.label_lower, {}).get(field, "")
+
+
+def deletion_note(model: type[Model]) -> str:
+    """What ``deleting.yaml`` says of deleting such a row: what it means, and what to do instead."""
+    said: dict[str, str] = {label: text for said_by in _all("deleting.yaml") for label, text in said_by.items()}
+    return said.get(model._meta.label_lower, "")
+
+
+@cache
+def glossary() -> tuple[Term, ...]:
+    """The terms of all apps, by name."""
+    found = [Term(name=name, **_row(said)) for said_by in _all("glossary.yaml") for name, said in said_by.items()]
+    return tuple(sorted(found, key=lambda term: term.name.casefold()))
+
+
+def _row(said: str | dict[str, Any]) -> dict[str, Any]:
+    return {"text": said} if isinstance(said, str) else {"text": said["text"], "also": tuple(said.get("also", ()))}
+
+
+def document(name: str) -> str:
+    """The Markdown of ``docs/<name>.md``; empty when there is none (an image may come without)."""
+    if name not in documents():
+        return ""
+    return _read(Path(settings.BASE_DIR) / BESIDE_DOCS.get(name, f"docs/{name}.md"))
+
+
+@cache
+def documents() -> tuple[str, ...]:
+    """The names of the documents that can be read here."""
+    beside = [name for name, path in BESIDE_DOCS.items() if (Path(settings.BASE_DIR) / path).is_file()]
+    return tuple(sorted([*(path.stem for path in (Path(settings.BASE_DIR) / "docs").glob("*.md")), *beside]))
+
+
+@cache
+def _fields() -> dict[str, dict[str, str]]:
+    return {label: rows for said_by in _all("fields.yaml") for label, rows in said_by.items()}
+
+
+def _all(name: str) -> list[dict[str, Any]]:
+    paths = [Path(config.path) / "help" / name for config in apps.get_app_configs()]
+    return [yaml.safe_load(path.read_text(encoding="utf-8")) for path in paths if path.is_file()]
+
+
+@cache
+def _read(path: Path) -> str:
+    return path.read_text(encoding="utf-8") if path.is_file() else ""
+
+
+Where = Callable[[str], str | None]  # what a link names → its URL, None = no link
+
+_markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
+_IN_DOCS = re.compile(r"(?P<name>[a-z][a-z0-9-]*)\.md(?P<anchor>#[^#]*)?")
+_NO_LETTER = re.compile(r"[^\w\- ]")
+_HOST = re.compile(r"https?://", re.IGNORECASE)
+
+
+def render(text: str, where: Where, *, heading: int = 2) -> SafeString:
+    """HTML of `text`.
+
+    Args:
+        where: What becomes of each link.
+        heading: Level of its highest heading on the page it is put on.
+    """
+    tokens = _markdown.parse(text)
+    levels = [int(token.tag[1:]) for token in tokens if token.type == "heading_open"]
+    lower = heading - min(levels, default=heading)
+    for before, token in zip([*tokens[:1], *tokens], tokens, strict=False):
+        if token.type in ("heading_open", "heading_close"):
+            token.tag = f"h{min(int(token.tag[1:]) + lower, 6)}"
+        if token.type == "inline":
+            if before.type == "heading_open":
+                before.attrSet("id", anchor_of(token.content))
+            token.children = list(_linked(token.children or [], where))
+    html: str = _markdown.renderer.render(tokens, _markdown.options, {})
+    # Tables scroll inside their own box.
+    html = html.replace("<table>", '<div class="pl-scroll" tabindex="0"><table class="pl-table">')
+    return mark_safe(html.replace("</table>", "</table></div>"))  # noqa: S308 (made by the renderer, which escapes all text)
+
+
+def inline(text: str, where: Where) -> SafeString:
+    """HTML of one paragraph without its ``<p>``."""
+    return mark_safe(str(render(text, where)).removeprefix("<p>").rstrip().removesuffix("</p>"))  # noqa: S308 (as above)
+
+
+def anchor_of(heading: str) -> str:
+    """The id of a heading, as GitHub and the documents' own links have it."""
+    return _NO_LETTER.sub("", heading.replace("`", "").lower()).replace(" ", "-")
+
+
+def _linked(children: Sequence[Token], where: Where) -> list[Token]:
+    """The tokens with links resolved; a link that leads nowhere, and a picture, leaves its text."""
+    kept, open_links = [], []
+    for token in children:
+        if token.type == "link_open":
+            url = where(str(token.attrs["href"]))
+            open_links.append(url is not None)
+            if url is None:
+                continue
+            token.attrs = {"href": url, "class": "pl-link"}
+        elif (token.type == "link_close" and not open_links.pop()) or token.type == "image":
+            continue
+        kept.append(token)
+    return kept
+
+
+def link_in_document(href: str, name: str) -> str:
+    """What a link of a document names, in the form above: its neighbours are documents, everything else in the checkout is no page."""
+    if href.startswith("#"):
+        return f"doc:{name}{href}"
+    if _HOST.match(href):
+        return ""
+    base = "propositions" if name == "propositions" else "docs"
+    path = normpath(f"{base}/{href}")
+    if path.partition("#")[0] == "propositions/README.md":
+        _, mark, anchor = path.partition("#")
+        return f"doc:propositions{mark}{anchor}"
+    found = _IN_DOCS.fullmatch(path.removeprefix("docs/")) if path.startswith("docs/") else None
+    return f"doc:{found['name']}{found['anchor'] or ''}" if found else ""
+
+
+def where_for(request: HttpRequest | None, link: str) -> str | None:
+    """URL of what `link` names (see `agents.console.help`); None where it is nowhere, or not for the user of `request`.
+
+    Args:
+        request: Whose; None resolves everything there is, for tests.
+    """
+    kind, _, target = link.partition(":")
+    if kind == "term":
+        return f"{reverse('admin:glossary')}#{target}" if target in {t.anchor for t in glossary()} else None
+    if kind == "doc":
+        name, mark, anchor = target.partition("#")
+        return f"{reverse('admin:document', args=[name])}{mark}{anchor}" if name in documents() else None
+    if kind in ("help", "list", "add"):
+        return _of_model(request, kind, target)
+    if kind == "page":
+        return reverse(target) if request is None or _may_open(request, target) else None
+    return None
+
+
+def _of_model(request: HttpRequest | None, kind: str, label: str) -> str | None:
+    model: type[Model] = apps.get_model(label)
+    model_admin = admin.site.get_model_admin(model)
+    if request is not None:
+        allowed = model_admin.has_add_permission(request) if kind == "add" else model_admin.has_view_permission(request)
+        if not allowed:
+            return None
+    view = {"help": "help", "list": "changelist", "add": "add"}[kind]
+    return reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_{view}")
+
+
+def _may_open(request: HttpRequest, name: str) -> bool:
+    """Whether the sidebar would show the page; what it does not know is for everybody."""
+    entries = [entry for _, group in settings.CONSOLE_MENU for entry in group if entry[0] == name]
+    return all(not permission or request.user.has_perm(permission) for *_, permission in entries)
+
+
+HIDDEN = ("password",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FieldNote:
+    """One field for people. `values` are those allowed, where it has choices, with their labels."""
+
+    name: str
+    label: str
+    text: str
+    values: tuple[tuple[str, str], ...] = ()
+
+
+def fields_of(model: type[Model]) -> list[FieldNote]:
+    """The fields of `model` that say something about themselves, as they are declared."""
+    declared = [*model._meta.fields, *model._meta.many_to_many]
+    notes = [_note(model, field) for field in declared if not field.primary_key and field.name not in HIDDEN]
+    return [note for note in notes if note.text or note.values]
+
+
+def _note(model: type[Model], field: Field[Any, Any]) -> FieldNote:
+    values = [(str(value), str(label)) for value, label in field.flatchoices if value not in ("", None)]
+    return FieldNote(
+        name=field.name,
+        label=capfirst(str(field.verbose_name)),
+        text=_sentence(str(field.help_text) or field_help(model, field.name)),
+        values=tuple(values),
+    )
+
+
+def _sentence(text: str) -> str:
+    """Help texts are written small, as labels are; in a list of definitions they are sentences."""
+    return f"{capfirst(text)}{'' if text.endswith(('.', '!', '?')) else '.'}" if text else ""
+
+
+if TYPE_CHECKING:
+    from django.contrib.admin import ModelAdmin
+    from django.contrib.admin.options import BaseModelAdmin
+
+    _Admin = ModelAdmin[Any]
+    _Base = BaseModelAdmin[Any]
+else:
+    _Admin = _Base = object
+
+
+class FieldHelp(_Base):
+    """Forms whose fields say in ``fields.yaml`` what their models do not."""
+
+    def formfield_for_dbfield(self, db_field: Field[Any, Any], request: HttpRequest, **kwargs: Any) -> Any:
+        form_field = super().formfield_for_dbfield(db_field, request, **kwargs)
+        if form_field is not None and not form_field.help_text:
+            form_field.help_text = field_help(self.model, db_field.name)
+        return form_field
+
+
+class Helped(FieldHelp, _Admin):
+    """An admin class with a help page, for whoever may view the model."""
+
+    @property
+    def help_url(self) -> str:
+        """Where the help page is; the header of the model's pages links to it."""
+        return reverse(f"admin:{self.opts.app_label}_{self.opts.model_name}_help") if help_of(self.model) else ""
+
+    def get_urls(self) -> list[URLPattern]:
+        view = require_safe(self.admin_site.admin_view(self.help_view))
+        name = f"{self.opts.app_label}_{self.opts.model_name}_help"
+        return [path("help/", view, name=name), *super().get_urls()]
+
+    def help_view(self, request: HttpRequest) -> HttpResponse:
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        text = help_of(self.model)
+        if not text:
+            raise Http404
+        intro, mark, rest = text.partition("\n## ")
+        context = {
+            "intro": render(intro, lambda link: where_for(request, link)),
+            "fields": fields_of(self.model),
+            "rest": render(f"## {rest}" if mark else "", lambda link: where_for(request, link)),
+            "list_url": where_for(request, f"list:{self.model._meta.label}"),
+            "help_page": True,
+        }
+        title = str(self.opts.verbose_name_plural)
+        return self.page(request, "admin/help/model.html", f"{capfirst(title)}: what is this?", **context)  # type: ignore[attr-defined,no-any-return]
+
+
+class CountedDeletion(_Admin):
+    """An admin class whose delete page counts instead of listing: an agent may have 100,000 rows of runs."""
+
+    delete_confirmation_template = "admin/delete_counted.html"
+
+    def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
+        """As Django's, with a line per model instead of one per row; the fourth are the lines of what forbids it."""
+        rows = list(objs)
+        found = consequences(rows)
+        lacking = {
+            str(model._meta.verbose_name)
+            for model in found.deleted
+            if self.admin_site.is_registered(model)
+            and not self.admin_site.get_model_admin(model).has_delete_permission(request)
+        }
+        counts = {str(model._meta.verbose_name_plural): number for model, number in found.deleted.items()}
+        own = {str(self.opts.verbose_name_plural): len(rows)}
+        return lines_of(found.deleted), {**own, **counts}, lacking, lines_of(found.protecting)
+
+    def render_delete_form(self, request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
+        row = context["object"]
+        context.update(
+            note=deletion_note(self.model), kept=lines_of(consequences([row]).kept), change_url=_page_of(self, row)
+        )
+        return super().render_delete_form(request, context)
+
+
+def lines_of(counts: Counter[type[Model]]) -> list[str]:
+    """``12 traits``, most first."""
+    return [
+        f"{number:,} {model._meta.verbose_name if number == 1 else model._meta.verbose_name_plural}"
+        for model, number in counts.most_common()
+        if number
+    ]
+
+
+def _page_of(model_admin: Any, row: Model) -> str:
+    opts = model_admin.opts
+    return reverse(f"admin:{opts.app_label}_{opts.model_name}_change", args=[row.pk])

@@ -1,0 +1,188 @@
+"""The console's sidebar and first page. The sidebar is the setting `CONSOLE_MENU`; apps add parts of the first page with `add_home`."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Literal, get_args
+
+from django.apps import apps
+from django.conf import settings
+from django.contrib import admin
+from django.db.models import Model, QuerySet
+from django.http import HttpRequest
+from django.template.loader import render_to_string
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.utils.text import capfirst
+
+from agents.console import display
+
+Place = Literal["setup", "waiting", "cards", "charts", "lists"]
+PLACES: tuple[Place, ...] = get_args(Place)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HomePart:
+    """One part of the first page, for users with `permission`.
+
+    Attributes:
+        place: Where it stands: what is missing (`setup`), what only a person can do (`waiting`), numbers (`cards`), drawings
+            (`charts`), or newest rows (`lists`); `agents.console.home` has a function for each.
+        order: Smaller numbers come first within a place.
+        permission: ``app.codename`` that a user needs to get it.
+        render: A function of the request to HTML; None leaves the part out.
+    """
+
+    place: Place
+    order: int
+    permission: str
+    render: Callable[[HttpRequest], SafeString | None]
+
+
+_home: list[HomePart] = []
+
+
+def add_home(*parts: HomePart) -> None:
+    """Add parts to the first page; call it once, where the app registers its own admin classes."""
+    _home.extend(parts)
+
+
+def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
+    """The context of the first page (``UNFOLD["DASHBOARD_CALLBACK"]``): rendered parts by place."""
+    found: dict[str, list[SafeString]] = defaultdict(list)
+    for part in sorted(_home, key=lambda part: part.order):
+        if request.user.has_perm(part.permission):
+            rendered = part.render(request)
+            if rendered is not None:
+                found[part.place].append(rendered)
+    return {**context, "home": {place: found[place] for place in PLACES}, "has_home": any(found.values())}
+
+
+def navigation(request: HttpRequest) -> list[dict[str, Any]]:
+    """The sidebar (``UNFOLD["SIDEBAR"]``): the entries of `CONSOLE_MENU` that the user may view.
+
+    An entry is a model, ``("app.Model", icon)``, or a page, ``("admin:url_name", icon, title, permission)``; the permission
+    ``""`` lets everybody in who may open the console.
+    """
+    groups: list[dict[str, Any]] = []
+    for title, entries in settings.CONSOLE_MENU:
+        items = [item for item in (_item(request, *entry) for entry in entries) if item is not None]
+        if items:
+            groups.append({"title": title, "items": items})
+    shown = [item for group in groups for item in group["items"]]
+    here = max((item["link"] for item in shown if request.path.startswith(item["link"])), key=len, default="")
+    for item in shown:
+        item["active"] = item["link"] == here  # a page below another one's address is not that one, too
+    return groups
+
+
+def _item(request: HttpRequest, label: str, icon: str, title: str = "", permission: str = "") -> dict[str, Any] | None:
+    if ":" in label:
+        if permission and not request.user.has_perm(permission):
+            return None
+        return {"title": title, "icon": icon, "link": reverse(label)}
+    model = apps.get_model(label)
+    if not admin.site.get_model_admin(model).has_view_permission(request):
+        return None
+    link = reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist")
+    return {"title": capfirst(model._meta.verbose_name_plural), "icon": icon, "link": link}
+
+
+FAILURE_DAYS = 7  # of what a list shows as gone wrong
+MOST_COUNTED = 100  # of what waits: beyond that it is "more than 100"
+
+
+def card(
+    title: str,
+    *,
+    figure: object,
+    unit: str = "",
+    lines: Iterable[object] = (),
+    tone: display.Tone = "plain",
+    wide: bool = False,
+) -> SafeString:
+    """One number with its unit, and sentences below it; `tone` colours its edge.
+
+    Args:
+        figure: A number, best as a link to the list behind it (`number_link`).
+        lines: HTML or texts; empty ones are left out.
+        wide: It takes two places where there is room.
+    """
+    kept = [line for line in lines if line not in ("", None)]
+    context = {"title": title, "figure": figure, "unit": unit, "lines": kept, "tone": tone, "wide": wide}
+    return render_to_string("admin/home/card.html", context)
+
+
+def step(title: str, text: object, *, command: str = "", url: str = "", label: str = "") -> SafeString:
+    """Something that is missing, with the command or the page that mends it."""
+    context = {"title": title, "text": text, "command": command, "url": url, "label": label}
+    return render_to_string("admin/home/step.html", context)
+
+
+def waiting(number: int, one: str, many: str, url: str) -> SafeString | None:
+    """Something that only a person can do, such as ``3 drift alerts``; None when there is none."""
+    if not number:
+        return None
+    shown = f"more than {MOST_COUNTED}" if number > MOST_COUNTED else f"{number}"
+    label = format_html("<strong>{}</strong> {}", shown, one if number == 1 else many)
+    return format_html('<a class="pl-waiting" href="{}">{}</a>', url, label)
+
+
+def listing(
+    title: str,
+    *,
+    heads: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    wrong: Sequence[Sequence[object]] = (),
+    more: Iterable[tuple[str, str]] = (),
+    empty: str = "",
+    command: str = "",
+    note: object = "",
+) -> SafeString:
+    """A short table of the newest rows, and of what went wrong lately.
+
+    Args:
+        more: URLs and labels of the lists behind it.
+        empty: What to say where there is no row, with the `command` that makes one.
+    """
+    groups = [("Newest", rows), (f"Went wrong in the last {FAILURE_DAYS} days", wrong)]
+    context = {
+        "title": title,
+        "heads": heads,
+        "groups": [(name, found) for name, found in groups if found],
+        "more": list(more),
+        "empty": empty,
+        "command": command,
+        "note": note,
+    }
+    return render_to_string("admin/home/listing.html", context)
+
+
+def number_link(url: str, number: object) -> SafeString:
+    """A number that leads to what was counted."""
+    return format_html('<a class="pl-count" href="{}">{}</a>', url, number)
+
+
+def a_few(rows: QuerySet[Model], most: int = MOST_COUNTED) -> int:
+    """How many there are, up to `most` + 1: counting all would read all."""
+    return rows.order_by().values("pk")[: most + 1].count()
+
+
+def since(hours: int) -> datetime:
+    """The full hour so many hours ago: the window of a card, which then is read from sums of hours, and of the lists behind it."""
+    return (timezone.now() - timedelta(hours=hours)).replace(minute=0, second=0, microsecond=0)
+
+
+def percent(share: float | None) -> str:
+    """``93 %``; never rounded up to 100, nor down to 0."""
+    if share is None:
+        return "–"
+    rounded = round(100 * share)
+    if rounded == 100 and share < 1:
+        return "> 99 %"
+    return "< 1 %" if rounded == 0 and share > 0 else f"{rounded} %"

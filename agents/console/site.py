@@ -1,0 +1,371 @@
+"""The one file that knows the admin theme (django-unfold): every admin class of every app builds on the classes here.
+
+An app on a floor above adds columns, actions and panels to the pages of a model below with `extend`; the sidebar is the
+setting `CONSOLE_MENU` (read by `agents.console.home`), because only the settings know all apps.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+from django.conf import settings
+from django.contrib import admin, messages
+from django.contrib.admin.views.main import ChangeList
+from django.core.paginator import Paginator
+from django.db.models import JSONField, Model, Prefetch, QuerySet, TextField
+from django.forms import Widget
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.templatetags.static import static
+from django.urls import URLPattern
+from django.utils.functional import cached_property
+from django.utils.safestring import SafeString
+from django.utils.text import capfirst
+from unfold.forms import AdminPasswordChangeForm as AdminPasswordChangeForm
+from unfold.forms import UserChangeForm as UserChangeForm
+from unfold.forms import UserCreationForm as UserCreationForm
+from unfold.paginator import InfinitePaginator
+from unfold.widgets import (
+    UnfoldAdminColorInputWidget,
+    UnfoldAdminDecimalFieldWidget,
+    UnfoldAdminExpandableTextareaWidget,
+    UnfoldAdminSelectWidget,
+    UnfoldAdminTextInputWidget,
+)
+
+from agents.console.help import CountedDeletion, FieldHelp, Helped
+
+if TYPE_CHECKING:
+    AnyPaginator = Paginator[Any]
+else:
+    AnyPaginator = Paginator
+
+MOST_COUNTED = 10_000  # rows; beyond these one searches or filters
+FEW = 5_000  # keys that are not looked for again
+
+
+class BoundedPaginator(AnyPaginator):
+    """Pages of the first `MOST_COUNTED` rows: no page waits for a whole table to be counted, or to be searched twice."""
+
+    template_name = "admin/pagination_bounded.html"  # as the theme's own paginators say it
+
+    @cached_property
+    def _found(self) -> int:
+        rows: Any = self.object_list
+        if not isinstance(rows, QuerySet):
+            return len(rows)
+        some = rows.order_by().values_list("pk", flat=True)[: MOST_COUNTED + 1]
+        if not rows.query.where:
+            return some.count()
+        keys = list(some)
+        if len(keys) <= FEW:  # it took a look at every row to find so few
+            self.object_list = rows.filter(pk__in=keys) if keys else rows.none()
+        return len(keys)
+
+    @cached_property
+    def count(self) -> int:
+        """Rows, at most `MOST_COUNTED`."""
+        return min(self._found, MOST_COUNTED)
+
+    @property
+    def has_more(self) -> bool:
+        """Whether there are more than are counted."""
+        return self._found > MOST_COUNTED
+
+
+class PagedList(ChangeList):
+    """Finds the keys of a page first: what the columns join and sum up is then read for these rows, and for no others."""
+
+    def get_results(self, request: HttpRequest) -> None:
+        super().get_results(request)
+        if not self.query and not self.get_filters_params():
+            self.full_result_count = self.result_count  # else the theme offers to show all, where all are shown
+        found: Any = self.result_list if self.multi_page and not self.show_all else self.paginator.object_list
+        keys = list(found.values_list("pk", flat=True))
+        rows = self.apply_select_related(self.root_queryset).filter(pk__in=keys).order_by() if keys else ()
+        by_key = {row.pk: row for row in rows}
+        shown = [by_key[key] for key in keys if key in by_key]
+        self.model_admin.fill_in(shown)  # type: ignore[attr-defined]
+        self.result_list = shown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Button:
+    """Something to do with an object, at the top of its page: a link to the page that says what will happen and asks.
+
+    Attributes:
+        why: Its title: what it does, in a few words.
+        main: Whether it is what most people come for.
+    """
+
+    label: str
+    url: str
+    why: str = ""
+    main: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extension:
+    """What an app on a floor above adds to a model's pages, for users with `permission`.
+
+    Attributes:
+        permission: ``app.codename`` that a user needs to get any of it.
+        columns: Functions of one object, shown as the last columns of the list (see ``admin.display``).
+        prefetch: What the columns read, so that their number of queries does not grow with the rows.
+        actions: Admin actions ``(model_admin, request, queryset)``.
+        panels: Functions ``(request, object)`` to HTML at the top of the object's page.
+        buttons: Functions ``(request, object)`` to what can be done with it, shown where the page has a row of buttons.
+        anchors: Ids of parts of those panels with their names, for the links to them.
+        notes: Functions ``(request, objects on a page)`` to HTML by primary key, shown beside each (the channel transcript).
+        filters: Filters of the list, as in ``list_filter``, after its own.
+    """
+
+    permission: str
+    columns: tuple[Callable[[Any], object], ...] = ()
+    prefetch: tuple[str | Prefetch[Any], ...] = ()
+    actions: tuple[Callable[[Any, HttpRequest, QuerySet[Any]], HttpResponse | None], ...] = ()
+    panels: tuple[Callable[[HttpRequest, Any], SafeString], ...] = ()
+    buttons: tuple[Callable[[HttpRequest, Any], list[Button]], ...] = ()
+    anchors: tuple[tuple[str, str], ...] = ()
+    notes: tuple[Callable[[HttpRequest, list[Any]], dict[int, SafeString]], ...] = ()
+    filters: tuple[Any, ...] = ()
+
+
+_extensions: dict[type[Model], list[Extension]] = defaultdict(list)
+
+
+def extend(model: type[Model], extension: Extension) -> None:
+    """Add `extension` to the pages of `model`; call it once, where the upper app registers its own admin classes."""
+    _extensions[model].append(extension)
+
+
+def extensions(model: type[Model], request: HttpRequest) -> list[Extension]:
+    """The extensions of `model` that the user of `request` may see, in the order they were added."""
+    return [extension for extension in _extensions[model] if request.user.has_perm(extension.permission)]
+
+
+M = TypeVar("M", bound=Model)
+P = TypeVar("P", bound=Model)
+
+if TYPE_CHECKING:  # the theme is untyped; its classes keep the interface of Django's
+    from django.contrib.admin import ModelAdmin as ThemedModelAdmin
+    from django.contrib.admin import StackedInline as ThemedStackedInline
+    from django.contrib.admin import TabularInline as ThemedTabularInline
+    from django.forms.models import BaseInlineFormSet
+
+    InlineFormSet = BaseInlineFormSet[Any, Any, Any]
+else:
+    from unfold import admin as themed
+    from unfold.forms import PaginationInlineFormSet as InlineFormSet  # noqa: F401
+
+    class _Subscriptable:
+        def __class_getitem__(cls, item):
+            return cls
+
+    class ThemedModelAdmin(_Subscriptable, themed.ModelAdmin):
+        pass
+
+    class ThemedStackedInline(_Subscriptable, themed.StackedInline):
+        pass
+
+    class ThemedTabularInline(_Subscriptable, themed.TabularInline):
+        pass
+
+
+ColorInput: type[Widget] = UnfoldAdminColorInputWidget
+TextInput: type[Widget] = UnfoldAdminTextInputWidget
+NumberInput: type[Widget] = UnfoldAdminDecimalFieldWidget
+Select: type[Widget] = UnfoldAdminSelectWidget
+GrowingTextarea: type[Widget] = UnfoldAdminExpandableTextareaWidget
+LONG_TEXTS: dict[Any, Any] = {TextField: {"widget": GrowingTextarea}, JSONField: {"widget": GrowingTextarea}}
+# Pages of a log without counting its rows: on a large table the count costs more than the page. The theme's templates know
+# the paginator by its class name, so it is not subclassed.
+LogPaginator: type[Paginator[Any]] = InfinitePaginator
+
+
+class ModelAdmin(Helped, CountedDeletion, ThemedModelAdmin[M]):
+    """Base of all admin classes. Nothing is deleted in bulk: its own page says what would go with an object."""
+
+    list_per_page = 50
+    paginator: ClassVar[type[Paginator[Any]]] = BoundedPaginator
+    show_full_result_count = False  # a second count, of the whole table
+    list_filter_sheet = True
+    warn_unsaved_form = True
+    change_form_before_template = "admin/panels.html"
+    formfield_overrides: ClassVar = LONG_TEXTS
+
+    @property
+    def when_empty(self) -> str:
+        """What fills the list; shown in an empty one."""
+        return str(settings.CONSOLE_EMPTY.get(self.opts.label_lower, ""))
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[M]:
+        queryset = super().get_queryset(request)
+        for extension in extensions(self.model, request):
+            queryset = queryset.prefetch_related(*extension.prefetch)
+        return queryset
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        return PagedList
+
+    def fill_in(self, rows: list[Any]) -> None:
+        """Set what the columns show of `rows` besides their fields, for the whole page in as many queries as for one."""
+
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> M | None:
+        found = super().get_object(request, object_id, from_field)
+        if found is not None:
+            self.fill_in([found])
+        return found
+
+    def response_action(  # type: ignore[override]  # the stubs are of a newer Django
+        self, request: HttpRequest, queryset: QuerySet[Any]
+    ) -> HttpResponse | None:
+        """ "All" that are listed is never more than the list counts."""
+        if request.POST.get("select_across") == "1" and BoundedPaginator(queryset, self.list_per_page).has_more:
+            text = f"Nothing was done: that would be more than {MOST_COUNTED:,}. Search or filter first."
+            self.message_user(request, text, messages.ERROR)
+            return HttpResponseRedirect(request.get_full_path())
+        return super().response_action(request, queryset)
+
+    def get_list_display(self, request: HttpRequest) -> Any:
+        added = [column for extension in extensions(self.model, request) for column in extension.columns]
+        return [*super().get_list_display(request), *added]
+
+    def get_list_filter(self, request: HttpRequest) -> Any:
+        added = [spec for extension in extensions(self.model, request) for spec in extension.filters]
+        return [*super().get_list_filter(request), *added]
+
+    def get_actions(self, request: HttpRequest) -> Any:
+        actions = super().get_actions(request)
+        actions.pop("delete_selected", None)
+        if self.actions is None:
+            return actions
+        for extension in extensions(self.model, request):
+            for function in extension.actions:
+                found = self.get_action(function)
+                if found is not None:
+                    actions[found[1]] = found
+        return actions
+
+    def get_panels(self, request: HttpRequest, obj: M) -> list[SafeString]:
+        """HTML at the top of the object's page."""
+        return [panel(request, obj) for extension in extensions(self.model, request) for panel in extension.panels]
+
+    def get_buttons(self, request: HttpRequest, obj: M) -> list[Button]:
+        """What the user may do with the object."""
+        found = extensions(self.model, request)
+        return [button for extension in found for ask in extension.buttons for button in ask(request, obj)]
+
+    def get_anchors(self, request: HttpRequest) -> list[tuple[str, str]]:
+        """The parts of the object's page, by id and name."""
+        return [anchor for extension in extensions(self.model, request) for anchor in extension.anchors]
+
+    def page(self, request: HttpRequest, template: str, title: str, **context: Any) -> TemplateResponse:
+        """A page of its own in the console's frame, for a view that `get_urls` wraps in `admin_site.admin_view`.
+
+        The template extends ``admin/base_site.html``. (The theme's `UnfoldModelAdminViewMixin` gives class-based views the same.)
+        """
+        request.current_app = self.admin_site.name
+        frame = {**self.admin_site.each_context(request), "title": title, "model_admin": self, "opts": self.opts}
+        return TemplateResponse(request, template, {**frame, **context})
+
+    def render_change_form(
+        self,
+        request: HttpRequest,
+        context: dict[str, Any],
+        add: bool = False,
+        change: bool = False,
+        form_url: str = "",
+        obj: M | None = None,
+    ) -> HttpResponse:
+        context["panels"] = self.get_panels(request, obj) if obj is not None else []
+        return super().render_change_form(request, context, add=add, change=change, form_url=form_url, obj=obj)
+
+
+class ReadOnlyAdmin(ModelAdmin[M]):
+    """A log: it can be read by whoever may view it, and not added to, changed or deleted by anybody."""
+
+    actions = None
+    paginator = LogPaginator
+    show_facets = admin.ShowFacets.NEVER
+    warn_unsaved_form = False
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: M | None = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: M | None = None) -> bool:
+        return False
+
+
+class TabularInline(FieldHelp, ThemedTabularInline[M, P]):
+    extra = 0
+    hide_title = True
+    formfield_overrides: ClassVar = LONG_TEXTS
+
+    def get_formset(self, request: HttpRequest, obj: Any = None, **kwargs: Any) -> Any:
+        """Each input has its column's name for whoever does not see the column."""
+        formset = super().get_formset(request, obj, **kwargs)
+        for name, form_field in formset.form.base_fields.items():
+            widget: Any = form_field.widget
+            widget = getattr(widget, "widget", widget)  # inside the one with links to related rows
+            widget.attrs.setdefault("aria-label", capfirst(str(form_field.label or name)))
+        return formset
+
+
+class StackedInline(FieldHelp, ThemedStackedInline[M, P]):
+    extra = 0
+    formfield_overrides: ClassVar = LONG_TEXTS
+
+
+class _ReadOnlyInline:
+    extra: ClassVar[int] = 0
+    max_num: int | None = 0
+    can_delete = False
+
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+
+class ReadOnlyTabularInline(_ReadOnlyInline, TabularInline[M, P]):
+    """Rows of a log, shown a page at a time."""
+
+    per_page = 20
+
+
+class ReadOnlyStackedInline(_ReadOnlyInline, StackedInline[M, P]):
+    """Rows of a log with long texts."""
+
+
+def add_pages(urls: Callable[[], list[URLPattern]]) -> None:
+    """Give the console pages that belong to no model (the theme asks the site for ``extra_urls``); call it once."""
+    admin.site.extra_urls = urls  # type: ignore[attr-defined]
+
+
+def stylesheet(request: HttpRequest) -> str:
+    """URL of the console's own styles (``UNFOLD["STYLES"]``)."""
+    return static("agents/console.css")
+
+
+def script(request: HttpRequest) -> str:
+    """URL of the script that every page has (``UNFOLD["SCRIPTS"]``)."""
+    return static("agents/names.js")
+
+
+def favicon(request: HttpRequest) -> str:
+    """URL of the console's icon (``UNFOLD["SITE_FAVICONS"]``)."""
+    return static("agents/favicon.svg")
+
+
+admin.site.index_title = "Console"

@@ -1,0 +1,328 @@
+"""Measure the agents of a build: simulate conversations first where that is asked for, judge, and compare each agent with its baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+from django.db.models import Count
+
+from agents.llm import Status
+from evaluation.change.comparison import Change, Comparison, adjusted, compare, compare_to_baseline
+from evaluation.change.measurement_files import measurements_of_file
+from evaluation.change.measurements import Measurement, NotComparable, measurement_of
+from evaluation.models import Baseline, EvaluationRun, EvaluationScore, is_heuristic
+from evaluation.runs.capture import Captured, capture
+from evaluation.runs.coverage import Share
+from evaluation.runs.estimate import Estimate
+from evaluation.runs.spec import RunSpec
+from evaluation.runs.summary import RunSummary
+from evaluation.simulation import (
+    Simulation,
+    SimulationEstimate,
+    estimate_simulation,
+    load_situations,
+    simulate,
+    simulation_spec,
+)
+
+
+# -- how much was judged
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coverage:
+    """The judgements of one dimension.
+
+    Attributes:
+        scored, trivial: Judged.
+        failed: Could have been judged and was not: timeout, rate limit, refusal, malformed reply, never asked. `example` says why.
+        beyond_judge: What a heuristic judge cannot see, and leaves to an LLM.
+        not_evaluable: Nothing to judge: one message, no history, an empty text.
+    """
+
+    scored: int = 0
+    trivial: int = 0
+    failed: int = 0
+    beyond_judge: int = 0
+    not_evaluable: int = 0
+    example: str = ""
+
+    @property
+    def failed_share(self) -> float:
+        """Of what this judge could have judged the share it did not, 0 to 1; 0 when there was nothing."""
+        could = self.scored + self.trivial + self.failed
+        return self.failed / could if could else 0.0
+
+    @property
+    def unscored(self) -> int:
+        return self.failed + self.beyond_judge + self.not_evaluable
+
+    def __add__(self, other: Coverage) -> Coverage:
+        numbers = ("scored", "trivial", "failed", "beyond_judge", "not_evaluable")
+        summed = {name: getattr(self, name) + getattr(other, name) for name in numbers}
+        return Coverage(**summed, example=self.example or other.example)
+
+
+_FAILED = tuple(status.value for status in Status if status != Status.OK)  # what a judgement's reason begins with
+_NEEDS_LLM = "needs an LLM judge"
+
+
+def coverage_of(run: EvaluationRun) -> dict[str, Coverage]:
+    """The coverage of every dimension of a run; an agent's channel dimensions are those of its channels' runs."""
+    coverage = {dimension: Coverage() for dimension in run.dimensions}
+    runs = [run.pk, *run.channel_runs.values_list("pk", flat=True)]
+    rows = EvaluationScore.objects.filter(evaluation_run__in=runs, dimension__in=run.dimensions).order_by()
+    for row in rows.values("dimension", "status", "judge", "reason").annotate(n=Count("pk")):
+        status, judge, reason = row["status"], row["judge"], row["reason"]
+        if status in ("scored", "trivial"):
+            kind = status
+        elif status == "pending" or reason.startswith(_FAILED):
+            kind = "failed"
+        elif reason.startswith(_NEEDS_LLM) or is_heuristic(judge):
+            kind = "beyond_judge"
+        else:
+            kind = "failed" if judge else "not_evaluable"
+        example = (reason or "not asked") if kind == "failed" else ""
+        coverage[row["dimension"]] += Coverage(**{kind: row["n"]}, example=example)
+    return coverage
+
+
+# -- what it is compared with
+class CurrentBaselines:
+    """Per agent and dimension the current baseline of the same judge and procedure (AC-6.5.4)."""
+
+    def compare(self, run: EvaluationRun, *, margin: float) -> tuple[Comparison | None, str]:
+        """The comparison, or why there is none."""
+        comparison = compare_to_baseline(run, margin=margin)
+        if comparison is not None:
+            return comparison, ""
+        known = Baseline.objects.filter(agent=run.agent).order_by("judge", "procedure")
+        names = [f"{judge} ({how})" for judge, how in known.values_list("judge", "procedure").distinct()]
+        others = f"; there is one by {', '.join(names)}" if names else ""
+        return None, f"no baseline by {run.judge} ({run.procedure}){others}"
+
+    def was_measured(self, run: EvaluationRun) -> bool:
+        """Whether there is a baseline for the agent, so that it once had a score."""
+        of_agent = Baseline.objects.filter(agent=run.agent, dimension__in=run.dimensions)
+        return of_agent.filter(judge=run.judge, procedure=run.procedure).exists()
+
+
+class FileBaseline:
+    """Measurements that `capture_baseline --json` or `evaluate --json` printed."""
+
+    def __init__(self, path: Path, specs: Sequence[RunSpec]) -> None:
+        """Read the file and check, before any call, that it can be compared with.
+
+        Raises:
+            NotComparable: It holds none of the agents, or another judge or procedure.
+            UnreadableFile: It is not such a file.
+        """
+        self.path, self._measured = path, measurements_of_file(path)
+        wanted = {spec.target.slug: spec for spec in specs}
+        known = [slug for slug in wanted if slug in self._measured]
+        if not known:
+            names = ", ".join(list(self._measured)[:20]) or "nothing"
+            raise NotComparable(f"--baseline {path}: holds none of {', '.join(list(wanted)[:20])}; it holds {names}")
+        for slug in known:
+            before, spec = self._measured[slug], wanted[slug]
+            for how, there, here in (
+                ("by", before.judge, spec.judge_model),
+                ("as", before.procedure, spec.procedure),
+            ):
+                if there != here:
+                    raise NotComparable(
+                        f"--baseline {path}: {before.target} was judged {how} {there}, this evaluation would be judged {how} {here}; "
+                        "scores compare only with scores of the same judge and procedure"
+                    )
+
+    def compare(self, run: EvaluationRun, *, margin: float) -> tuple[Comparison | None, str]:
+        before = self._measured.get(run.agent.slug if run.agent else "")
+        if before is None:
+            return None, f"{self.path} does not hold it"
+        return compare(before, measurement_of(run), margin=margin), ""
+
+    def was_measured(self, run: EvaluationRun) -> bool:
+        before = self._measured.get(run.agent.slug if run.agent else "")
+        return before is not None and any(before.scores.get(d) is not None for d in run.dimensions)
+
+
+class NoBaseline:
+    """Nothing is compared."""
+
+    def __init__(self, why: str) -> None:
+        self._why = why
+
+    def compare(self, run: EvaluationRun, *, margin: float) -> tuple[Comparison | None, str]:
+        return None, self._why
+
+    def was_measured(self, run: EvaluationRun) -> bool:
+        return False
+
+
+BaselineSource = CurrentBaselines | FileBaseline | NoBaseline
+
+
+# -- measuring
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentResult:
+    """One agent of the build.
+
+    Attributes:
+        captured: Its run, with its numbers.
+        coverage: Per dimension how much was judged.
+        comparison: With its baseline; None, and then `no_baseline` says why.
+        expected: Whether it must have a score: it was named, or it has a baseline.
+    """
+
+    captured: Captured
+    coverage: Mapping[str, Coverage] = field(default_factory=dict)
+    comparison: Comparison | None = None
+    no_baseline: str = ""
+    expected: bool = False
+
+    @property
+    def summary(self) -> RunSummary:
+        return self.captured.summary
+
+    @property
+    def run(self) -> EvaluationRun:
+        return self.captured.summary.run
+
+    @property
+    def agent(self) -> str:
+        return self.run.agent.slug if self.run.agent else str(self.run.channel)
+
+    def score(self, dimension: str) -> float | None:
+        """The score of a dimension, its count where it is counted; None when there is none."""
+        summary = self.summary.dimensions.get(dimension)
+        if summary is None:
+            return None
+        return summary.score if summary.count is None else float(summary.count)
+
+    def share(self, dimension: str) -> Share | None:
+        """How much of a dimension was scored."""
+        summary = self.summary.dimensions.get(dimension)
+        return None if summary is None else summary.share
+
+    def change(self, dimension: str) -> Change | None:
+        """How the dimension changed since the baseline; None without one."""
+        changes = self.comparison.dimensions if self.comparison else ()
+        return next((change for change in changes if change.dimension == dimension), None)
+
+
+def measure(
+    specs: Sequence[RunSpec],
+    *,
+    baseline: BaselineSource,
+    margin: float,
+    named: Collection[str] = (),
+    prepared: Callable[[Sequence[EvaluationRun]], None] = lambda runs: None,
+    progress: Callable[[EvaluationRun, int], None] = lambda run, done: None,
+) -> tuple[AgentResult, ...]:
+    """Measure, resuming what an earlier attempt left, and compare; all comparisons count as looked at together.
+
+    Args:
+        specs: One per agent.
+        baseline: What to compare with.
+        margin: Half-width of "no change", in points.
+        named: Slugs of agents that were asked for by name.
+        prepared: Called with runs as they are made, each once, before anything of them is asked.
+        progress: Called as judgements are made.
+    """
+    results = []
+    for captured in capture(specs, prepared=prepared, progress=progress):
+        run = captured.summary.run
+        comparison, why = None, run.error or str(run.status)
+        if run.status == EvaluationRun.Status.COMPLETED:
+            try:
+                comparison, why = baseline.compare(run, margin=margin)
+                if comparison is not None and run.simulated and (why := other_situations(comparison)):
+                    comparison = None
+            except NotComparable as error:
+                why = str(error)
+        expected = (run.agent.slug if run.agent else "") in named or baseline.was_measured(run)
+        results.append(
+            AgentResult(
+                captured=captured,
+                coverage=coverage_of(run),
+                comparison=comparison,
+                no_baseline=why,
+                expected=expected,
+            )
+        )
+    corrected = iter(adjusted([result.comparison for result in results if result.comparison is not None]))
+    return tuple(replace(r, comparison=next(corrected)) if r.comparison is not None else r for r in results)
+
+
+# -- simulations
+def simulate_agents(
+    specs: Sequence[RunSpec],
+    *,
+    situations: Path,
+    actor_model: str = "",
+    progress: Callable[[str, int, int], None] = lambda agent, done, total: None,
+) -> tuple[list[RunSpec], list[Simulation]]:
+    """Simulate a file's situations with every agent; an interrupted simulation is resumed.
+
+    Args:
+        specs: What is to be measured of each agent; `RunSpec.repeats` is how often each situation is simulated, each line is judged once.
+        situations: The file.
+        actor_model: Who acts; default as configured.
+        progress: Called with an agent's slug, how many lines are done, and of how many.
+
+    Returns:
+        The specs of the simulations, without those agents that said nothing to measure; and the simulations.
+
+    Raises:
+        YamlProblems: The file cannot be used.
+    """
+    loaded = load_situations(situations)
+    measured: list[RunSpec] = []
+    simulations: list[Simulation] = []
+    for spec in specs:
+        if spec.agent is None:
+            continue
+        simulations.append(
+            simulate(
+                agent=spec.agent,
+                situations=loaded,
+                actor_model=actor_model,
+                repeats=spec.repeats,
+                progress=partial(progress, spec.agent.slug),
+            )
+        )
+        if simulations[-1].usable:
+            measured.append(simulation_spec(replace(spec, repeats=1), simulations[-1]))
+    return measured, simulations
+
+
+def estimate_simulations(
+    specs: Iterable[RunSpec], *, situations: Path, actor_model: str = ""
+) -> tuple[list[SimulationEstimate], list[Estimate]]:
+    """What the same would need of the actor and of the judge, before any call.
+
+    Raises:
+        YamlProblems: The file cannot be used.
+    """
+    loaded = load_situations(situations)
+    pairs = [
+        estimate_simulation(replace(spec, repeats=1), situations=loaded, actor_model=actor_model, repeats=spec.repeats)
+        for spec in specs
+        if spec.agent is not None
+    ]
+    return [acting for acting, _ in pairs], [judging for _, judging in pairs]
+
+
+def other_situations(comparison: Comparison) -> str:
+    """Why two simulations do not compare: they have no situation in common; empty when they have, or when that is not known."""
+    before, now = (_situations(one) for one in (comparison.baseline, comparison.candidate))
+    if before and now and not before & now:
+        return f"{comparison.baseline.name} was simulated in other situations ({', '.join(sorted(before)[:5])} …)"
+    return ""
+
+
+def _situations(side: Measurement) -> set[str]:
+    clusters = {str(o.cluster) for by in side.observations.values() for rows in by.values() for o in rows}
+    prefix = "situation:"  # with one situation alone, each of its repeats has a number
+    return {c.removeprefix(prefix).partition("/")[0] for c in clusters if c.startswith(prefix)}

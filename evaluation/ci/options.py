@@ -1,0 +1,365 @@
+"""The command line of `manage.py evaluate`: what is measured, what it is held to, and which options make no sense together."""
+
+from __future__ import annotations
+
+import math
+from argparse import ArgumentParser
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from agents.transcripts.readers import READERS
+from evaluation.change.position import BY_POSITION, DEFAULT_BINS, Bin, parse_bins
+from evaluation.models import COUNTED, Method
+from evaluation.propositions.files import default_dimensions
+from evaluation.runs.capture import choose_agents
+from evaluation.runs.spec import RunSpec
+from evaluation.scorers import SCORERS
+from evaluation.scorers.windows import ALLOWED, BEFORE, parse_history, parse_window
+from evaluation.statistics.difference import MARGIN
+
+EVERY = ""  # the threshold of every dimension that is scored 0 to 9
+OVERALL = "overall"
+HIGHEST = 9.0
+REGRESSION_DELTA = 0.5
+MAX_UNSCORED = 0.2
+
+
+class WrongUsage(ValueError):
+    """A command line that makes no sense; says which option and what is allowed."""
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add all options, in groups."""
+    add = parser.add_argument_group("what is measured").add_argument
+    add("--agents", default="all", help="slugs separated by commas, or all (default: all active agents)")
+    add(
+        "--dimensions",
+        help=f"separated by commas; allowed: {','.join(SCORERS)} (default: all there are propositions for)",
+    )
+    add("--window", default="all", help=f"which messages: {ALLOWED} (default: all)")
+    tags: dict[str, Any] = {"action": "append", "default": [], "metavar": "TAG=VALUE"}
+    add("--where", **tags, help="only messages with this tag; repeatable")
+    add("--history", default=BEFORE, help=f"what self-consistency compares the window with (default: {BEFORE})")
+    add("--history-where", **tags, help="tags of that history; repeatable")
+    add(
+        "--simulate",
+        type=Path,
+        metavar="FILE",
+        help="simulate these situations with the agents first, and measure what they say in them",
+    )
+    add("--actor-model", default="", metavar="MODEL", help="who acts in them (default: ACTOR_MODEL)")
+    add(
+        "--by",
+        choices=["position"],
+        help="position: do agents fade within long conversations? Compares with no baseline",
+    )
+    add(
+        "--bins",
+        default=DEFAULT_BINS,
+        metavar="POSITIONS",
+        help=f"stretches for --by position (default: {DEFAULT_BINS})",
+    )
+
+    add = parser.add_argument_group("what it is held to").add_argument
+    add(
+        "--threshold",
+        default="",
+        metavar="LEAST",
+        help="5 for every dimension that is scored, or adherence=6,fluency=4, or overall=6",
+    )
+    add(
+        "--baseline",
+        type=Path,
+        metavar="FILE",
+        help="what an earlier evaluate --json or capture_baseline --json printed (default: the current baselines)",
+    )
+    points: dict[str, Any] = {"type": float, "metavar": "POINTS"}
+    add(
+        "--regression-delta",
+        **points,
+        default=REGRESSION_DELTA,
+        help=f"a sure fall of this much is a regression (default: {REGRESSION_DELTA:g})",
+    )
+    add("--margin", **points, default=MARGIN, help=f"a change within ± this is none (default: {MARGIN:g})")
+    add(
+        "--max-unscored",
+        default=str(MAX_UNSCORED),
+        metavar="SHARE",
+        help="most of what the judge could have judged that may fail, per agent and dimension "
+        f"(default: {MAX_UNSCORED:g}); what only an LLM could judge does not count against an offline judge",
+    )
+    add("--strict", action="store_true", help="exit code 2 also for “cannot tell yet” and for a missing baseline")
+
+    add = parser.add_argument_group("how it is judged").add_argument
+    add(
+        "--repeats",
+        type=int,
+        default=1,
+        help="judgements per item, with --simulate conversations per situation; 1 to 20",
+    )
+    add("--samples", type=int, default=20, help="most messages sampled per agent (default: 20)")
+    add("--seed", type=int, default=0, help="seed of the sampling (default: 0)")
+    add("--per-call", type=int, default=10, help="most propositions in one call, 1 to 10 (default: 10)")
+    add("--hard", action="store_true", help="20 %% off for every flaw the judge finds")
+    add("--double-check", action="store_true", help="ask the judge a second time whether it is sure")
+    add("--method", choices=Method.values, default=Method.PLUMBLINE.value, help="see capture_baseline")
+
+    add = parser.add_argument_group("what comes out").add_argument
+    file: dict[str, Any] = {"type": Path, "metavar": "FILE"}
+    add("--json", action="store_true", help="print one JSON object on standard output and nothing else")
+    add("--out", **file, help="also write the JSON object to this file")
+    add("--markdown", **file, help="write a comment for a pull request")
+    add("--junit", **file, help="write JUnit XML: a test case per agent and dimension")
+    add("--dry-run", action="store_true", help="print calls, tokens and cost, ask nothing")
+
+    add = parser.add_argument_group("files instead of the database, which is then not touched").add_argument
+    add("--transcript", **file, action="append", default=[], help="a conversation; repeatable")
+    add("--personas", type=Path, metavar="PATH", help="the agents: a file or a folder")
+    add(
+        "--map",
+        action="append",
+        default=[],
+        metavar="SPEAKER=SLUG",
+        help="which agent a speaker of the transcripts is; repeatable",
+    )
+    add("--format", default="auto", choices=["auto", *READERS], help="of the transcripts")
+    add(
+        "--propositions",
+        type=Path,
+        metavar="DIR",
+        help="propositions, beside those of the settings (also with a database)",
+    )
+
+
+# -- what a build is held to
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What makes a build fail.
+
+    Attributes:
+        thresholds: Least score by dimension id; `OVERALL` for the overall score, `EVERY` for each dimension without one of its own.
+        regression_delta: A fall of this many points, if it is sure, is a regression.
+        margin: A change within ± this many points is none.
+        max_unscored: Share of what the judge could have judged that may stay unjudged, per agent and dimension, 0 to 1.
+        strict: Whether "cannot tell yet" and a missing baseline end with 2.
+    """
+
+    thresholds: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    regression_delta: float = REGRESSION_DELTA
+    margin: float = MARGIN
+    max_unscored: float = MAX_UNSCORED
+    strict: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("regression_delta", "margin"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and 0 < value <= HIGHEST):
+                raise ValueError(f"--{name.replace('_', '-')} {value:g}: allowed: above 0, at most 9")
+        if not 0 <= self.max_unscored <= 1:
+            raise ValueError(f"--max-unscored {self.max_unscored:g}: allowed: 0 to 1, e.g. 0.2 or 20%")
+
+    def threshold(self, dimension: str) -> float | None:
+        """The least score a dimension must have; a bare number says nothing about counts."""
+        if dimension in self.thresholds or dimension in COUNTED or dimension == OVERALL:
+            return self.thresholds.get(dimension)
+        return self.thresholds.get(EVERY)
+
+    def check_dimensions(self, measured: Sequence[str]) -> None:
+        """Refuse a threshold for what is not measured: it would never fail.
+
+        Raises:
+            ValueError: Names the dimension and those measured.
+        """
+        for name in self.thresholds:
+            if name not in (*measured, OVERALL, EVERY):
+                raise ValueError(f"--threshold {name}: not among the dimensions measured: {', '.join(measured)}")
+
+    def __str__(self) -> str:
+        """The thresholds, e.g. ``5, fluency 4``; empty without any."""
+        named = sorted(self.thresholds.items(), key=lambda item: item[0] != EVERY)
+        return ", ".join(f"{name} {value:g}".strip() for name, value in named)
+
+
+def parse_thresholds(text: str) -> dict[str, float]:
+    """Read ``5`` (each dimension that is scored), or ``adherence=6,fluency=4``, or both; ``overall=6`` is for the overall score.
+
+    Raises:
+        ValueError: Names the value and what is allowed.
+    """
+    thresholds: dict[str, float] = {}
+    for part in filter(None, (piece.strip() for piece in text.split(","))):
+        name, equals, number = (piece.strip() for piece in part.rpartition("="))
+        if equals and name not in (*SCORERS, OVERALL):
+            raise ValueError(f"--threshold {part!r}: no dimension {name!r}; allowed: {', '.join((*SCORERS, OVERALL))}")
+        if name in thresholds:
+            raise ValueError(f"--threshold {text!r}: {name or 'a number for all'} is given twice")
+        try:
+            value = float(number)
+        except ValueError:
+            value = math.nan
+        counted = name in COUNTED
+        if not (value >= 0 and (math.isfinite(value) if counted else value <= HIGHEST)):
+            allowed = "a number from 0" if counted else "a number from 0 to 9"
+            raise ValueError(f"--threshold {part!r}: allowed: {allowed}, e.g. 5 or adherence=6,fluency=4")
+        thresholds[name] = value
+    return thresholds
+
+
+def parse_share(text: str) -> float:
+    """Read ``0.2`` or ``20%``.
+
+    Raises:
+        ValueError: It is neither.
+    """
+    try:
+        return float(text.strip().removesuffix("%")) / (100 if text.strip().endswith("%") else 1)
+    except ValueError:
+        raise ValueError(f"--max-unscored {text!r}: allowed: 0 to 1, e.g. 0.2 or 20%") from None
+
+
+# -- what was asked for
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What was asked for, read as far as it can be without a database.
+
+    Attributes:
+        options: As the command line gave them.
+        limits: What the build is held to.
+        bins: Stretches of positions; empty unless asked for by position.
+    """
+
+    options: Mapping[str, Any]
+    limits: Limits
+    bins: tuple[Bin, ...]
+
+    @property
+    def from_files(self) -> bool:
+        """Whether the team's files are measured instead of the database."""
+        return self.options["personas"] is not None
+
+    @property
+    def files_to_write(self) -> dict[str, Path]:
+        return {f"--{name}": self.options[name] for name in ("out", "markdown", "junit") if self.options[name]}
+
+    @property
+    def speakers(self) -> dict[str, str]:
+        """Agent slugs by the speakers of the transcripts."""
+        speakers = {}
+        for text in self.options["map"]:
+            speaker, _, slug = text.rpartition("=")
+            if not speaker.strip():
+                raise WrongUsage(f"--map {text!r}: write SPEAKER=SLUG, e.g. --map assistant=ada")
+            speakers[speaker.strip()] = slug.strip()
+        return speakers
+
+    def specs(self, *, where: Mapping[str, str], history_where: Mapping[str, str]) -> list[RunSpec]:
+        """One spec per agent; `where` and `history_where` are the tags asked for.
+
+        Raises:
+            WrongUsage: What is asked for makes no sense.
+            PropositionError: Proposition files cannot be used.
+        """
+        options = self.options
+        try:
+            dimensions = _dimensions(options["dimensions"])
+            if self.bins and not set(BY_POSITION) & set(dimensions):
+                raise WrongUsage(
+                    f"--by position needs one of {', '.join(BY_POSITION)} among --dimensions: only they are judged by message"
+                )
+            self.limits.check_dimensions(dimensions)
+            agents = choose_agents(options["agents"])
+            if not agents:
+                raise WrongUsage(
+                    "there are no agents yet: `manage.py seed` loads examples, `manage.py import_agents` your own; or measure "
+                    "files with --personas and --transcript"
+                )
+            spec = RunSpec(
+                agent=agents[0],
+                dimensions=dimensions,
+                window=parse_window(options["window"]),
+                where=dict(where),
+                history=parse_history(options["history"]),
+                history_where=dict(history_where),
+                position_bins=self.bins,
+                simulated=options["simulate"] is not None,
+                **{n: options[n] for n in ("samples", "seed", "per_call", "repeats", "hard", "double_check", "method")},
+            )
+            return [replace(spec, agent=agent) for agent in agents]
+        except ValueError as error:
+            raise WrongUsage(str(error)) from None
+
+    def named(self, specs: Sequence[RunSpec]) -> frozenset[str]:
+        """Slugs of the agents that were asked for by name; none for ``all``."""
+        everyone = self.options["agents"].strip().lower() == "all"
+        return frozenset() if everyone else frozenset(spec.target.slug for spec in specs)
+
+
+def read_request(options: Mapping[str, Any]) -> Request:
+    """Check options that need no database.
+
+    Raises:
+        WrongUsage: They make no sense.
+    """
+    _check_combinations(options)
+    try:
+        limits = Limits(
+            thresholds=parse_thresholds(options["threshold"]),
+            regression_delta=options["regression_delta"],
+            margin=options["margin"],
+            max_unscored=parse_share(str(options["max_unscored"])),
+            strict=options["strict"],
+        )
+        bins = parse_bins(options["bins"]) if options["by"] else ()
+        parse_window(options["window"])
+        parse_history(options["history"])
+    except ValueError as error:
+        raise WrongUsage(str(error)) from None
+    return Request(options=options, limits=limits, bins=bins)
+
+
+def _check_combinations(options: Mapping[str, Any]) -> None:
+    personas, transcripts, simulate = options["personas"], options["transcript"], options["simulate"]
+    narrowed = options["where"] or options["window"] != "all"
+    for wrong, why in (
+        (transcripts and personas is None, "--transcript needs --personas PATH: they say which speakers are agents"),
+        (
+            personas is not None and not transcripts and not simulate,
+            "--personas needs --transcript FILE (what they said) or --simulate FILE (situations to simulate)",
+        ),
+        (
+            transcripts and simulate,
+            "--transcript and --simulate: measure what was said, or simulate situations; not both at once",
+        ),
+        (options["map"] and not transcripts, "--map is for --transcript"),
+        (options["actor_model"] and not simulate, "--actor-model is for --simulate"),
+        (
+            simulate and narrowed,
+            "--simulate measures all that was simulated; --where and --window are for what was said before",
+        ),
+        (
+            options["by"] and options["baseline"],
+            "--by position compares late positions with early ones, not with a --baseline",
+        ),
+        (
+            options["dry_run"] and (options["markdown"] or options["junit"]),
+            "--dry-run asks nothing, so there is nothing to write to --markdown or --junit",
+        ),
+        *(
+            (options[name] is None, f"--{name.replace('_', '-')} needs a value")
+            for name in ("threshold", "regression_delta", "margin")
+        ),
+    ):
+        if wrong:
+            raise WrongUsage(why)
+
+
+def _dimensions(named: str | None) -> tuple[str, ...]:
+    if named is None:
+        return default_dimensions()
+    dimensions = tuple(dict.fromkeys(name.strip() for name in named.split(",") if name.strip()))
+    if unknown := [name for name in dimensions if name not in SCORERS]:
+        raise WrongUsage(f"--dimensions {', '.join(unknown)}: allowed: {', '.join(SCORERS)}")
+    return dimensions

@@ -1,0 +1,401 @@
+"""A report for a terminal (at most 80 columns), for a pull request (Markdown) and for a build server (JUnit XML).
+
+Words of agents, users and judges are data in all of them: never markup, mentions or control codes.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+import xml.etree.ElementTree as ET
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from agents.commands import console_on
+from evaluation.change.position import PositionProfile
+from evaluation.change.tables import position_table
+from evaluation.ci.measure import AgentResult
+from evaluation.ci.options import OVERALL
+from evaluation.ci.report import Report
+from evaluation.ci.verdict import Row, why_no_score
+from evaluation.models import COUNTED, is_heuristic
+from evaluation.runs.coverage import with_share
+from evaluation.runs.terminal import heading_of, judge_label, number
+from evaluation.simulation.output import simulations_table
+from evaluation.wording import counted, signed
+
+WIDTH = 80
+MOST_LINES = 20
+MARKER = "<!-- plumbline -->"  # what the workflow finds its own comment by
+MOST_CHARACTERS = 60_000  # a comment on GitHub holds 65,536
+MOST_ROWS = 30
+STYLES = {"unjudged": "bold", "fails": "bold red", "lacks": "bold yellow", "open": "bold yellow"}
+
+_WORD_JOINER = "\u2060"
+_NOT_IN_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_BREAKS = re.compile(r"\s+")
+
+
+# -- other people's words
+def plain(text: str, limit: int = 240) -> str:
+    """One line without control, direction-changing and invisible characters, cut at `limit`."""
+    line = _BREAKS.sub(" ", text).strip()
+    line = "".join(c for c in line if c == "\u200d" or unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Co", "Cn"))
+    return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
+
+
+def as_code(text: str, limit: int = 240) -> str:
+    """For a comment on GitHub or GitLab, also in a table cell: code, which mentions nobody and links nothing.
+
+    Everything but letters, digits and spaces is written as a character reference, which Markdown never reads as structure; a mark
+    that could mention or refer is also parted from what follows it.
+    """
+
+    def reference(c: str) -> str:
+        return c if c.isalnum() or c == " " else f"&#{ord(c)};{_WORD_JOINER if c in '@#' else ''}"
+
+    shown = "".join(map(reference, plain(text, limit)))
+    return f"<code>{shown}</code>" if shown else ""
+
+
+def as_xml(text: str) -> str:
+    """Without the characters that XML 1.0 cannot hold; escaping is the writer's."""
+    return _NOT_IN_XML.sub("\ufffd", text)
+
+
+def _line(row: Row, limit: int = 240) -> str:
+    """A finding in a line, with its lowest message, e.g. ``8.0 → 2.9, −5.1; lowest #office 7 “Fine.”``."""
+    worst = f"; lowest {row.worst.place} “{plain(row.worst.text, 100)}”" if row.worst else ""
+    return plain(f"{row.figures}{worst}", limit)
+
+
+# -- terminal
+def print_report(report: Report, out: Any) -> None:
+    """All agents, then what is wrong, then what is not decided, then the verdict."""
+    results, findings = report.results, report.findings
+    console = _console(out)
+    simulations_table(report.simulations, out)
+    if results:
+        console.print(f"Judged by {escape(judge_label(report.judge))}, 0 to 9, higher is better")
+        console.print(_score_table(results))
+        console.print("In %: the share of judgements scored, of the propositions this judge can score at all.")
+    if any(result.comparison for result in results):
+        console.print(
+            "In brackets the change since the baseline: ▼ drifted, ▲ improved, = steady, ? possibly drifted or not enough "
+            "data.\n"
+        )
+    rows = findings.rows()
+    for level in ("unjudged", "fails", "lacks"):
+        _print_rows(console, [row for row in rows if row.level == level])
+    _print_open(console, report)
+    for profile in report.profiles.values():
+        position_table(profile, out)
+    silent = report.without_score()
+    for title, grouped in (("note", report.notes()), ("not compared", report.without_baseline()), ("no score", silent)):
+        for why, agents in grouped.items():
+            console.print(f"{title}: {escape(', '.join(agents))}: {escape(plain(why, 1_000))}")
+    if findings.without_baseline or silent:
+        console.print()
+    console.print(report.counts_line)
+    if report.spent_line:
+        console.print(report.spent_line)
+    style = {"✅": "bold green", "❌": "bold red"}.get(findings.sign, "bold yellow")
+    console.print(
+        f"[{style}]{findings.sign} {findings.outcome}[/]: {findings.headline} (exit code {findings.exit_code})"
+    )
+
+
+def print_line(line: str, out: Any) -> None:
+    """A line before the report, wrapped as the report is."""
+    _console(out).print(escape(line))
+
+
+def complaint(report: Report, *, everything: bool) -> str:
+    """The verdict for standard error; empty for a pass of which everything is known.
+
+    Args:
+        everything: Every finding in a line of its own, for readers who get no table.
+    """
+    findings = report.findings
+    if not everything:
+        return f"{findings.verdict}: {findings.headline}" if findings.exit_code else ""
+    rows = [*findings.rows(), *findings.open_rows()]
+    lines = [f"{row.verdict}: {row.name}: {_line(row)}" for row in rows]
+    lines += [f"not compared: {agent}: {why}" for agent, why in findings.without_baseline]
+    if not lines:
+        return ""
+    more = [f"… and {len(lines) - MOST_LINES} more"] if len(lines) > MOST_LINES else []
+    return "\n  ".join((f"{findings.verdict}: {findings.headline}", *lines[:MOST_LINES], *more))
+
+
+def _console(out: Any) -> Console:
+    console = console_on(out)
+    console.width = min(console.width, WIDTH)
+    return console
+
+
+def _score_table(results: Sequence[AgentResult]) -> Table:
+    dimensions = list(dict.fromkeys(d for result in results for d in result.run.dimensions))
+    narrow = len(dimensions) > 3
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.add_column("Agent", max_width=16, overflow="ellipsis", no_wrap=True)
+    for name in dimensions:
+        table.add_column(escape(heading_of(name, narrow=narrow)), justify="right", no_wrap=True)
+    for result in results:
+        cells = [_cell(result, name, between="\n" if narrow else " ") for name in dimensions]
+        table.add_row(escape(result.agent), *cells)
+    return table
+
+
+def _cell(result: AgentResult, dimension: str, *, between: str) -> str:
+    """The score, the share scored, and the change with its sign."""
+    score, change = result.score(dimension), result.change(dimension)
+    text = "–" if score is None else f"{score:.0f}" if dimension in COUNTED else number(score)
+    text = with_share(text, result.share(dimension))
+    if score is None or change is None or change.delta is None:
+        return text
+    sign = "" if change.counted else {"drifted": "▼", "improved": "▲", "steady": "="}.get(change.verdict, "?")
+    return f"{text}{between}({signed(change.delta)}{sign})"
+
+
+def _print_rows(console: Console, rows: Sequence[Row]) -> None:
+    shown = ""
+    for row in rows[:MOST_LINES]:
+        figures = escape(plain(row.figures, 1_000))
+        console.print(f"[{STYLES[row.level]}]{row.verdict}:[/] {escape(row.name)}: {figures}")
+        if row.worst and row.worst.text != shown:
+            place = f"{escape(row.worst.place)} " if row.worst.place else ""
+            console.print(f"  {place}scored {row.worst.score}: “{escape(plain(row.worst.text, 150))}”")
+        shown = row.worst.text if row.worst else shown
+    if len(rows) > MOST_LINES:
+        console.print(f"… and {len(rows) - MOST_LINES} more; --json holds all")
+    if rows:
+        console.print()
+
+
+def _print_open(console: Console, report: Report) -> None:
+    """The undecided comparisons that fell by enough, one by one; the others together, by dimension and reason."""
+    serious: list[Row] = []
+    rest: dict[tuple[str, str, str], list[str]] = {}
+    for found in report.findings.cannot_tell_yet:
+        change = found.change
+        if found.suspected or (change.delta is not None and change.delta <= -report.limits.regression_delta):
+            serious += found.rows()
+        else:
+            more = f" ({change.n_more:,} more {change.unit})" if change.n_more else ""
+            why = change.reason if change.n_more is None else ""
+            rest.setdefault((change.verdict, change.dimension, why), []).append(f"{found.agent}{more}")
+    _print_rows(console, serious)
+    for (verdict, dimension, why), agents in rest.items():
+        because = f": {escape(why)}" if why else ""
+        console.print(f"[bold yellow]{verdict}:[/] {dimension} of {escape(', '.join(agents))}{because}")
+    if rest:
+        console.print()
+
+
+# -- Markdown
+def markdown(report: Report) -> str:
+    """One comment on a pull request."""
+    results, findings, limits = report.results, report.findings, report.limits
+    heuristic = " (*heuristic*: exact rules and word cues, no LLM)" if is_heuristic(report.judge) else ""
+    rows, undecided = findings.rows(), findings.open_rows()
+    worst = {
+        (r.agent, r.worst.text): f"* {as_code(r.agent)} {as_code(r.proposition or r.dimension)} scored {r.worst.score}"
+        f"{f' at {as_code(r.worst.place)}' if r.worst.place else ''}: {as_code(r.worst.text)}"
+        f"{f'<br>{as_code(r.worst.reasoning, 300)}' if r.worst.reasoning else ''}"
+        for r in reversed(rows)
+        if r.worst is not None
+    }
+    how = [
+        "Scores are 0 to 9, higher is better; ideas are counted. The percentage is the share of the judgements that were scored, "
+        "of the propositions this judge can score at all.",
+        report.counts_line,
+        f"A regression is a fall of {limits.regression_delta:g} points or more that is sure among all that was compared (95 %, Holm). "
+        f"A change within ±{limits.margin:g} is none.",
+        *([f"Least scores: {limits}."] if limits.thresholds else []),
+    ]
+    parts = [
+        MARKER,
+        f"### {findings.sign} Persona check: {findings.outcome}",
+        f"{counted(len(results), 'agent')}, judged by {as_code(report.judge)}{heuristic}. {findings.headline}",
+        _finding_grid(rows),
+        _details("Lowest-scored messages", reversed(worst.values())),
+        _details(f"Cannot tell yet: {len(undecided)}", [_finding_grid(undecided)] if undecided else []),
+        _details(f"Without a baseline: {len(findings.without_baseline)}", _bullets(report.without_baseline())),
+        _details("All scores", _all_scores(results)),
+        _details("By position", _by_position(list(report.profiles.values()))),
+        _details("Notes on the comparison", _bullets(report.notes())),
+        _details("Without a score", _bullets(report.without_score())),
+        report.spent_line,
+        _details("How it was measured", [f"* {line}" for line in how]),
+    ]
+    return shortened("\n\n".join(part for part in parts if part) + "\n")
+
+
+def shortened(text: str, most: int = MOST_CHARACTERS) -> str:
+    """The comment, cut between two lines with a note where it is longer than `most` and the note; what is folded is closed again."""
+    if len(text) <= most:
+        return text
+    start = text[:most].rpartition("\n")[0]
+    closed = "\n\n</details>" * (start.count("<details>") - start.count("</details>"))
+    cut = f"*Cut: {len(text) - len(start):,} of {len(text):,} characters; the JSON report holds all.*"
+    return f"{start}{closed}\n\n{cut}\n"
+
+
+def _finding_grid(rows: Sequence[Row]) -> str:
+    """A table of findings; with a column for the reason where there is one."""
+    if not rows:
+        return ""
+    head = ["Agent", "Dimension", "Proposition", "Baseline", "Now", "Change (95 %)", "Verdict"]
+    cells = [
+        [
+            as_code(row.agent) or "all agents",
+            row.dimension or "all",
+            as_code(row.proposition) or "all",
+            row.before,
+            row.now,
+            row.change.replace("95 %: ", ""),
+            f"**{row.verdict}**{f': {as_code(row.why)}' if row.why else ''}",
+        ]
+        for row in rows
+    ]
+    return "\n".join(_grid(head, cells))
+
+
+def _all_scores(results: Sequence[AgentResult]) -> list[str]:
+    dimensions = list(dict.fromkeys(d for result in results for d in result.run.dimensions))
+    rows = [
+        [
+            as_code(result.agent),
+            with_share(number(result.summary.overall_score), result.summary.share),
+            *(_cell(result, dimension, between=" ") for dimension in dimensions),
+            str(sum(found.unscored for found in result.coverage.values())),
+        ]
+        for result in results
+    ]
+    return _grid(["Agent", "Overall", *dimensions, "Unscored"], rows, most=len(rows)) if rows else []
+
+
+def _by_position(profiles: Sequence[PositionProfile]) -> list[str]:
+    dimensions = [(profile.agent, found) for profile in profiles for found in profile.dimensions]
+    if not dimensions:
+        return []
+    head = [
+        "Agent",
+        "Dimension",
+        *(f"Positions {row.name}" for row in dimensions[0][1].bins),
+        "In the same conversations",
+    ]
+    rows = [
+        [
+            as_code(agent),
+            found.dimension,
+            *(with_share(number(row.score.value), row.share) for row in found.bins),
+            found.within.decision.verdict,
+        ]
+        for agent, found in dimensions
+    ]
+    return _grid(head, rows)
+
+
+def _bullets(grouped: Mapping[str, Sequence[str]]) -> list[str]:
+    lines = [f"* {as_code(', '.join(agents))}: {as_code(why, 400)}" for why, agents in grouped.items()]
+    return [*lines[:MOST_ROWS], *_more(len(lines))]
+
+
+def _grid(head: Sequence[str], rows: Sequence[Sequence[str]], most: int = MOST_ROWS) -> list[str]:
+    """A table; cells must be clean already."""
+    lines = [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows[:most])]
+    return [*lines, *(_more(len(rows)) if len(rows) > most else [])]
+
+
+def _more(n: int) -> list[str]:
+    return ["", f"… and {n - MOST_ROWS} more"] if n > MOST_ROWS else []
+
+
+def _details(title: str, lines: Iterable[str]) -> str:
+    body = "\n".join(lines)
+    return f"<details>\n<summary>{title}</summary>\n\n{body}\n\n</details>" if body else ""
+
+
+# -- JUnit
+def junit(report: Report) -> str:
+    """An XML document with a case per agent and dimension: ``failure`` for a regression or a score below its threshold, ``error`` for
+    what could not be judged enough, ``skipped`` for what is not evaluable."""
+    suites = ET.Element("testsuites", {"name": "plumbline"})
+    for result in report.results:
+        suite = _suite(suites, as_xml(result.agent))
+        properties = ET.SubElement(suite, "properties")
+        for name, value in (("judge", judge_label(report.judge)), ("procedure", result.run.procedure)):
+            ET.SubElement(properties, "property", {"name": name, "value": as_xml(value)})
+        for name in _case_names(report, result):
+            case = ET.SubElement(suite, "testcase", {"name": name, "classname": f"plumbline.{as_xml(result.agent)}"})
+            _outcome(case, report, result, name)
+            if note := _note(result, name):
+                ET.SubElement(case, "system-out").text = as_xml(note)
+    nothing = next((found.why for found in report.findings.could_not_judge if not found.agent), "")
+    if nothing or not report.results:
+        case = ET.SubElement(
+            _suite(suites, "plumbline"), "testcase", {"name": "anything measured", "classname": "plumbline"}
+        )
+        _fail(case, "error", nothing or "no agents")
+    for element in (suites, *suites):
+        cases = list(element.iter("testcase"))
+        element.set("tests", str(len(cases)))
+        for kind, plural in (("failure", "failures"), ("error", "errors"), ("skipped", "skipped")):
+            element.set(plural, str(sum(case.find(kind) is not None for case in cases)))
+    ET.indent(suites)
+    return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(suites, encoding="unicode") + "\n"
+
+
+def _suite(suites: ET.Element, name: str) -> ET.Element:
+    return ET.SubElement(suites, "testsuite", {"name": name})
+
+
+def _case_names(report: Report, result: AgentResult) -> Iterator[str]:
+    yield from result.run.dimensions
+    if any((row.agent, row.dimension) == (result.agent, OVERALL) for row in report.findings.rows()):
+        yield OVERALL
+
+
+def _outcome(case: ET.Element, report: Report, result: AgentResult, dimension: str) -> None:
+    """What is wrong with a dimension, what weighs most first; nothing when it passes."""
+    rows = [r for r in report.findings.rows() if r.agent == result.agent and r.dimension in ("", dimension)]
+    for level, kind in (
+        ("unjudged", "error"),
+        ("fails", "failure"),
+        ("lacks", "error" if report.limits.strict else "skipped"),
+    ):
+        lines = [
+            f"{f'{row.proposition}: ' if row.proposition else ''}{row.verdict}: {_line(row, 1_000)}"
+            for row in sorted(rows, key=lambda row: row.worst is None)
+            if row.level == level
+        ]
+        if lines:
+            return _fail(case, kind, *lines)
+    if dimension != OVERALL and result.score(dimension) is None:
+        _fail(case, "skipped", why_no_score(result, dimension))
+    return None
+
+
+def _fail(case: ET.Element, kind: str, *lines: str) -> None:
+    element = ET.SubElement(case, kind, {"message": as_xml(plain(lines[0], 500))})
+    if kind != "skipped":
+        element.set("type", "regression" if kind == "failure" else "unjudged")
+        element.text = as_xml("\n".join(lines))
+
+
+def _note(result: AgentResult, dimension: str) -> str:
+    score, change = result.score(dimension), result.change(dimension)
+    if score is None:
+        return ""
+    shown = with_share(f"{score:.2f}", result.share(dimension))
+    if change is None:
+        return f"{shown}; not compared: {result.no_baseline or 'no baseline in this dimension'}"
+    delta = "" if change.delta is None else f" ({signed(change.delta, 2)})"
+    return f"{shown}{delta}: {change.verdict}, {change.reason}"

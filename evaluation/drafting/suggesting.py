@@ -1,0 +1,564 @@
+"""Suggestions: propositions that a model reads out of a persona, each with the persona's own words, until a person accepts or rejects it.
+
+`suggest_for` asks the model, drops what cannot be quoted, is not valid or says nothing new, and `write_suggestions` adds the rest to a
+YAML file as `active: false`. Nothing is repaired in a way that changes its meaning.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from django.conf import settings
+from django.utils import timezone
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+
+from agents.llm import Block, Label, LLMRequest, Reply, Status, Turn, complete_many
+from agents.llm.answers import describe_validation
+from agents.llm.answers import one_line as shortened
+from agents.llm.extraction import storable
+from agents.llm.ledger import Totals, totals
+from agents.llm.requests import InvalidAnswer
+from agents.models import Agent
+from agents.persona import render_persona
+from agents.persona_cut import cut_persona
+from agents.text.fences import fence, neutral, new_nonce
+from agents.text.names import one_line
+from agents.text.tokens import tokenize
+from agents.text.vocabulary import vocabulary
+from evaluation.judge.prompts import render
+from evaluation.models import is_heuristic
+from evaluation.propositions.editing import CannotSave, appended, as_file, decoded, parse, read_bytes, replace_file
+from evaluation.propositions.files import DEFAULT, LoadedFile, applying, load_all
+from evaluation.propositions.library import free_id
+from evaluation.propositions.rules import Rule
+from evaluation.propositions.schema import AGENT_NAME, Proposition, PropositionFile, PropositionSpec
+from evaluation.propositions.yaml_files import in_words, location_of
+from evaluation.runs.budget import why_over_budget
+
+DIMENSION = "adherence"
+PURPOSE = "drafting"
+ENDING = ".suggestions.yaml"
+MOST = 8  # suggestions for one persona
+MOST_CUES = 40
+LONGEST_PERSONA = 60_000  # characters
+LONGEST_QUOTE = 500
+FEWEST_WORDS = 2  # of a quote: "the" is in every persona and shows nothing
+ALIKE = 0.75  # share of the words of two propositions that both have, from which they say the same
+AGAIN = (Status.TRUNCATED, Status.RATE_LIMITED, Status.UNAVAILABLE)
+NEEDS_MODEL = (
+    "suggestions need a model: set ANTHROPIC_API_KEY or JUDGE_BASE_URL, or name one with --model. "
+    "Without a model, write propositions in the console (Measuring, Propositions) or in a file of PROPOSITION_DIRS"
+)
+
+
+# -- what a model is asked
+def _kind(name: str) -> dict[str, Any]:
+    """The JSON Schema of a check of a rule, without limits: structured output knows few of them."""
+    kind = Rule.model_json_schema()["properties"][name]["anyOf"][0]["type"]
+    return {"type": kind, "items": {"type": "string"}} if kind == "array" else {"type": kind}
+
+
+_TEXT = {"type": "string"}
+_TEXTS = {"type": "array", "items": _TEXT}
+_SUGGESTION: dict[str, Any] = {
+    "id": _TEXT,
+    "claim": _TEXT,
+    "inverted": {"type": "boolean"},
+    "quote": _TEXT,
+    "rule": {
+        "type": "object",
+        "properties": {name: _kind(name) for name in Rule.model_fields},
+        "required": [],
+        "additionalProperties": False,
+    },
+    "supports": _TEXTS,
+    "contradicts": _TEXTS,
+    "recommendation": _TEXT,
+}
+_ITEM = {"type": "object", "properties": _SUGGESTION, "required": list(_SUGGESTION), "additionalProperties": False}
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {"proposals": {"type": "array", "items": _ITEM}},
+    "required": ["proposals"],
+    "additionalProperties": False,
+}
+EXAMPLE: dict[str, Any] = {
+    "proposals": [
+        {
+            "id": "short-answers",
+            "claim": "{{agent_name}} answers in at most two sentences",
+            "inverted": False,
+            "quote": "You answer in two sentences at most.",
+            "rule": {"max_sentences": 2},
+            "supports": [],
+            "contradicts": [],
+            "recommendation": "Say the one thing that matters and stop.",
+        },
+        {
+            "id": "marketing-language",
+            "claim": "{{agent_name}} uses marketing language",
+            "inverted": True,
+            "quote": "Sales talk makes you wince",
+            "rule": {},
+            "supports": ["world class", "game changer"],
+            "contradicts": ["to be fair", "honestly"],
+            "recommendation": "Say it the way a person on the quay would.",
+        },
+    ]
+}
+
+
+def suggestions_request(
+    *,
+    name: str,
+    persona: str,
+    existing: Sequence[str],
+    most: int,
+    label: Label,
+    model: str,
+    nonce: str,
+    again: bool = False,
+) -> LLMRequest:
+    """Return the request for propositions about one persona.
+
+    Args:
+        name: Whose persona it is.
+        persona: As it is rendered for actor and judge; data, never an instruction.
+        existing: Texts of the propositions there are, not to be suggested again.
+        most: Most suggestions.
+        label: Columns of the ledger.
+        model: Overrides the configured judge.
+        nonce: Of the fences.
+        again: A second try of an answer that was cut: with twice the room.
+    """
+    claims = "\n".join(f"- {' '.join(neutral(claim)[0].split())}" for claim in existing)
+    text = render(
+        "draft_persona",
+        name=one_line(name),
+        persona=fence("PERSONA", neutral(cut_persona(persona, LONGEST_PERSONA), 2 * LONGEST_PERSONA)[0], nonce),
+        existing=fence("EXISTING", claims, nonce) if claims else "",
+        most=most,
+    )
+    return LLMRequest(
+        role="judge",
+        task="draft",
+        system=(Block(render("draft"), cache=True),),
+        turns=(Turn("user", (Block(text),)),),
+        label=label,
+        schema=SCHEMA,
+        parse=_suggestions_in,
+        example=EXAMPLE,
+        reask=True,
+        max_tokens=(1000 + 500 * most) * (2 if again else 1),
+        retries=settings.LLM_EVALUATION_RETRIES,
+        model=model,
+        nonce=nonce,
+    )
+
+
+def _suggestions_in(data: Any) -> list[Any]:
+    """The list of an answer; each entry is validated on its own, so that a broken one does not cost the others."""
+    items = data.get("proposals") if isinstance(data, dict) else None
+    if not isinstance(items, list):
+        raise InvalidAnswer("proposals: expected a list")
+    return items
+
+
+# -- asking
+@dataclass(frozen=True, slots=True)
+class Suggestion:
+    """A suggestion that can be used: the entry of a file, in the order of its fields, and as the loader reads it."""
+
+    entry: Mapping[str, Any]
+    spec: PropositionSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """A suggestion that cannot be used: its text, and why."""
+
+    what: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Suggestions:
+    """What was suggested about one agent.
+
+    Attributes:
+        agent: Whose persona it is.
+        judge: The model asked.
+        usable: What can be used.
+        dropped: What cannot, each with the reason.
+        reason: Why nothing can be used; empty when something can.
+        failed: Whether no usable answer came.
+        spent: Calls, tokens and cost.
+    """
+
+    agent: Agent
+    judge: str
+    usable: tuple[Suggestion, ...]
+    dropped: tuple[Dropped, ...]
+    reason: str
+    failed: bool
+    spent: Totals
+
+
+def suggest_for(
+    *,
+    agents: Sequence[Agent],
+    model: str = "",
+    most: int = MOST,
+    known: Sequence[LoadedFile] = (),
+    done: Callable[[Agent], None] = lambda agent: None,
+) -> Iterator[Suggestions]:
+    """Suggest rules, cues and anti-patterns from the personas of several agents, asked at the same time.
+
+    What exists already, active, suggested or rejected, is not suggested again. Every call has its row in the ledger.
+
+    Args:
+        agents: Whose.
+        model: Overrides the configured judge.
+        most: Most suggestions per agent, 1 to 50.
+        known: Files outside of the folders that are read, whose propositions are not to be suggested again either.
+        done: Called for each agent as its answer arrives.
+
+    Yields:
+        One per agent, in their order.
+
+    Raises:
+        ValueError: `most` makes no sense, or the judge is no model.
+        PropositionError: Proposition files cannot be used, so that what exists is not known.
+    """
+    judge = model or str(settings.JUDGE_MODEL)
+    if is_heuristic(judge):
+        raise ValueError(NEEDS_MODEL)
+    if not 1 <= most <= 50:
+        raise ValueError(f"max {most}: 1 to 50")
+    files = [*load_all(), *known]
+    tasks = [_Task.about(agent, judge, most, files) for agent in agents]
+    over = {task.agent.pk: reason for task in tasks if (reason := why_over_budget(task.agent, judge))}
+    asked = [task for task in tasks if task.agent.pk not in over]
+    replies: dict[int, Reply] = {}
+    for again in (False, True):
+        open_tasks = [t for t in asked if t.agent.pk not in replies or replies[t.agent.pk].status in AGAIN]
+        requests = [task.request(again=again) for task in open_tasks]
+        for index, reply in complete_many(iter(requests), deadline=settings.LLM_EVALUATION_DEADLINE):
+            replies[open_tasks[index].agent.pk] = reply
+            if again or reply.status not in AGAIN:
+                done(open_tasks[index].agent)
+    for task in tasks:
+        yield task.read(replies.get(task.agent.pk), over.get(task.agent.pk, ""))
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """One agent, and what there is about it already."""
+
+    agent: Agent
+    judge: str
+    most: int
+    persona: str
+    existing: tuple[Proposition, ...]
+    taken: frozenset[str]
+    nonce: str
+
+    @classmethod
+    def about(cls, agent: Agent, judge: str, most: int, files: Sequence[LoadedFile]) -> _Task:
+        same = [f for f in applying(files, seeded=agent.seeded) if f.dimension == DIMENSION and f.level == "evaluation"]
+        persona = render_persona(system_prompt=agent.system_prompt, traits=agent.traits.all())
+        existing = tuple(p for f in same if f.agent_id in (agent.slug, DEFAULT) for p in (*f.propositions, *f.inactive))
+        taken = frozenset(p.id for f in files for p in (*f.propositions, *f.inactive))
+        return cls(agent, judge, most, persona, existing, taken, new_nonce())
+
+    @property
+    def work_id(self) -> str:
+        return f"{PURPOSE}:{self.agent.pk}:{self.nonce}"
+
+    def request(self, *, again: bool) -> LLMRequest:
+        return suggestions_request(
+            name=self.agent.display_name,
+            persona=self.persona,
+            existing=[p.claim for p in self.existing],
+            most=self.most,
+            label=Label(purpose=PURPOSE, dimension=DIMENSION, agent_id=self.agent.pk, work_id=self.work_id),
+            model=self.judge,
+            nonce=self.nonce,
+            again=again,
+        )
+
+    def read(self, reply: Reply | None, over_budget: str) -> Suggestions:
+        spent = totals(work_id=self.work_id)
+        if reply is None or not reply.ok:
+            reason = over_budget or (f"{reply.status}: {reply.error}" if reply is not None else "not asked")
+            return Suggestions(self.agent, self.judge, (), (), reason, failed=True, spent=spent)
+        usable, dropped = sift(
+            reply.value,
+            slug=self.agent.slug,
+            name=self.agent.display_name,
+            persona=self.persona,
+            existing=self.existing,
+            taken=self.taken,
+            most=self.most,
+        )
+        reason = "" if usable else "nothing new that can be used" if dropped else "the model suggested nothing"
+        return Suggestions(self.agent, self.judge, tuple(usable), tuple(dropped), reason, failed=False, spent=spent)
+
+
+# -- what of an answer can be used
+class Unusable(ValueError):
+    """Why a suggestion cannot be used."""
+
+
+class _Answer(BaseModel):
+    """One entry of an answer. What it says beyond this (a weight, that it is active) is ignored."""
+
+    model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
+
+    claim: str
+    quote: str
+    id: str = ""
+    inverted: bool = False
+    rule: Annotated[dict[str, Any], BeforeValidator(lambda value: {} if value is None else value)] = {}
+    supports: Annotated[list[str], BeforeValidator(lambda value: [] if value is None else value)] = []
+    contradicts: Annotated[list[str], BeforeValidator(lambda value: [] if value is None else value)] = []
+    recommendation: str = ""
+
+
+def sift(
+    answers: Sequence[Any],
+    *,
+    slug: str,
+    name: str,
+    persona: str,
+    existing: Iterable[Proposition] = (),
+    taken: Iterable[str] = (),
+    most: int = MOST,
+) -> tuple[list[Suggestion], list[Dropped]]:
+    """Return what can be used of a model's answers, and the others each with the reason against it.
+
+    Args:
+        answers: As they came, in any shape.
+        slug, name: The agent's.
+        persona: As it was shown to the model.
+        existing: Propositions about the agent: what says the same is dropped.
+        taken: Ids that are in use.
+        most: What follows after so many that can be used is dropped.
+    """
+    usable: list[Suggestion] = []
+    dropped: list[Dropped] = []
+    ids, there = set(taken), [_Comparable.of(p) for p in existing]
+    for raw in answers:
+        try:
+            suggestion = _usable(storable(raw), slug, name, persona, ids)
+            comparable = _Comparable.of(suggestion.spec)
+            if same := next((one.id for one in there if comparable.says_the_same_as(one)), ""):
+                raise Unusable(f"says the same as {same}")
+            if len(usable) == most:
+                raise Unusable(f"there are {most} suggestions already")
+        except Unusable as problem:
+            text = raw.get("claim") if isinstance(raw, dict) else raw
+            dropped.append(Dropped(shortened(text if isinstance(text, str) else repr(text), 120), str(problem)))
+            continue
+        usable.append(suggestion)
+        ids.add(suggestion.spec.id)
+        there.append(comparable)
+    return usable, dropped
+
+
+def _usable(raw: Any, slug: str, name: str, persona: str, taken: set[str]) -> Suggestion:
+    """Return an answer as it would stand in a file, inactive."""
+    try:
+        answer = _Answer.model_validate(raw)
+    except ValidationError as error:
+        raise Unusable(describe_validation(error)) from None
+    if problem := _quote_problem(answer.quote, persona):
+        raise Unusable(problem)
+    claim = _plain(answer.claim)
+    if name:
+        claim = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", AGENT_NAME, claim)
+    if AGENT_NAME not in claim:
+        raise Unusable(f"the claim does not speak of {AGENT_NAME}")
+    rule = {key: _clean(key, value) for key, value in answer.rule.items() if value not in (None, False, "", [])}
+    if rule and answer.inverted:
+        raise Unusable("a rule says what must hold, it is not inverted")
+    wanted = answer.id if re.search(r"[a-zA-Z0-9]", answer.id) else claim
+    entry: dict[str, Any] = {"id": free_id(slug, wanted, taken=taken), "active": False, "claim": claim}
+    if answer.inverted:
+        entry["inverted"] = True
+    if advice := _plain(answer.recommendation):
+        entry["recommendations_for_improvement"] = advice
+    cues = {"supports": _cues(answer.supports), "contradicts": _cues(answer.contradicts)}
+    if rule:
+        entry["rule"] = rule
+    elif any(cues.values()):
+        entry["cues"] = {key: value for key, value in cues.items() if value}
+    entry["source"] = _bare(_plain(answer.quote))
+    try:
+        file = PropositionFile.model_validate({"dimension": DIMENSION, "agent_id": slug, "propositions": [entry]})
+    except ValidationError as error:
+        first = dict(error.errors()[0])
+        place = ".".join(str(part) for part in location_of(first)[2:])
+        problem = shortened(in_words(first, list(PropositionSpec.model_fields)), 200)
+        raise Unusable(f"{place}: {problem}" if place else problem) from None
+    return Suggestion(entry, file.propositions[0])
+
+
+def _clean(name: str, value: Any) -> Any:
+    if isinstance(value, str) and not value.isprintable():
+        raise Unusable(f"rule.{name}: holds characters that cannot be seen")
+    if isinstance(value, list):
+        return [_plain(one) if isinstance(one, str) else one for one in value]
+    return value
+
+
+def _cues(phrases: Sequence[str]) -> list[str]:
+    return list(dict.fromkeys(clean for phrase in phrases if (clean := _plain(phrase))))[:MOST_CUES]
+
+
+def _plain(text: str) -> str:
+    """Text on one line that cannot be mistaken for anything else, wherever it is shown."""
+    return " ".join(neutral(text)[0].split())
+
+
+# -- quotes
+_ALIKE = ("'\u2019\u2018", '"\u201c\u201d\u201e', "-\u2010\u2011\u2013\u2014")
+_SHAPES = {char: f"[{re.escape(chars)}]" for chars in _ALIKE for char in chars}
+_AROUND = ' \t\r\n"\u201c\u201d\u201e\u00ab\u00bb'
+
+
+def find_quote(quote: str, text: str) -> tuple[int, int] | None:
+    """Return where the quote stands in the text, as start and end; None where it does not.
+
+    Case, white space and the shape of quotation marks and dashes do not matter; every word does.
+    """
+    words = _bare(quote).split()
+    if not words:
+        return None
+    body = r"\s+".join("".join(_SHAPES.get(char, re.escape(char)) for char in word) for word in words)
+    first, last = words[0][0], words[-1][-1]  # word boundaries mean something only in scripts with spaces between words
+    before = "(?<![a-z0-9])" if first.isascii() and first.isalnum() else ""
+    after = "(?![a-z0-9])" if last.isascii() and last.isalnum() else ""
+    match = re.search(before + body + after, text, re.IGNORECASE)
+    return match.span() if match else None
+
+
+def _quote_problem(quote: str, persona: str) -> str:
+    """Why a quote shows nothing; empty when it does."""
+    if len(quote) > LONGEST_QUOTE:
+        return f"its quote is longer than {LONGEST_QUOTE} characters"
+    if len(tokenize(_bare(quote))) < FEWEST_WORDS:
+        return f"its quote is shorter than {FEWEST_WORDS} words"
+    return "" if find_quote(quote, persona) else "no such words in the persona"
+
+
+def _bare(quote: str) -> str:
+    """A quote on one line, without quotation marks around it."""
+    return " ".join(quote.split()).strip(_AROUND).removesuffix("\u2026").removesuffix("...").strip()
+
+
+# -- sameness
+# What turns a proposition into its opposite: one and the anti-pattern of its opposite are the same.
+_NEGATIONS = frozenset("no not never without avoid avoids doesn't don't isn't".split())  # noqa: SIM905 (words)
+
+
+@dataclass(frozen=True, slots=True)
+class _Comparable:
+    """What is compared of a proposition."""
+
+    id: str
+    words: frozenset[str]
+    checks: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, p: Proposition | PropositionSpec) -> _Comparable:
+        words = vocabulary([p.claim.replace(AGENT_NAME, " ")]) - _NEGATIONS
+        return cls(p.id, words, p.rule.checks() if p.rule else {})
+
+    def says_the_same_as(self, other: _Comparable) -> bool:
+        """Whether the other rule cannot hold without this one; of others, whether three quarters of the words are the same."""
+        if self.checks and other.checks:
+            return all(_covered(name, value, other.checks) for name, value in self.checks.items())
+        both = len(self.words | other.words)
+        return bool(both) and len(self.words & other.words) / both >= ALIKE
+
+
+def _covered(name: str, value: Any, others: Mapping[str, Any]) -> bool:
+    """Whether what one check asks for is asked for by the others."""
+    if name not in others:
+        return False
+    other = others[name]
+    if name.startswith("max_"):
+        return bool(other <= value)
+    if name.startswith("min_"):
+        return bool(other >= value)
+    if name in ("contains_none", "contains_all"):
+        return set(map(str.lower, value)) <= set(map(str.lower, other))
+    return bool(other == value)
+
+
+# -- storing
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Where suggestions were written, and whether the file was there before."""
+
+    path: Path
+    appended: bool
+
+
+def path_for(folder: Path, slug: str) -> Path:
+    """Return the file of an agent's suggestions.
+
+    Raises:
+        CannotSave: The slug is no file name.
+    """
+    if not slug or Path(slug).name != slug or slug.startswith("."):
+        raise CannotSave(f"the agent's slug {slug!r} cannot be part of a file name")
+    return folder / DIMENSION / f"{slug}{ENDING}"
+
+
+def write_suggestions(suggestions: Suggestions, *, folder: Path) -> Written | None:
+    """Add suggestions about one agent to its file in `folder`; what stands there already stays as it is, byte for byte.
+
+    Returns:
+        Where they stand now; None when there are none.
+
+    Raises:
+        CannotSave: The file cannot be added to, or is read-only, and nothing was written.
+    """
+    if not suggestions.usable:
+        return None
+    agent = suggestions.agent
+    path = path_for(folder, agent.slug)
+    before = read_bytes(path)
+    entries = [one.entry for one in suggestions.usable]
+    comment = f"suggested on {timezone.localdate().isoformat()} by {_short(suggestions.judge)}"
+    if before is None:
+        content = _header(agent, path, str(entries[0]["id"])) + as_file(
+            {"dimension": DIMENSION, "agent_id": agent.slug}, entries, comment
+        )
+        if parse(content, path)["propositions"] != list(map(dict, entries)):
+            raise CannotSave(f"{path}: the suggestions cannot be written as YAML")
+    else:
+        content = appended(decoded(before, path), entries, path, comment)
+    replace_file(path, content.encode(), expected=before)
+    return Written(path, before is not None)
+
+
+def _header(agent: Agent, path: Path, first: str) -> str:
+    return f"""\
+# Propositions about {_short(agent.display_name)}, suggested from the persona. Nothing here is judged before you accept it.
+#   accept   write `active: true` (or use the console: Measuring, Propositions)
+#   reject   add `rejected: true`, so that it is not suggested again
+#   try      manage.py try_proposition {_short(str(path))}:{first} --agent {_short(agent.slug)}
+# `source` holds the words of the persona. The file is yours: later suggestions are only added to its end.
+"""
+
+
+def _short(text: str) -> str:
+    """Text that stays inside of a comment."""
+    return " ".join(neutral(text, 300)[0].split())

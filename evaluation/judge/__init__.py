@@ -1,0 +1,1 @@
+"""The judge: what it is shown, what it is asked, and what its answers mean."""

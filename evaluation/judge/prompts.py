@@ -1,0 +1,272 @@
+"""TODO: what this module is for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal
+
+from django.conf import settings
+from django.template import Context as TemplateContext
+from django.template import Engine, Template
+
+from agents.llm.requests import Block, Turn
+from agents.persona_cut import cut_persona
+from agents.text.fences import fence, neutral
+from agents.text.names import one_line
+from evaluation.propositions.schema import Proposition
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One thing that happened: an action of the agent judged, or a stimulus that reached it.
+
+    Attributes:
+        kind: ``action`` or ``stimulus``.
+        name: Who acts; for a stimulus, whom it reaches.
+        text: What was said.
+        speaker: For a stimulus, who said it; empty when unknown.
+    """
+
+    kind: Literal["action", "stimulus"]
+    name: str
+    text: str
+    speaker: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The events shown: the first ones, how many were left out, and the last ones. No event stands in both."""
+
+    first: tuple[Event, ...]
+    omitted: int
+    last: tuple[Event, ...]
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        return self.first + self.last
+
+
+def cut_window(events: Sequence[Event], *, first_n: int, last_n: int) -> Window:
+    """The first `first_n` and last `last_n` events, in order. Where the two would overlap everything is shown, once."""
+    if first_n + last_n >= len(events):
+        return Window(tuple(events), 0, ())
+    last_start = len(events) - last_n
+    return Window(tuple(events[:first_n]), last_start - first_n, tuple(events[last_start:]))
+
+
+def one_event(event: Event, number: int) -> tuple[str, int]:
+    """One numbered entry. Further lines of a text are indented behind a bar, so that none can pass for an entry."""
+    text, cut = neutral(event.text)
+    name, _ = neutral(" ".join(event.name.split()), 200)
+    if event.kind == "action":
+        head = f"{name} acts: "
+    else:
+        speaker, _ = neutral(" ".join(event.speaker.split()), 200)
+        head = f"--> {name}: " + (f"{speaker} says: " if speaker else "")
+    return f"{number}. {head}" + text.replace("\n", "\n    | "), cut
+
+
+@dataclass(frozen=True, slots=True)
+class RenderedTrajectory:
+    """A window as text, with the number of messages that had to be cut."""
+
+    text: str
+    cut_messages: int
+
+
+def render_trajectory(window: Window, *, nonce: str, marker: str = "TRAJECTORY", start: int = 1) -> RenderedTrajectory:
+    """The window inside its fence: numbered entries, and a line that says how many events were left out between them."""
+    lines: list[str] = []
+    cut_messages = 0
+
+    def add(events: Iterable[Event], start: int) -> None:
+        nonlocal cut_messages
+        for number, event in enumerate(events, start):
+            line, cut = one_event(event, number)
+            lines.append(line)
+            cut_messages += cut > 0
+
+    add(window.first, start)
+    if window.omitted:
+        lines.append(f"[… {window.omitted} events left out here …]")
+    add(window.last, start + len(window.first) + window.omitted)
+    return RenderedTrajectory(fence(marker, "\n".join(lines) or "(nothing happened yet)", nonce), cut_messages)
+
+
+EMPTY_WINDOW = Window((), 0, ())
+MOMENTS = ("EARLIER", "LATER")
+PERSONA_CHARACTERS = 60_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """Everything the judge is shown beside the claims. Immutable, without ORM objects.
+
+    Attributes:
+        agent_name: Whom the claims are about; the channel's name for an environment.
+        persona: The rendered persona; None withholds it (AC-6.0.9).
+        window: The events around what is judged.
+        message: The one message judged; None judges the window as a whole.
+        message_number: Of its entry in the window; None where it is not there.
+        action: A draft that has not been sent (the gate); excludes `message`.
+        channel_name: Where the message was sent.
+        statistics: Measured facts given to the judge as data.
+        environment: Whether a whole conversation is judged (AC-6.0.10).
+        own_messages: Whether the window holds only the agent's own messages.
+        pair: Two moments to compare, the earlier and the later one; the last event of each is the agent's message.
+        additional: What those who measure say beside the messages; shown as data.
+        measured: Figures for the offline judge alone; a model is not shown them.
+    """
+
+    agent_name: str
+    persona: str | None = None
+    window: Window = EMPTY_WINDOW
+    message: Event | None = None
+    message_number: int | None = None
+    action: str | None = None
+    channel_name: str = ""
+    statistics: Mapping[str, Any] | None = None
+    environment: bool = False
+    own_messages: bool = False
+    pair: tuple[Window, Window] | None = None
+    additional: Mapping[str, Any] | None = None
+    measured: Mapping[str, Any] | None = None
+
+    def variables(self) -> dict[str, str]:
+        """Values of the variables that claims may use here, each on one line: no name can add a claim."""
+        values = {"agent_name": one_line(self.agent_name)}
+        if self.channel_name:
+            values["channel_name"] = one_line(self.channel_name)
+        if self.action is not None:
+            values["action"] = "the message that is about to be sent"
+        return values
+
+    def judged_texts(self) -> list[str]:
+        """The texts the claims are about: the draft, the one message, or everything said in the window."""
+        if self.action is not None:
+            return [self.action]
+        if self.message is not None:
+            return [self.message.text]
+        if self.pair is not None:
+            return [self.pair[1].events[-1].text]
+        return [event.text for event in self.window.events if event.kind == "action"]
+
+    def history(self) -> list[str] | None:
+        """What the agent said before the draft; None where no draft is judged."""
+        if self.action is None:
+            return None
+        return [event.text for event in self.window.events if event.kind == "action"]
+
+
+@lru_cache(maxsize=32)
+def _template(name: str, mtime_ns: int) -> Template:
+    engine = Engine(dirs=[str(settings.BASE_DIR / "templates")], autoescape=False)  # the judge reads text, not HTML
+    return engine.get_template(f"prompts/judge/{name}.md")
+
+
+def render(name: str, /, **values: Any) -> str:
+    path = Path(settings.BASE_DIR / "templates" / "prompts" / "judge" / f"{name}.md")
+    edited = path.stat().st_mtime_ns if settings.DEBUG else 0  # prompts are edited where they are developed
+    return _template(name, edited).render(TemplateContext(values, autoescape=False)).strip()
+
+
+@lru_cache(maxsize=8)
+def rubric(*, hard: bool, environment: bool, method: str = "plumbline") -> str:
+    """The scoring rubric, the same text however many claims a call asks, so that a prompt cache can hold it (AC-6.0.5)."""
+    name = "rubric" if method == "plumbline" else f"rubric_{method}"
+    return render(name, hard=hard, environment=environment)
+
+
+# A run asks many questions about few windows and one persona: what they share is rendered once.
+@lru_cache(maxsize=64)
+def _persona_text(name: str, persona: str, nonce: str) -> str:
+    text = neutral(cut_persona(persona, PERSONA_CHARACTERS), 2 * PERSONA_CHARACTERS)[0]
+    return render("persona", name=name, persona=fence("PERSONA", text, nonce))
+
+
+@lru_cache(maxsize=128)
+def _trajectory_text(
+    name: str, window: Window, nonce: str, statistics: str, environment: bool, own_messages: bool
+) -> str:
+    return render(
+        "trajectory",
+        name=name,
+        trajectory=render_trajectory(window, nonce=nonce).text,
+        statistics=fence("STATISTICS", neutral(statistics, 20_000)[0], nonce) if statistics else "",
+        environment=environment,
+        own_messages=own_messages,
+    )
+
+
+def system_blocks(
+    context: Context, propositions: Sequence[Proposition], nonce: str, *, method: str = "plumbline"
+) -> tuple[Block, ...]:
+    """Rubric, then the persona where the claims may see it."""
+    hard = any(p.hard for p in propositions)
+    blocks = [Block(rubric(hard=hard, environment=context.environment, method=method), cache=True)]
+    if context.persona is not None and propositions[0].include_personas:
+        blocks.append(Block(_persona_text(one_line(context.agent_name), context.persona, nonce), cache=True))
+    return tuple(blocks)
+
+
+def user_turn(
+    context: Context,
+    claims: Sequence[tuple[str, str]],
+    nonce: str,
+    *,
+    advised: Sequence[str] = (),
+    alone: bool = False,
+    again: bool = False,
+) -> Turn:
+    """The trajectory (cached, unless it is shown in this call `alone`), then what is judged and the claims (cached if asked `again`).
+
+    Args:
+        context: What the judge is shown.
+        claims: (key, text) pairs.
+        nonce: Of the fences.
+        advised: Keys of the claims for which a recommendation is asked.
+        alone: Whether no other call shows this window.
+        again: Whether the very same prompt is sent again.
+    """
+    blocks: list[Block] = []
+    if context.window.events:
+        statistics = json.dumps(context.statistics, ensure_ascii=False, indent=1) if context.statistics else ""
+        text = _trajectory_text(
+            one_line(context.agent_name), context.window, nonce, statistics, context.environment, context.own_messages
+        )
+        blocks.append(Block(text, cache=not alone))
+    if context.additional:
+        given = json.dumps(context.additional, ensure_ascii=False, indent=1)
+        blocks.append(
+            Block(
+                render("additional", additional=fence("BACKGROUND", neutral(given, 8_000)[0], nonce)), cache=not alone
+            )
+        )
+    message = _judged(context.message, context, nonce) if context.message else ""
+    draft = Event("action", context.agent_name, context.action) if context.action is not None else None
+    action = _judged(draft, context, nonce) if draft else ""
+    tail = render(
+        "claims",
+        name=one_line(context.agent_name),
+        message=message,
+        number=context.message_number,
+        action=action,
+        pair=[
+            render_trajectory(w, nonce=nonce, marker=m).text for w, m in zip(context.pair or (), MOMENTS, strict=False)
+        ],
+        single=len(claims) == 1,
+        advised=", ".join(advised),
+        claims=[{"key": key, "text": neutral(text)[0]} for key, text in claims],
+    )
+    blocks.append(Block(tail, cache=again))
+    return Turn("user", tuple(blocks))
+
+
+def _judged(event: Event, context: Context, nonce: str) -> str:
+    """The one message judged, in its fence, with where it was sent."""
+    where = f"(in {neutral(' '.join(context.channel_name.split()), 200)[0]})\n" if context.channel_name else ""
+    return fence("MESSAGE", where + one_event(event, 1)[0].removeprefix("1. "), nonce)

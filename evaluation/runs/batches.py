@@ -1,0 +1,184 @@
+"""Judge in batches, at half the price: a run submits its questions together and resumes when they are answered."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from decimal import Decimal
+from itertools import count
+
+from django.conf import settings
+from django.utils import timezone
+
+from agents.llm import LLMRequest, Reply, Status, batch_work, complete_many, estimate_tokens, ledger, request_digest
+from agents.llm.batch_answers import NO_ANSWER, Answers, reply_of
+from agents.llm.batch_submit import NotHandedIn, Outgoing, hand_in, next_round, request_key
+from agents.llm.endpoints import Route
+from agents.llm.messages import with_example
+from agents.models import LLMBatch, owner_name
+from evaluation.judge.questions import Replies
+from evaluation.models import EvaluationRun
+from evaluation.runs.budget import why_over_budget
+from evaluation.runs.estimate import ASSUMED, answer_lengths
+from evaluation.runs.judging import Session
+
+MOST_ROUNDS = 3  # what comes up after three batches is asked at once, at full price
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.05, 5.0  # seconds, where a person waits for batches
+
+
+class BatchAsking:
+    """Asks what a run asks by way of batches: `ask` stands in for `complete_many`.
+
+    What an earlier batch answered is yielded; everything else is put aside, and `submit` hands it in. So the answers of batches are read,
+    checked and stored by the code that does this for live ones. Not safe to use from several threads.
+    """
+
+    def __init__(self, session: Session, way: Route) -> None:
+        work_id = session.run.work_id
+        self._session, self._way = session, way
+        self._answers, self._round = Answers(work_id), next_round(work_id)
+        self._outgoing = Outgoing(work_id, way, self._round)
+
+    def ask(self, requests: Iterable[LLMRequest | None]) -> Replies:
+        """Yield (index, reply) for what was answered; ask at once what no batch is to be asked any more (see `complete_many`)."""
+        numbers, source, more = count(), iter(requests), True
+        while more:
+            live: list[tuple[int, LLMRequest]] = []
+            progress = False
+            while True:
+                request = next(source, None)
+                if request is None:  # nothing now, or nothing at all: it gives more only after a reply
+                    break
+                index = next(numbers)
+                found = self._answer(request)
+                if isinstance(found, Reply):
+                    progress = True
+                    yield index, found
+                elif found is not None:
+                    live.append((index, found))
+            for place, reply in complete_many(
+                (request for _, request in live), deadline=settings.LLM_EVALUATION_DEADLINE
+            ):
+                progress = True
+                yield live[place][0], reply
+            more = progress
+
+    def _answer(self, request: LLMRequest, first: Reply | None = None) -> Reply | LLMRequest | None:
+        """The reply of an earlier batch; the request where it is to be asked at once, None where it was put aside."""
+        if request.tools or request.gate:
+            return request
+        digest = request_digest(request)
+        row = self._answers.take(request_key(request, digest))
+        if row is None:
+            return self._put_aside(request, digest)
+        if row.result in NO_ANSWER:
+            return request
+        reply = reply_of(request, row, self._way)
+        if first is not None:
+            return replace(reply, earlier=(first, *reply.earlier))
+        if reply.status is Status.MALFORMED and request.reask and request.schema is not None and request.example:
+            return self._answer(with_example(request), reply)  # the second try is the last one, as for live calls
+        return reply
+
+    def _put_aside(self, request: LLMRequest, digest: str) -> LLMRequest | None:
+        if self._round > MOST_ROUNDS:
+            return request
+        if not self._session.refused and not self._session.budget.reason:
+            self._outgoing.add(request, digest)
+            if self._outgoing.is_full:
+                self.submit()
+        return None
+
+    def submit(self) -> None:
+        """Submit what was put aside, unless the budget has no room for it beside what is spent and what other batches will cost."""
+        session, run = self._session, self._session.run
+        if not self._outgoing.questions or session.refused:
+            return
+        planned = _estimated(self._outgoing)
+        if reason := why_over_budget(run.agent, run.judge, planned=planned):
+            session.budget.reason = reason
+            return
+        try:
+            batch = hand_in(
+                self._outgoing,
+                owner=session.leases.owner,
+                allowed=lambda: session.leases.keep(run, now=True),
+                agent_id=run.agent_id,
+                planned=planned,
+            )
+            session.waits = batch is not None or session.waits
+        except NotHandedIn as problem:
+            session.refused = str(problem)
+
+
+def _estimated(outgoing: Outgoing) -> Decimal:
+    """US dollars at the batch price, as far as there is one."""
+    model = outgoing.way.model
+    lengths, whole = answer_lengths(model), Decimal(0)
+    for request, *_ in outgoing.questions:
+        answered = lengths.get(request.label.dimension, ASSUMED).tokens * _claims(request)
+        whole += ledger.estimate_cost(model, estimate_tokens(request), answered, batch=True) or 0
+    return whole
+
+
+def _claims(request: LLMRequest) -> int:
+    return max(1, len(request.facts.get("claims", ())))
+
+
+def cancel_batches(runs: Iterable[int]) -> int:
+    """Have the worker cancel what these runs (by primary key) have handed in; what was answered by then is paid for."""
+    work_ids = [f"evaluation_run:{pk}" for pk in runs]
+    open_ones = LLMBatch.objects.filter(work_id__in=work_ids, status__in=LLMBatch.OPEN)
+    now = timezone.now()
+    return open_ones.update(cancel_requested_at=now, next_look_at=now)
+
+
+def waiting_words(runs: Sequence[EvaluationRun]) -> dict[int, str]:
+    """What each run waits for, by primary key, its channels' batches included; one query for any number of runs. Others are left out."""
+    by_work = {run.work_id: run.pk for run in runs}
+    found: dict[int, list[str]] = {}
+    for batch in LLMBatch.objects.filter(work_id__in=list(by_work), status__in=LLMBatch.OPEN).order_by("pk"):
+        name = batch.batch_id or "(being handed in)"
+        words = f"waiting for batch {name}: {batch.answered} of {batch.requests} answered"
+        if batch.cancel_requested_at is not None:
+            words = f"batch {name} is being cancelled"
+        found.setdefault(by_work[batch.work_id], []).append(words + (f" ({batch.error})" if batch.error else ""))
+    return {pk: "; ".join(words) for pk, words in found.items()}
+
+
+def see_through(
+    runs: Sequence[EvaluationRun],
+    *,
+    go_on: Callable[[Sequence[EvaluationRun]], object],
+    notice: Callable[[str], None] = lambda words: None,
+) -> None:
+    """Stay until the batches of these runs are answered and the runs have ended. Workers may do parts of it meanwhile.
+
+    Args:
+        runs: With those of their channels.
+        go_on: Called with the runs whose batches are answered.
+        notice: Told what is waited for, whenever that changes.
+    """
+    ids, told, owner = [run.pk for run in runs], "", owner_name()
+    while True:
+        unfinished = list(EvaluationRun.objects.filter(pk__in=ids, batch=True, status__in=LLMBatch.OPEN))
+        if not unfinished:
+            return
+        if ready := list(EvaluationRun.objects.filter(EvaluationRun.leasable(), pk__in=[r.pk for r in unfinished])):
+            go_on(ready)
+            continue
+        words = "\n".join(waiting_words(unfinished).values())
+        if words != told:
+            told = words
+            notice(words)
+        if not batch_work.work_one(owner=owner):
+            time.sleep(_pause(unfinished))
+
+
+def _pause(runs: Sequence[EvaluationRun]) -> float:
+    work_ids = [run.work_id for run in runs]
+    open_ones = LLMBatch.objects.filter(work_id__in=work_ids, status=LLMBatch.Status.PENDING)
+    due = open_ones.order_by("next_look_at").values_list("next_look_at", flat=True).first()
+    left = (due - timezone.now()).total_seconds() if due is not None else 1.0
+    return min(max(left, SHORTEST_PAUSE), LONGEST_PAUSE)

@@ -1,0 +1,205 @@
+"""TODO: what this module is for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from django.db import models, transaction
+from django.db.models import Count, Exists, OuterRef, Q
+from django.utils import timezone
+
+from agents.llm import ledger
+from agents.models import Agent
+from agents.work.queues import wake_workers
+from evaluation.models import ChannelShare, EvaluationRun, EvaluationScore
+from evaluation.propositions.files import default_dimensions
+from evaluation.runs.batches import cancel_batches, waiting_words
+from evaluation.runs.coverage import COVERABLE, NOTHING, Share
+from evaluation.runs.execute import RESUMABLE
+from evaluation.runs.planning import RunSpec, prepare_run
+from evaluation.runs.store import CALL_FAILED, reopen_failed
+from evaluation.simulation import has_little_speech
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Judgements of a run and of the runs of its channels: those settled (scored, trivial or unscored), all, and the share scored.
+
+    `waits_for` says which batches of its own a run waits for, and how far they are; empty for most.
+    """
+
+    settled: int = 0
+    total: int = 0
+    waits_for: str = ""
+    share: Share = NOTHING
+
+
+def progress_of(runs: Sequence[EvaluationRun]) -> dict[int, Progress]:
+    """The progress of each run, by primary key; three queries for any number of them, two where none is judged in batches."""
+    own = [run.pk for run in runs]
+    shares = ChannelShare.objects.filter(agent_run__in=own).order_by().values_list("agent_run", "channel_run")
+    linked: dict[int, set[int]] = {}
+    for agent_run, channel_run in shares:
+        linked.setdefault(agent_run, set()).add(channel_run)
+    every = {*own, *(pk for found in linked.values() for pk in found)}
+    rows = EvaluationScore.objects.filter(evaluation_run__in=every).order_by().values("evaluation_run")
+    counted = {
+        row["evaluation_run"]: (row["settled"], row["total"], row["scored"], row["asked"])
+        for row in rows.annotate(
+            settled=Count("pk", filter=~Q(status="pending")),
+            total=Count("pk"),
+            scored=Count("pk", filter=Q(status="scored", repeat=1)),
+            asked=Count("pk", filter=COVERABLE & Q(repeat=1)),
+        )
+    }
+    batched = [run for run in runs if run.batch]
+    waits = waiting_words(batched) if batched else {}
+
+    def summed(pk: int, place: int) -> int:
+        return sum(counted.get(part, (0, 0, 0, 0))[place] for part in {pk, *linked.get(pk, ())})
+
+    return {
+        pk: Progress(summed(pk, 0), summed(pk, 1), waits.get(pk, ""), Share(summed(pk, 2), summed(pk, 3))) for pk in own
+    }
+
+
+Status = EvaluationRun.Status
+CANCELLABLE = (Status.PENDING, Status.RUNNING, Status.PAUSED_BUDGET)
+STOPPED = (*RESUMABLE, Status.CANCELLED)  # what can go on, with what was judged kept
+
+
+class NotPossible(ValueError):
+    """The evaluation is in no status for this; says in which it is."""
+
+
+def queue_run(spec: RunSpec, *, simulate: bool = False) -> tuple[EvaluationRun, bool]:
+    """Have a worker (`manage.py work`) measure what the spec asks for. Nothing is judged here.
+
+    Args:
+        spec: What is asked for.
+        simulate: Have the worker simulate conversations with an agent that has little speech first, and measure those (AC-6.5.2).
+
+    Returns:
+        The run, and whether it is one that asked for the same within 24 hours and had not ended: that one goes on instead.
+
+    Raises:
+        PropositionError: Proposition files cannot be used.
+    """
+    if simulate and has_little_speech(spec):
+        spec = replace(spec, simulated=True)
+    with transaction.atomic():  # no worker sees it before it is whole
+        run, taken_up = prepare_run(spec)
+        waiting = [run.pk, *run.channel_runs.values_list("pk", flat=True)]
+        EvaluationRun.objects.filter(pk__in=waiting, status__in=RESUMABLE).update(status=Status.PENDING)
+        transaction.on_commit(wake_workers)
+    run.refresh_from_db(fields=["status"])
+    return run, taken_up
+
+
+def queue_baseline(
+    *, agents: Iterable[Agent], spec: RunSpec | None = None, simulate: bool = False
+) -> list[EvaluationRun]:
+    """Have a worker capture a baseline of each agent.
+
+    Args:
+        agents: Whom to measure.
+        spec: Everything but the agent; default settings and every dimension when left out.
+        simulate: Have the worker simulate conversations with agents that have little speech first.
+
+    Raises:
+        PropositionError: Proposition files cannot be used.
+    """
+    runs = []
+    for agent in agents:
+        wanted = spec or RunSpec(agent=agent, dimensions=default_dimensions())
+        runs.append(queue_run(replace(wanted, agent=agent, is_baseline=True), simulate=simulate)[0])
+    return runs
+
+
+def cancel_run(run: EvaluationRun) -> EvaluationRun:
+    """Stop an evaluation until somebody resumes it; what was judged stays.
+
+    A worker that is at it notices within seconds and stores no more.
+
+    Evaluations of its channels are cancelled with it, but for those another agent's evaluation waits for.
+
+    Raises:
+        NotPossible: It ended already.
+    """
+    with transaction.atomic():
+        if not _cancel(EvaluationRun.objects.filter(pk=run.pk)):
+            run.refresh_from_db()
+            raise NotPossible(
+                f"evaluation {run.pk} is {run.status}; only one that is {_either(CANCELLABLE)} can be cancelled"
+            )
+        others = ChannelShare.objects.filter(channel_run=OuterRef("pk")).exclude(agent_run=run)
+        wanted = others.exclude(agent_run__status__in=EvaluationRun.FINAL)
+        own = [channel_run.pk for channel_run in run.channel_runs.filter(~Exists(wanted))]
+        _cancel(EvaluationRun.objects.filter(pk__in=own))
+        cancel_batches([run.pk, *own])
+    used = ledger.totals(work_id=run.work_id)
+    tokens = used.input_tokens + used.output_tokens + used.cache_read_tokens + used.cache_write_tokens
+    EvaluationRun.objects.filter(pk=run.pk).update(token_usage=tokens)
+    run.refresh_from_db()
+    return run
+
+
+def resume_run(run: EvaluationRun) -> EvaluationRun:
+    """Have a worker go on with an evaluation that stopped, or ask again what its judge failed to answer; stored judgements stay.
+
+    Raises:
+        NotPossible: It is waiting or running, or there is nothing left to ask.
+    """
+    with transaction.atomic():
+        channels = [_again(channel_run) for channel_run in run.channel_runs.all()]
+        found = _again(run)
+        if not found and any(channels):  # it is complete, its channels were not
+            found = bool(EvaluationRun.objects.filter(pk=run.pk, status=Status.COMPLETED).update(status=Status.PENDING))
+        if not found:
+            run.refresh_from_db()
+            left = " and no call of its judge failed" if run.status == Status.COMPLETED else ""
+            raise NotPossible(
+                f"evaluation {run.pk} is {run.status}{left}; only one that is {_either(STOPPED)}, or completed with calls that "
+                "failed, can be resumed"
+            )
+        transaction.on_commit(wake_workers)
+    run.refresh_from_db()
+    return run
+
+
+def can_resume(run: EvaluationRun) -> bool:
+    """Whether there is something left to do of an evaluation that nobody does."""
+    if run.status != Status.COMPLETED:
+        return run.status in STOPPED
+    channel_runs = run.channel_runs.all()
+    failed = EvaluationScore.objects.filter(
+        CALL_FAILED, evaluation_run__in=[run.pk, *channel_runs.values_list("pk", flat=True)]
+    )
+    return channel_runs.filter(status__in=STOPPED).exists() or failed.exists()
+
+
+def _cancel(runs: models.QuerySet[EvaluationRun]) -> int:
+    return runs.filter(status__in=CANCELLABLE).update(
+        status=Status.CANCELLED,
+        error="cancelled on request",
+        lease_owner="",
+        lease_expires_at=None,
+        finished_at=timezone.now(),
+    )
+
+
+def _again(run: EvaluationRun) -> bool:
+    """Make a stopped run pending; one that completed only if the judge failed to answer some of it."""
+    this = EvaluationRun.objects.filter(pk=run.pk)
+    if this.filter(status__in=STOPPED).update(status=Status.PENDING, finished_at=None, error=""):
+        return True
+    failed = EvaluationScore.objects.filter(CALL_FAILED, evaluation_run=OuterRef("pk"))
+    if this.filter(Exists(failed), status=Status.COMPLETED).update(status=Status.PENDING, finished_at=None):
+        reopen_failed(run)
+        return True
+    return False
+
+
+def _either(statuses: tuple[str, ...]) -> str:
+    return ", ".join(map(str, statuses[:-1])) + f" or {statuses[-1]}"

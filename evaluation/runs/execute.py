@@ -1,0 +1,257 @@
+"""Execute evaluations: lease, judge each dimension by one straight function, end. A killed one resumes where it stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from functools import cache, partial
+
+import sentry_sdk
+from django.conf import settings
+from django.db import transaction
+from django.db.models import Q
+from django.utils import timezone
+
+from agents.llm.batch_answers import forget_answers, is_waiting
+from agents.llm.dispatch import is_distant
+from agents.llm.endpoints import route_of
+from agents.models import Leasable, owner_name
+from agents.ops.telemetry import logging_about
+from agents.work.outages import is_outage
+from agents.work.parallel import side_by_side
+from evaluation.change import baselines
+from evaluation.change.evidence import note_evidence
+from evaluation.judge.questions import JudgeHealth
+from evaluation.models import CHANNEL_DIMENSIONS, ChannelShare, Dimension, EvaluationRun, EvaluationScore
+from evaluation.propositions.files import PropositionError, load_all
+from evaluation.runs.batches import BatchAsking
+from evaluation.runs.budget import why_over_budget
+from evaluation.runs.ideas import count_ideas
+from evaluation.runs.judging import Leases, Progress, Session, Superseded, judge_dimension, lease, open_session
+from evaluation.runs.planning import UNFINISHED, subject_of
+from evaluation.runs.store import failed_call, judge_answered, reopen_failed
+from evaluation.runs.summary import WITHOUT_SCORE, summarize
+from evaluation.scorers import SCORERS
+from evaluation.scorers.subjects import Ends, Subject
+from evaluation.simulation.conversations import actor_of
+from evaluation.simulation.queued import awaits_simulation, simulate_for
+from evaluation.wording import counted
+
+Status = Leasable.Status
+BATCH_PAUSE = timedelta(minutes=10)  # between two tries to submit a batch for which the budget had no room
+RESUMABLE = (Status.FAILED, Status.ERRORED, Status.PAUSED_BUDGET)
+SIMULATED_ALONE = "speech was simulated with one agent at a time: there is no conversation of agents to measure"
+JUDGES = {name: partial(judge_dimension, dimension=name) for name in SCORERS} | {
+    Dimension.IDEAS_QUANTITY.value: count_ideas
+}
+
+
+def _no_progress(run: EvaluationRun, done: int) -> None:
+    """Do nothing."""
+
+
+def execute(
+    runs: Sequence[EvaluationRun],
+    *,
+    owner: str = "",
+    progress: Progress = _no_progress,
+    hand_back: bool = True,
+) -> list[EvaluationRun]:
+    """Judge several runs side by side, with those of the channels they link to.
+
+    Runs that another process holds are left alone. Judgements that were stored before are not made again.
+
+    Args:
+        runs: What to execute; pending, lost, failed and errored ones are resumed.
+        owner: Under which they are leased; default this process.
+        progress: Called with a run and the number of judgements just settled, from any thread.
+        hand_back: When interrupted, leave the work to any worker; else only to the same command.
+
+    Returns:
+        The runs this call held, as they ended.
+    """
+    owner = owner or owner_name()
+    leases, health, files = Leases(owner), JudgeHealth(), cache(load_all)
+    read: dict[tuple[object, ...], Ends] = {}
+    held: list[EvaluationRun] = []
+    try:
+        for run in with_channels(runs):
+            if run.is_leased_by(owner) or run.acquire(owner=owner, lease=lease(), resumable=RESUMABLE):
+                held.append(run)
+                leases.add(run)
+        with suppress(PropositionError):  # each run says so itself
+            files()
+        with sentry_sdk.start_span(op="evaluation.run", name="evaluate") as span:
+            span.set_data("evaluation_runs", [run.pk for run in held])
+            opening = partial(open_session, leases=leases, files=files, progress=progress, health=health, read=read)
+            side_by_side([partial(_evaluate, run, leases, opening) for run in held], settings.WORKER_THREADS)
+    except BaseException as error:
+        for run in held:  # those that did not end
+            if is_outage(error):  # no fault of the runs: they go on from what is stored
+                run.finish(owner=owner, status=Status.PENDING)
+            elif isinstance(error, Exception):
+                run.finish(owner=owner, status=Status.ERRORED, error=f"{type(error).__name__}: {error}"[:1000])
+            elif hand_back:  # interrupted: they need not wait for the lease to run out
+                run.finish(owner=owner, status=Status.PENDING)
+            else:
+                run.finish(owner=owner, status=Status.ERRORED, error="interrupted; the same command goes on with it")
+        if isinstance(error, Exception) and not is_outage(error):
+            sentry_sdk.capture_exception(error)
+        raise
+    return held
+
+
+def _evaluate(run: EvaluationRun, leases: Leases, opening: Callable[[EvaluationRun], Session]) -> None:
+    """Judge a run that is leased, and end it; or say why it cannot be judged."""
+    if run.batch and is_waiting(run.work_id):  # named by a person: nothing of it is asked again meanwhile
+        run.finish(owner=leases.owner, status=Status.PENDING)
+        return
+    if run.attempt > 1:
+        reopen_failed(run)
+    try:
+        session = opening(run)
+    except Superseded as error:
+        run.finish(owner=leases.owner, status=Status.CANCELLED, error=str(error))
+        return
+    except (PropositionError, ValueError) as error:
+        run.finish(owner=leases.owner, status=Status.FAILED, error=str(error))
+        return
+    way = route_of("judge", run.judge)
+    batch = BatchAsking(session, way) if run.batch and is_distant(way) else None
+    if batch is not None:
+        session.ask = batch.ask
+    side_by_side(
+        [partial(JUDGES[dimension], session) for dimension in run.own_dimensions],
+        1 if batch is not None or settings.WORKER_THREADS == 1 else len(SCORERS),
+    )
+    if batch is not None:
+        batch.submit()
+    if session.waits:
+        run.finish(owner=leases.owner, status=Status.PENDING)
+    else:
+        _end(session)
+    leases.drop(run)
+
+
+def with_channels(runs: Sequence[EvaluationRun]) -> list[EvaluationRun]:
+    """The runs, after those of their channels that are not done yet; each once."""
+    linked = EvaluationRun.objects.filter(agent_runs__in=[run.pk for run in runs], status__in=UNFINISHED).distinct()
+    return list({run.pk: run for run in (*linked.order_by("pk"), *runs)}.values())
+
+
+def _end(session: Session) -> None:
+    """Store the numbers and the outcome. A run whose judge answered nothing is failed; one with nothing to measure is completed."""
+    run, failure = session.run, session.refused or session.health.down
+    channels_to_come = run.channel_runs.exclude(status__in=EvaluationRun.FINAL).exists()
+    summary = summarize(run)
+    own = [d for name, d in summary.dimensions.items() if name in run.own_dimensions]
+    left = sum(d.pending for d in own)
+    error = ""
+    if left and session.budget.reason and not failure:
+        status, error = Status.PAUSED_BUDGET, session.budget.reason
+    elif left:
+        status, error = Status.FAILED, failure or f"{counted(left, 'judgement is', 'judgements are')} still pending"
+    elif (broken := failed_call(run)) and (not any(d.scored for d in own) or not judge_answered(run)):
+        status, error = Status.FAILED, failure or f"the judge scored nothing; for example {broken}"
+    else:
+        status = Status.COMPLETED
+        if not summary.measured:
+            found = (SCORERS[d].not_evaluable(session.subject) for d in run.own_dimensions)
+            reasons = "; ".join(dict.fromkeys(filter(None, (*found, _why_no_channel(run)))))
+            unscored = EvaluationScore.objects.filter(evaluation_run=run, status="unscored")
+            first = unscored.values_list("reason", flat=True).first()
+            error = f"nothing scored: {reasons or first or 'no proposition applies'}"
+            if short := [f"{name}: {d.reason}" for name, d in summary.dimensions.items() if d.reason and d.scored]:
+                error = "; ".join(short)
+    score = summary.overall_score if status == Status.COMPLETED else None
+    with transaction.atomic():  # a run is not completed without its baselines
+        ended = run.finish(
+            owner=session.leases.owner, status=status, error=error, overall_score=score, token_usage=summary.tokens
+        )
+        if ended and status == Status.PAUSED_BUDGET and run.batch:
+            # What is spent may leave room that the next batch does not find: looked at again, but not at once.
+            EvaluationRun.objects.filter(pk=run.pk).update(lease_expires_at=timezone.now() + BATCH_PAUSE)
+        if ended and status == Status.COMPLETED:
+            if isinstance(session.subject, Subject):
+                note_evidence(run, session.subject.spoken())
+            if run.is_baseline and run.agent_id is not None:
+                baselines.promote(run, summary)
+            if run.batch:
+                forget_answers(run.work_id)
+    if ended and (
+        run.agent_id is None or channels_to_come
+    ):  # committed: each end of a link now sees what ended before it
+        follow_links([run])
+
+
+def follow_links(runs: Iterable[EvaluationRun]) -> None:
+    """Bring the numbers of completed agents' runs up to date with those of their channels, after runs of either kind ended.
+
+    It does the same however often it is called, in whatever order and process the runs end.
+    """
+    ended = [run.pk for run in runs]
+    concerned = EvaluationRun.objects.filter(Q(pk__in=ended) | Q(channel_runs__in=ended), agent__isnull=False)
+    concerned = (
+        concerned.filter(status=Status.COMPLETED, channel_shares__isnull=False).select_related("agent").distinct()
+    )
+    elsewhere = ChannelShare.objects.filter(agent_run__in=ended).exclude(channel_run__in=ended)
+    for agent_run in concerned.exclude(Q(pk__in=ended) & ~Q(pk__in=elsewhere.values("agent_run"))):
+        summary = summarize(agent_run)
+        error = "" if summary.measured else agent_run.error  # of a completed run: why it has no number
+        same = EvaluationRun.objects.filter(pk=agent_run.pk, status=Status.COMPLETED)
+        if not same.update(overall_score=summary.overall_score, error=error):
+            continue
+        if isinstance(subject := subject_of(agent_run), Subject):
+            note_evidence(agent_run, subject.spoken())
+        if agent_run.is_baseline:
+            baselines.promote(agent_run, summary, only=CHANNEL_DIMENSIONS)
+
+
+def _why_no_channel(run: EvaluationRun) -> str:
+    """Why an agent's channels give it no number; empty when it asked for none, or when they do."""
+    if run.agent_id is None or not set(run.dimensions) & set(CHANNEL_DIMENSIONS):
+        return ""
+    if run.simulated:
+        return SIMULATED_ALONE
+    channel_runs = list(run.channel_runs.select_related("channel"))
+    if not channel_runs:
+        return "no channel in which the agent spoke"
+    for found in channel_runs:
+        if found.status in WITHOUT_SCORE or found.error:
+            return f"{found.channel}: {found.error or found.status}"
+    return ""
+
+
+def _paused_that_may_go_on() -> EvaluationRun | None:
+    """The oldest run that paused for its budget (its agent's, or that of all channels), which has room again: a new day, a higher cap."""
+    paused = EvaluationRun.objects.filter(status=Status.PAUSED_BUDGET).select_related("agent")
+    paused = paused.exclude(lease_expires_at__gt=timezone.now())
+    over: set[tuple[int | None, str]] = set()  # asked once per agent, and once for channels
+    run: EvaluationRun
+    for run in paused.order_by("created_at", "pk"):
+        model = actor_of(run.agent) if run.agent is not None and awaits_simulation(run) else run.judge
+        if (run.agent_id, model) not in over:
+            if not why_over_budget(run.agent, model):
+                return run
+            over.add((run.agent_id, model))
+    return None
+
+
+def work_one(*, owner: str) -> bool:
+    """Claim and execute the pending, lost or no longer paused run whose turn it is; whether there was one. What `manage.py work` calls."""
+    waiting = EvaluationRun.in_turn()
+    if not waiting and (paused := _paused_that_may_go_on()) is not None:
+        waiting = [paused]
+    for run in waiting:
+        if not run.acquire(owner=owner, lease=lease(), resumable=RESUMABLE):
+            continue
+        run.note_served()
+        about = logging_about(evaluation_run=run.pk, agent=run.agent_id)
+        with about, sentry_sdk.start_transaction(op="evaluation.work", name="evaluate"):  # a span alone is sent nowhere
+            if awaits_simulation(run):
+                simulate_for(run, owner=owner)
+            else:
+                execute([run], owner=owner)
+        break
+    return bool(waiting)  # also when others took all of these: there may be more

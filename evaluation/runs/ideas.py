@@ -1,0 +1,446 @@
+"""Count the ideas of a conversation (S-6.6): ask the judge to list them part by part, then which of them are the same."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from django.conf import settings
+from django.db import transaction
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from agents.llm import Block, Label, LLMRequest, Reply, Status, Turn, answers
+from agents.llm.requests import InvalidAnswer
+from agents.models import Message
+from agents.text.fences import fence, neutral
+from agents.text.names import one_line
+from agents.text.tokens import tokenize
+from evaluation.judge.prompts import Event, Window, render, render_trajectory
+from evaluation.judge.verdicts import Verdict, unscored
+from evaluation.models import EvaluationRun, EvaluationScore, Idea, IdeaPart, is_heuristic
+from evaluation.propositions.schema import Proposition, fill
+from evaluation.runs.judging import Session, dimension_span, label_of
+from evaluation.runs.store import FAILURES
+from evaluation.scorers import ideas_quantity
+from evaluation.scorers.subjects import ChannelSubject, said
+
+
+@dataclass(frozen=True, slots=True)
+class DistinctIdea:
+    """One idea that counts, those that say the same, positions in the channel of all of them, and their speakers' names."""
+
+    idea: Idea
+    variants: tuple[Idea, ...]
+    positions: tuple[int, ...]
+    speakers: tuple[str, ...]
+
+
+def distinct_ideas(run: EvaluationRun, *, repeat: int = 1) -> list[DistinctIdea]:
+    """The distinct ideas of a channel's run, in order of first mention; empty for an agent's run.
+
+    Args:
+        run: A run that counted ideas.
+        repeat: Which of its repeated judgements.
+    """
+    found = Idea.objects.filter(
+        part__evaluation_score__evaluation_run=run,
+        part__evaluation_score__repeat=repeat,
+        part__evaluation_score__status="scored",
+    )
+    ideas = list(found.order_by("part__evaluation_score", "part__number", "number"))
+    variants: dict[int, list[Idea]] = {}
+    for idea in ideas:
+        if idea.same_as_id is not None:
+            variants.setdefault(idea.same_as_id, []).append(idea)
+    wanted = {position for idea in ideas for position in idea.positions}
+    said = Message.objects.filter(channel=run.channel_id, position__in=wanted).select_related("agent", "user")
+    names = {message.position: message.author_name for message in said}
+    return [_distinct(idea, variants.get(idea.pk, []), names) for idea in ideas if idea.same_as_id is None]
+
+
+def _distinct(idea: Idea, variants: list[Idea], names: dict[int, str]) -> DistinctIdea:
+    positions = sorted({position for one in (idea, *variants) for position in one.positions})
+    speakers = tuple(dict.fromkeys(names[position] for position in positions if position in names))
+    return DistinctIdea(idea, tuple(variants), tuple(positions), speakers)
+
+
+LONGEST_IDEA, LONGEST_DESCRIPTION = 300, 1000
+
+
+def _entries(value: Any) -> list[int]:
+    """Where an idea was said helps people to find it; a wrong number must not cost the idea."""
+    return [n for n in value if isinstance(n, int) and not isinstance(n, bool)] if isinstance(value, list) else []
+
+
+class ListedIdea(BaseModel):
+    """One idea of a part. `entries` are numbers of the entries shown, from 1; those that do not exist are left out later."""
+
+    model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
+
+    idea: Annotated[str, Field(min_length=1, pattern=r"\S")]
+    description: str = ""
+    entries: Annotated[list[int], BeforeValidator(_entries)] = []
+
+
+class _Listing(BaseModel):
+    model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
+
+    ideas: list[ListedIdea]
+
+
+class _Pair(BaseModel):
+    model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
+
+    idea: int
+    same_as: int
+
+
+class _Pairs(BaseModel):
+    model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
+
+    same: list[_Pair]
+
+
+def _object(**properties: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+
+
+_NUMBER, _TEXT = {"type": "integer"}, {"type": "string"}
+_LISTING = _object(
+    ideas={
+        "type": "array",
+        "items": _object(idea=_TEXT, description=_TEXT, entries={"type": "array", "items": _NUMBER}),
+    }
+)
+_PAIRS = _object(same={"type": "array", "items": _object(idea=_NUMBER, same_as=_NUMBER)})
+_LISTED = {
+    "ideas": [{"idea": "A bench by the pond", "description": "Somewhere to sit in the park.", "entries": [2, 5]}]
+}
+
+
+def listing_request(
+    *,
+    name: str,
+    proposition: Proposition,
+    events: Sequence[Event],
+    part: tuple[int, int],
+    label: Label,
+    model: str,
+    nonce: str,
+    max_tokens: int = 4000,
+    again: bool = False,
+) -> LLMRequest:
+    """Ask for the ideas of one part of a conversation.
+
+    Args:
+        name: The channel's.
+        proposition: Its claim says what is to be listed.
+        events: What was said, all of it.
+        part: Its number, and how many there are.
+        label: Columns of the ledger.
+        model: The judge.
+        nonce: Of the fences.
+        max_tokens: Most tokens of the answer.
+        again: Whether the same is asked again (repeats), so that the prompt cache should hold it.
+    """
+    shown = one_line(name)
+    text = render(
+        "ideas_part",
+        name=shown,
+        part=part[0],
+        parts=part[1],
+        trajectory=render_trajectory(Window(tuple(events), 0, ()), nonce=nonce).text,
+        claim=neutral(fill(proposition.claim, {"agent_name": shown, "channel_name": shown}))[0],
+    )
+    return LLMRequest(
+        role="judge",
+        task="ideas",
+        system=(Block(render("ideas"), cache=True),),
+        turns=(Turn("user", (Block(text, cache=again),)),),
+        label=label,
+        schema=_LISTING,
+        parse=lambda data: _Listing.model_validate(data).ideas,
+        example=_LISTED,
+        reask=True,
+        max_tokens=max_tokens,
+        retries=settings.LLM_EVALUATION_RETRIES,
+        model=model,
+        nonce=nonce,
+        facts={"lines": [event.text for event in events]},
+    )
+
+
+def collapse_request(
+    *, name: str, ideas: Sequence[tuple[str, str]], known: int, label: Label, model: str, nonce: str, max_tokens: int
+) -> LLMRequest:
+    """Ask which ideas of a list repeat an earlier one.
+
+    Args:
+        name: The channel's.
+        ideas: (idea, description), the first `known` of which are known to differ.
+        known: How many.
+        label: Columns of the ledger.
+        model: The judge.
+        nonce: Of the fences.
+        max_tokens: Most tokens of the answer.
+
+    Returns:
+        A request whose answer is a mapping of 0-based places: a repetition to the earlier idea it repeats.
+    """
+    lines = [f"{number}. {_line(*idea)}" for number, idea in enumerate(ideas, 1)]
+    text = render(
+        "ideas_list",
+        name=one_line(name),
+        ideas=fence("IDEAS", "\n".join(lines), nonce),
+        known=known,
+        first=known + 1,
+        last=len(ideas),
+    )
+
+    def parse(data: Any) -> dict[int, int]:
+        return _places(_Pairs.model_validate(data), len(ideas))
+
+    return LLMRequest(
+        role="judge",
+        task="collapse",
+        system=(Block(render("ideas_collapse"), cache=True),),
+        turns=(Turn("user", (Block(text),)),),
+        label=label,
+        schema=_PAIRS,
+        parse=parse,
+        example={"same": [{"idea": 4, "same_as": 1}]},
+        reask=True,
+        max_tokens=max_tokens,
+        retries=settings.LLM_EVALUATION_RETRIES,
+        model=model,
+        nonce=nonce,
+        facts={"ideas": [" ".join(idea) for idea in ideas], "known": known},
+    )
+
+
+def _line(idea: str, description: str) -> str:
+    text = f"{idea}: {description}" if description else idea
+    return " ".join(neutral(text, LONGEST_IDEA + LONGEST_DESCRIPTION)[0].split())
+
+
+def _places(answer: _Pairs, count: int) -> dict[int, int]:
+    """Repetition to original; of several originals the first, whichever way round the two were given."""
+    found: dict[int, int] = {}
+    for pair in answer.same:
+        if pair.idea == pair.same_as:
+            continue  # an idea is the same as itself: true, and no repetition
+        first, later = sorted((pair.idea, pair.same_as))
+        if first < 1 or later > count:
+            raise InvalidAnswer(f"same: {pair.idea} and {pair.same_as}: the list has entries 1 to {count}")
+        found[later - 1] = min(first - 1, found.get(later - 1, count))
+    return found
+
+
+BATCH = 60  # new ideas compared in one call with all that are known
+DIMENSION = ideas_quantity.DIMENSION
+AGAIN = (Status.REFUSED, Status.TRUNCATED, Status.RATE_LIMITED, Status.UNAVAILABLE)
+NOTHING_MARKED = "needs an LLM judge: no message lists ideas as points or announces one"
+
+
+def count_ideas(session: Session) -> None:
+    """Make every pending count of a run: list the ideas of each part of the conversation, then collapse the lists into one (S-6.6).
+
+    Every conversation, short or long, goes the same way, so that the count does not depend on where it was cut. What a part holds is
+    stored as it is read; a run that resumes asks only for the parts that are missing.
+    """
+    if not isinstance(session.subject, ChannelSubject):
+        return
+    hindrance = ideas_quantity.not_evaluable(session.subject)
+    pending = EvaluationScore.objects.filter(evaluation_run=session.run, dimension=DIMENSION, status="pending")
+    with dimension_span(DIMENSION) as calls:
+        for row in pending.order_by("pk"):
+            if not session.keep():
+                return
+            if hindrance:
+                session.store([row], [unscored(hindrance)], None)
+            else:
+                _Count(session, session.subject, row, calls).make()
+
+
+class _Unanswered(Exception):
+    """A call that brought no answer: a part that could not be read makes every number wrong."""
+
+
+class _Interrupted(Exception):
+    """The answer is still to come, from a batch, or it is not to be asked for now."""
+
+
+@dataclass(slots=True)
+class _Count:
+    """One count: a proposition on a conversation. `last` is the reply that came last."""
+
+    session: Session
+    subject: ChannelSubject
+    row: EvaluationScore
+    calls: Counter[str]
+    last: Reply | None = None
+
+    def make(self) -> None:
+        """Store the count, or why there is none; nothing when it was interrupted."""
+        run = self.session.run
+        try:
+            parts = self._list_parts()
+            listed = list(Idea.objects.filter(part__evaluation_score=self.row).order_by("part__number", "number"))
+            self._collapse(listed)
+        except _Interrupted:
+            return
+        except _Unanswered as problem:
+            self.session.store([self.row], [unscored(str(problem), **self._who())], None)
+            return
+        distinct = [idea for idea in listed if idea.same_as_id is None]
+        if not distinct and is_heuristic(run.judge):
+            self.session.store([self.row], [unscored(NOTHING_MARKED, **self._who())], None)
+            return
+        in_parts = f" in {parts} parts" if parts > 1 else ""
+        verdict = Verdict(
+            status="scored",
+            evidence="present" if listed else "absent",
+            reasoning=f"{len(listed)} ideas listed{in_parts}, {len(listed) - len(distinct)} of them the same as another one.",
+            justification=" / ".join(idea.idea for idea in distinct[:5]),
+            **self._who(),
+        )
+        self.row.count = len(distinct)
+        self.session.store([self.row], [verdict], None)
+
+    def _who(self) -> dict[str, Any]:
+        reply = self.last
+        return {
+            "judge": self.session.run.judge,
+            "served_model": answers.one_line(reply.served_model, 200) if reply else "",
+            "call": reply.call_id if reply else None,
+        }
+
+    def _note(self, reply: Reply) -> None:
+        self.last, failed = reply, reply.status in FAILURES
+        self.calls["failed_calls" if failed else "answered_calls"] += 1
+        self.session.health.note(failed=failed, why=f"{reply.status}: {reply.error}")
+
+    def _list_parts(self) -> int:
+        """List the ideas of every part that is not listed yet, a call each; returns the number of parts."""
+        row, session = self.row, self.session
+        if not row.idea_parts.exists():
+            places = enumerate(ideas_quantity.stretches(self.subject), 1)
+            made = [
+                IdeaPart(evaluation_score=row, number=n, first_position=first, last_position=last)
+                for n, (first, last) in places
+            ]
+            IdeaPart.objects.bulk_create(made, batch_size=500)
+        number_of_parts, left = row.idea_parts.count(), list(row.idea_parts.filter(listed=False))
+        for again in (False, True):  # a failure that may pass is tried once more after everything else
+            asked: list[tuple[IdeaPart, list[int]]] = []
+            failed: list[IdeaPart] = []
+            with closing(session.ask(self._listings(left, number_of_parts, asked, again=again))) as replies:
+                for number, reply in replies:
+                    part, positions = asked[number]
+                    self._note(reply)
+                    if reply.ok and session.keep():
+                        _store_listing(part, positions, reply.value)
+                    elif reply.status in AGAIN and not again:
+                        failed.append(part)
+                    elif not reply.ok:
+                        raise _Unanswered(f"{reply.status}: part {part.number} of {number_of_parts}: {reply.error}")
+                    if session.health.down:
+                        raise _Interrupted
+            left = failed
+        if row.idea_parts.filter(listed=False).exists():
+            raise _Interrupted
+        return number_of_parts
+
+    def _listings(
+        self, parts: Sequence[IdeaPart], number_of_parts: int, asked: list[tuple[IdeaPart, list[int]]], *, again: bool
+    ) -> Iterator[LLMRequest]:
+        """Requests for these parts, made one by one; notes the part and the positions of its messages in `asked`."""
+        session, row, subject = self.session, self.row, self.subject
+        for part in parts:
+            if not session.may_ask():
+                return
+            messages = said(subject.said().filter(position__range=(part.first_position, part.last_position)))
+            asked.append((part, [message.position for message in messages]))
+            yield listing_request(
+                name=subject.name,
+                proposition=session.propositions[DIMENSION, row.proposition_id],
+                events=[subject.event(message) for message in messages],
+                part=(part.number, number_of_parts),
+                label=label_of(session.run, DIMENSION, item=str(row.pk)),
+                model=session.run.judge,
+                nonce=session.nonce,
+                max_tokens=8000 if again else 4000,
+                again=session.run.repeats > 1,
+            )
+
+    def _collapse(self, ideas: Sequence[Idea]) -> None:
+        """Find which ideas are the same over all parts, and store it.
+
+        Literal repetitions are found here, the others by the judge: batch after batch is compared within itself and with all distinct
+        ideas before it, so that no pair is left out.
+        """
+        session, by_key = self.session, {idea.pk: idea for idea in ideas}
+        same: dict[int, int] = {}
+        known: list[int] = []
+        rest: list[int] = []
+        first: dict[tuple[str, ...], int] = {}
+        for idea in ideas:
+            original = first.setdefault(tuple(tokenize(idea.idea)) or (idea.idea,), idea.pk)
+            if original != idea.pk:
+                same[idea.pk] = original
+            else:
+                rest.append(idea.pk)
+        tries = 1
+        while len(known) + len(rest) > 1 and rest:
+            if not session.may_ask():
+                raise _Interrupted
+            batch = rest[:BATCH]
+            shown = [*known, *batch]
+            request = collapse_request(
+                name=self.subject.name,
+                ideas=[(by_key[pk].idea, by_key[pk].description) for pk in shown],
+                known=max(1, len(known)),
+                label=label_of(session.run, DIMENSION, item=str(self.row.pk)),
+                model=session.run.judge,
+                nonce=session.nonce,
+                max_tokens=(1000 + 40 * len(batch)) * tries,
+            )
+            reply = next((reply for _, reply in session.ask([request])), None)
+            if reply is None:
+                raise _Interrupted
+            self._note(reply)
+            if reply.status in AGAIN and tries == 1:
+                tries = 2
+                continue
+            if not reply.ok:
+                raise _Unanswered(f"{reply.status}: collapsing the list: {reply.error}")
+            for later, earlier in sorted(reply.value.items()):
+                if later >= len(known):  # else both are known to differ
+                    same[shown[later]] = shown[earlier]
+            known += [pk for pk in batch if pk not in same]
+            rest, tries = rest[len(batch) :], 1
+        for pk, idea in by_key.items():
+            original = pk
+            while original in same:  # a chain of repetitions leads to its first idea
+                original = same[original]
+            idea.same_as_id = None if original == pk else original
+        Idea.objects.bulk_update(ideas, ["same_as"], batch_size=500)
+
+
+def _store_listing(part: IdeaPart, positions: list[int], listed: list[ListedIdea]) -> None:
+    ideas = [
+        Idea(
+            part=part,
+            number=number,
+            idea=answers.one_line(entry.idea, LONGEST_IDEA),
+            description=answers.one_line(entry.description, LONGEST_DESCRIPTION),
+            positions=sorted({positions[n - 1] for n in entry.entries if 1 <= n <= len(positions)}),
+        )
+        for number, entry in enumerate(listed, 1)
+    ]
+    with transaction.atomic():
+        if IdeaPart.objects.filter(pk=part.pk, listed=False).update(listed=True):
+            Idea.objects.bulk_create(ideas)

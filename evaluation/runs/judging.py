@@ -1,0 +1,274 @@
+"""Judge one dimension of an evaluation: pending rows, rules and what needs no judge, questions, answers stored as they arrive."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import partial
+
+import sentry_sdk
+from django.conf import settings
+
+from agents.llm import Label, complete_many
+from agents.models import Message
+from agents.persona import current_digest
+from agents.text.fences import new_nonce
+from evaluation.judge.questions import Asking, JudgeHealth, Question, ask_all
+from evaluation.judge.verdicts import Verdict, by_method, unscored
+from evaluation.models import EvaluationRun, EvaluationScore
+from evaluation.propositions.files import LoadedFile
+from evaluation.propositions.schema import Proposition, fill, propositions_digest
+from evaluation.runs.budget import BudgetWatch
+from evaluation.runs.planning import claims_of, subject_of
+from evaluation.runs.questions import Open, context_of, groups, settle, variables_in
+from evaluation.runs.store import FAILURES, save_verdicts
+from evaluation.scorers import SCORERS
+from evaluation.scorers.subjects import ChannelSubject, Ends, Subject
+
+CHUNK = 500
+_PLANNED = (
+    *("evaluation_run", "dimension", "proposition_id", "message", "compared_with", "repeat"),
+    *("claim", "recommendations", "count"),
+)  # of a pending judgement; the other columns are still empty
+HEARTBEAT = 5.0  # seconds between two looks at whether the evaluations are still ours
+
+Progress = Callable[[EvaluationRun, int], None]
+
+
+class Superseded(Exception):
+    """What the evaluation was planned on changed: its propositions or its persona."""
+
+
+def lease() -> timedelta:
+    """How long a worker's lease lasts: one call's deadline and a margin."""
+    return timedelta(seconds=settings.LLM_EVALUATION_DEADLINE + 60)
+
+
+class Leases:
+    """The leases of all evaluations that one call holds. Whoever works on one of them renews all, so that none that waits is lost."""
+
+    def __init__(self, owner: str) -> None:
+        self.owner = owner
+        self._held: dict[int, EvaluationRun] = {}
+        self._lost: set[int] = set()
+        self._renewed, self._lock = time.monotonic(), threading.Lock()
+
+    def add(self, run: EvaluationRun) -> None:
+        with self._lock:
+            self._held[run.pk] = run
+
+    def drop(self, run: EvaluationRun, *, lost: bool = False) -> None:
+        """It ended, or it is lost: another worker has it, or it was deleted."""
+        with self._lock:
+            self._held.pop(run.pk, None)
+            if lost:
+                self._lost.add(run.pk)
+
+    def keep(self, run: EvaluationRun, *, now: bool = False) -> bool:
+        """Whether a run is still ours; renews every lease when it is time, or `now`. Call it before a call and before storing a result."""
+        with self._lock:
+            if run.pk not in self._lost and (now or time.monotonic() - self._renewed > HEARTBEAT):
+                for held in list(self._held.values()):
+                    if not held.extend_lease(owner=self.owner, lease=lease()):
+                        self._lost.add(self._held.pop(held.pk).pk)
+                self._renewed = time.monotonic()
+            return run.pk not in self._lost
+
+
+@dataclass(slots=True)
+class Session:
+    """An evaluation while it is being judged; its dimensions share it.
+
+    Attributes:
+        ask: Asks the judge: `complete_many`, or a batch.
+        health: Whether the judge answers anything; shared by all evaluations that are judged together.
+        waits: Whether it waits for a batch that was submitted.
+        refused: Why no batch was taken.
+    """
+
+    run: EvaluationRun
+    leases: Leases
+    subject: Subject | ChannelSubject
+    propositions: dict[tuple[str, str], Proposition]
+    budget: BudgetWatch
+    health: JudgeHealth
+    progress: Progress
+    ask: Asking
+    nonce: str = field(default_factory=new_nonce)
+    waits: bool = False
+    refused: str = ""
+
+    def keep(self) -> bool:
+        return self.leases.keep(self.run)
+
+    def may_ask(self) -> bool:
+        """Whether to go on asking: the run is still ours, the judge answers, and the budget is not used up."""
+        return self.keep() and not self.health.down and not self.budget.used_up()
+
+    def store(self, rows: Sequence[EvaluationScore], verdicts: Sequence[Verdict], question: Question | None) -> bool:
+        """Store verdicts, if the run is still ours."""
+        if not self.keep():
+            return False
+        if not save_verdicts(rows, verdicts, question):
+            self.leases.drop(self.run, lost=True)  # it was deleted meanwhile
+            return False
+        self.progress(self.run, len(rows))
+        return True
+
+
+def open_session(
+    run: EvaluationRun,
+    leases: Leases,
+    *,
+    files: Callable[[], Sequence[LoadedFile]],
+    progress: Progress,
+    health: JudgeHealth,
+    read: dict[tuple[object, ...], Ends],
+) -> Session:
+    """Load what judging needs.
+
+    Args:
+        run: Leased by the caller.
+        leases: It is among these.
+        files: Reads the proposition files.
+        progress: Called with the run and the number of judgements just settled.
+        health: Shared by the evaluations that are judged together.
+        read: What was read of channels; shared, too.
+
+    Raises:
+        Superseded: Persona or propositions are not those the run was planned with.
+        PropositionError: Proposition files cannot be used.
+    """
+    subject = subject_of(run)
+    if isinstance(subject, Subject):
+        subject.read = read
+        if current_digest(subject.agent) != run.persona_digest:
+            raise Superseded("the persona changed after this run was planned; start a new one")
+    loaded = claims_of(run, subject, files())
+    if propositions_digest(loaded) != run.proposition_digest:
+        raise Superseded("the proposition files changed after this run was planned; start a new one")
+    propositions = {(p.dimension, p.id): p for p in loaded}
+    ask = partial(complete_many, deadline=settings.LLM_EVALUATION_DEADLINE)
+    return Session(run, leases, subject, propositions, BudgetWatch(run.agent, run.judge), health, progress, ask)
+
+
+@contextmanager
+def dimension_span(dimension: str) -> Iterator[Counter[str]]:
+    """A Sentry span for judging a dimension; what is counted inside becomes its data. The thread gets a scope of its own."""
+    counts = Counter(answered_calls=0, failed_calls=0)
+    with sentry_sdk.new_scope(), sentry_sdk.start_span(op=f"evaluation.{dimension}", name=f"score {dimension}") as span:
+        try:
+            yield counts
+        finally:
+            for name, number in counts.items():
+                span.set_data(name, number)
+
+
+def judge_dimension(session: Session, dimension: str) -> None:
+    """Judge what is pending of one dimension, then store what its scorer measures beside the judgements (AC-6.4.8)."""
+    with (
+        dimension_span(dimension) as calls,
+        closing(ask_all(_questions(session, dimension), ask=session.ask)) as answers,
+    ):
+        for answer in answers:
+            rows = [answer.question.items[position] for position in answer.positions]
+            if not session.store(rows, answer.verdicts, answer.question):
+                return
+            failed = all(verdict.reason.startswith(FAILURES) for verdict in answer.verdicts)
+            calls["failed_calls" if failed else "answered_calls"] += 1
+            session.health.note(failed=failed, why=answer.verdicts[0].reason)
+            if session.health.down:
+                return
+    scorer, claims = SCORERS[dimension], [p for (name, _), p in session.propositions.items() if name == dimension]
+    measure = getattr(scorer, "figures", None)
+    if measure and claims and session.keep() and not scorer.not_evaluable(session.subject):
+        session.run.figures = {**session.run.figures, dimension: measure(session.subject, claims[0])}
+        EvaluationRun.objects.filter(pk=session.run.pk).update(figures=session.run.figures)
+
+
+def _questions(session: Session, dimension: str) -> Iterator[Question]:
+    """The questions still to ask, made one by one while earlier ones are being answered; settles what needs no judge on the way."""
+    scorer, run = SCORERS[dimension], session.run
+    again = run.repeats > 1 or run.double_check
+    hindrance, read_ahead = scorer.not_evaluable(session.subject), getattr(scorer, "read_ahead", None)
+    for rows, messages in _pending(run, dimension):
+        if not session.keep():
+            return
+        if read_ahead and not hindrance:
+            read_ahead(session.subject, messages.values())
+        needed: list[Open[EvaluationScore]] = []
+        settled: list[EvaluationScore] = []
+        verdicts: list[Verdict] = []
+        for row in rows:
+            proposition = session.propositions[dimension, row.proposition_id]
+            row.message = message = messages.get(row.message_id or 0)
+            row.compared_with = earlier = messages.get(row.compared_with_id or 0)
+            if hindrance:
+                verdict: Verdict | None = unscored(hindrance)
+            else:
+                verdict = settle(proposition, message, session.subject, earlier, run.additional_context)
+            if verdict is None:
+                needed.append(Open(row, proposition, message, earlier, row.repeat))
+                continue
+            if message is not None:
+                row.claim = fill(proposition.claim, variables_in(session.subject, message))
+            settled.append(row)
+            verdicts.append(by_method(verdict, run.method))
+        if settled and not session.store(settled, verdicts, None):
+            return
+        for chunk, alone in groups(needed, run.per_call):
+            context = context_of(scorer, session.subject, chunk[0], run.additional_context)
+            chunk_rows = [entry.item for entry in chunk]
+            if not any(text.strip() for text in context.judged_texts()):
+                session.store(chunk_rows, [unscored("there is no text to judge")] * len(chunk), None)
+            elif session.may_ask():  # else what is free is still settled
+                yield Question(
+                    propositions=tuple(entry.proposition for entry in chunk),
+                    context=context,
+                    label=label_of(run, dimension, item=str(chunk_rows[0].pk)),
+                    model=run.judge,
+                    nonce=session.nonce,
+                    double_check=run.double_check,
+                    advise=True,
+                    method=run.method,
+                    alone=alone and not again,
+                    again=again,
+                    items=chunk_rows,
+                )
+
+
+def label_of(run: EvaluationRun, dimension: str, *, item: str = "") -> Label:
+    """The ledger's columns for a question of a run."""
+    return Label(
+        purpose="evaluation",
+        mechanism=dimension,
+        dimension=dimension,
+        agent_id=run.agent_id,
+        work_id=run.work_id,
+        item=item,
+    )
+
+
+def _pending(run: EvaluationRun, dimension: str) -> Iterator[tuple[list[EvaluationScore], dict[int, Message]]]:
+    """The pending rows in bounded portions, all of one message together, with their messages."""
+    last = 0
+    while True:
+        query = EvaluationScore.objects.filter(evaluation_run=run, dimension=dimension, status="pending", pk__gt=last)
+        rows = list(query.only(*_PLANNED).order_by("pk")[:CHUNK])
+        if not rows:
+            return
+        is_last = len(rows) < CHUNK
+        if not is_last and rows[0].message_id != rows[-1].message_id:
+            tail = rows[-1].message_id
+            while rows[-1].message_id == tail:
+                rows.pop()
+        last = rows[-1].pk
+        ids = {pk for row in rows for pk in (row.message_id, row.compared_with_id) if pk is not None}
+        yield rows, Message.objects.select_related("channel").in_bulk(list(ids))
+        if is_last:
+            return

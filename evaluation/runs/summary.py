@@ -1,0 +1,485 @@
+"""TODO: what this module is for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from math import sqrt
+from statistics import median_low
+from typing import Any
+
+from django.conf import settings
+from django.db.models import Count, F, Max, Q, Sum
+from django.db.models.functions import Coalesce
+
+from agents.llm import ledger
+from evaluation.judge.verdicts import RULE_JUDGE
+from evaluation.models import COUNTED, ChannelShare, EvaluationRun, EvaluationScore
+from evaluation.runs.coverage import COVERABLE, MESSAGES, NOTHING, Share, total, why_too_little
+from evaluation.runs.store import unanswered
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PropositionSummary:
+    """One proposition over a run.
+
+    Attributes:
+        score: Mean over its items of their scored judgements, 0 to 9; None when none was scored.
+        count: Distinct ideas, where the proposition is counted instead of scored.
+        scored, trivial, unscored, pending: Judgements in that status.
+        share: How much of it the judge scored, of what it can score; repeats count once.
+    """
+
+    id: str
+    score: float | None
+    weight: float
+    inverted: bool
+    scored: int
+    trivial: int
+    unscored: int
+    pending: int
+    count: int | None = None
+    share: Share = NOTHING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChannelScore:
+    """What one channel contributes to an agent's dimension. `messages` are the agent's there: its weight in the mean.
+
+    `share` is how much was scored there.
+    """
+
+    run: EvaluationRun
+    messages: int
+    score: float | None
+    count: int | None
+    share: Share = NOTHING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DimensionSummary:
+    """One dimension over a run.
+
+    Attributes:
+        score: Mean weighted by proposition over all scored items; over its channels where the run is an agent's and the dimension a
+            channel's. None when there are none.
+        count: Distinct ideas; None for dimensions that are scored.
+        noise: Standard deviation of a judgement around the mean of its item's repeats, in points; None without repeats.
+        channels: The channels it was measured in, for an agent's run.
+        share: How much of it the judge scored, of what it can score; repeats count once.
+        reason: Why there is no score although there was something to score: too little of it was scored.
+    """
+
+    dimension: str
+    score: float | None
+    scored: int
+    trivial: int
+    unscored: int
+    pending: int
+    propositions: tuple[PropositionSummary, ...]
+    count: int | None = None
+    noise: float | None = None
+    channels: tuple[ChannelScore, ...] = ()
+    share: Share = NOTHING
+    reason: str = ""
+
+    @property
+    def measured(self) -> bool:
+        """Whether there is a number: a score or a count."""
+        return self.score is not None or self.count is not None
+
+    @property
+    def weakest(self) -> PropositionSummary | None:
+        """The proposition with the lowest mean; None when nothing was scored."""
+        return min((p for p in self.propositions if p.score is not None), key=lambda p: (p.score, p.id), default=None)
+
+    @property
+    def fell_short(self) -> bool:
+        """Whether there were judgements enough for a score, and too few of them were scored; with fewer there was little to judge."""
+        return bool(self.reason) and self.share.asked >= settings.SCORE_MIN_JUDGEMENTS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSummary:
+    """A run in numbers. `overall_score` is the mean of its dimensions' scores; tokens and cost are sums over the ledger.
+
+    It is empty where a dimension fell short: the mean of the others would rise when the persona is lost.
+
+    `input_tokens` are all that were sent, those that the prompt cache held (`cache_read_tokens`) included.
+    """
+
+    run: EvaluationRun
+    overall_score: float | None
+    dimensions: dict[str, DimensionSummary] = field(default_factory=dict)
+    calls: int = 0
+    tokens: int = 0
+    cost_usd: Decimal | None = None
+    unpriced_calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+
+    @property
+    def cache_read_share(self) -> float | None:
+        """Share of the input tokens that was read from the prompt cache, 0 to 1; None when nothing was sent."""
+        return round(self.cache_read_tokens / self.input_tokens, 4) if self.input_tokens else None
+
+    @property
+    def share(self) -> Share:
+        """How much was scored over all dimensions."""
+        return total(d.share for d in self.dimensions.values())
+
+    @property
+    def measured(self) -> bool:
+        """Whether any dimension has a number. A count is one, and is in no `overall_score`."""
+        return any(d.measured for d in self.dimensions.values())
+
+
+def rounded(value: float | None) -> float | None:
+    """As scores are stored and shown: four decimals."""
+    return None if value is None else round(value, 4)
+
+
+def linked_dimension(dimension: str, parts: list[tuple[ChannelShare, DimensionSummary]]) -> DimensionSummary:
+    """One dimension of an agent from its channels: the mean of their scores weighted by its messages there, the sum of their counts."""
+    scored = [(share.messages, part.score) for share, part in parts if part.score is not None]
+    counts = [part.count for _, part in parts if part.count is not None]
+    noises = [part.noise for _, part in parts if part.noise is not None]
+    return DimensionSummary(
+        dimension=dimension,
+        score=rounded(sum(n * score for n, score in scored) / sum(n for n, _ in scored)) if scored else None,
+        **{
+            name: sum(getattr(part, name) for _, part in parts) for name in ("scored", "trivial", "unscored", "pending")
+        },
+        propositions=_linked_propositions(parts),
+        count=sum(counts) if counts else None,
+        noise=rounded(sqrt(sum(noise**2 for noise in noises) / len(noises))) if noises else None,
+        channels=tuple(
+            ChannelScore(
+                run=share.channel_run, messages=share.messages, score=part.score, count=part.count, share=part.share
+            )
+            for share, part in parts
+        ),
+        share=total(part.share for _, part in parts),
+    )
+
+
+def _linked_propositions(parts: list[tuple[ChannelShare, DimensionSummary]]) -> tuple[PropositionSummary, ...]:
+    by_id: dict[str, list[tuple[int, PropositionSummary]]] = {}
+    for share, part in parts:
+        for proposition in part.propositions:
+            by_id.setdefault(proposition.id, []).append((share.messages, proposition))
+    found = []
+    for name, group in sorted(by_id.items()):
+        scored = [(n, p.score) for n, p in group if p.score is not None]
+        counts = [p.count for _, p in group if p.count is not None]
+        found.append(
+            PropositionSummary(
+                id=name,
+                score=rounded(sum(n * score for n, score in scored) / sum(n for n, _ in scored)) if scored else None,
+                weight=group[0][1].weight,
+                inverted=group[0][1].inverted,
+                count=sum(counts) if counts else None,
+                share=total(p.share for _, p in group),
+                **{k: sum(getattr(p, k) for _, p in group) for k in ("scored", "trivial", "unscored", "pending")},
+            )
+        )
+    return tuple(found)
+
+
+_STATUSES = ("scored", "trivial", "unscored", "pending")
+
+
+def repeated_rows(run: EvaluationRun) -> list[dict[str, Any]]:
+    """One row per dimension and proposition, from the repeats of each item (a message, a pair, or the whole window).
+
+    `total` sums the items' means, `items` says how many have one. `squares` is the sum of squared deviations from them and `freedom`
+    its degrees of freedom: their quotient is the variance of one judgement.
+    """
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    scored = Q(status="scored", score__isnull=False)
+    items = (
+        EvaluationScore.objects.filter(evaluation_run=run)
+        .order_by()
+        .values("dimension", "proposition_id", "message")
+        .annotate(
+            heaviest=Max("weight"),
+            flipped=Count("pk", filter=Q(inverted=True)),
+            points=Coalesce(Sum("score", filter=scored), 0),
+            squared=Coalesce(Sum(F("score") * F("score"), filter=scored), 0),
+            with_score=Count("pk", filter=scored),
+            coverable=Count("pk", filter=COVERABLE),
+            single=Count("pk", filter=MESSAGES),
+            **{f"n_{status}": Count("pk", filter=Q(status=status)) for status in _STATUSES},
+        )
+    )
+    for item in items.iterator(chunk_size=2000):
+        key = (item["dimension"], item["proposition_id"])
+        _add(found.setdefault(key, _empty(*key)), item)
+    counts = counts_of(run)
+    return [{**row, "count": counts.get(key)} for key, row in found.items()]
+
+
+def _empty(dimension: str, proposition_id: str) -> dict[str, Any]:
+    numbers = dict.fromkeys((*_STATUSES, "weight", "inverted", "items", "freedom", "hits", "asked", "of_messages"), 0)
+    return {"dimension": dimension, "proposition_id": proposition_id, **numbers, "total": 0.0, "squares": 0.0}
+
+
+def _add(row: dict[str, Any], item: Mapping[str, Any]) -> None:
+    row["weight"] = max(row["weight"], item["heaviest"])
+    row["inverted"] += item["flipped"]
+    for status in _STATUSES:
+        row[status] += item[f"n_{status}"]
+    row["hits"] += bool(item["n_scored"])
+    row["asked"] += bool(item["coverable"])
+    row["of_messages"] += bool(item["single"])
+    n = item["with_score"]
+    if n:
+        mean = item["points"] / n
+        row["total"] += mean
+        row["items"] += 1
+        row["freedom"] += n - 1
+        row["squares"] += max(0.0, item["squared"] - n * mean**2)
+
+
+def counts_of(run: EvaluationRun) -> dict[tuple[str, str], int]:
+    """What was counted, by dimension and proposition: of several repeats the median, of two middle ones the smaller."""
+    found: dict[tuple[str, str], list[int]] = {}
+    rows = EvaluationScore.objects.filter(evaluation_run=run, status="scored", count__isnull=False)
+    for dimension, proposition_id, count in rows.values_list("dimension", "proposition_id", "count"):
+        found.setdefault((dimension, proposition_id), []).append(count or 0)
+    return {key: median_low(counts) for key, counts in found.items()}
+
+
+__all__ = [
+    "ChannelScore",
+    "DimensionSummary",
+    "PropositionSummary",
+    "RunSummary",
+    "by_tag",
+    "dimension_summaries",
+    "empty_dimension",
+    "overall",
+    "shares_by_tag",
+    "summarize",
+    "worst_judgement",
+]
+
+WITHOUT_SCORE = (
+    EvaluationRun.Status.FAILED,
+    EvaluationRun.Status.ERRORED,
+    EvaluationRun.Status.CANCELLED,
+)  # what they have is partial
+
+
+def dimension_summaries(scores: Iterable[Mapping[str, Any]]) -> dict[str, DimensionSummary]:
+    """Dimensions from rows of (dimension, proposition_id, weight, inverted, total, scored, trivial, unscored, pending, asked, of_messages).
+
+    `asked` judgements could be scored by this judge, `of_messages` were made message by message. With repeats a row also has `items`
+    (scored items, `total` being the sum of their means), `hits` (items scored or counted), `squares` and `freedom` (for the noise); a
+    counted one has `count`.
+    """
+    grouped: dict[str, list[Mapping[str, Any]]] = {}
+    for row in scores:
+        grouped.setdefault(str(row["dimension"]), []).append(row)
+    return {dimension: _dimension(dimension, rows) for dimension, rows in sorted(grouped.items())}
+
+
+def _dimension(dimension: str, rows: list[Mapping[str, Any]]) -> DimensionSummary:
+    propositions = []
+    by_message: list[Share] = []
+    weighted = weights = 0.0
+    for row in sorted(rows, key=lambda r: str(r["proposition_id"])):
+        items, points, weight = row.get("items", row["scored"]), float(row["total"]), float(row["weight"])
+        count = row.get("count")
+        share = Share(row.get("hits", row["scored"]), row["asked"])
+        if row["of_messages"]:
+            by_message.append(share)
+        if count is None:
+            weighted += weight * points
+            weights += weight * items
+        propositions.append(
+            PropositionSummary(
+                id=str(row["proposition_id"]),
+                score=rounded(points / items) if items and count is None else None,
+                weight=weight,
+                inverted=bool(row["inverted"]),
+                scored=row["scored"],
+                trivial=row["trivial"],
+                unscored=row["unscored"],
+                pending=row["pending"],
+                count=count,
+                share=share,
+            )
+        )
+    reason = why_too_little(total(by_message))
+    counts = [p.count for p in propositions if p.count is not None]
+    freedom = sum(row.get("freedom", 0) for row in rows)
+    return DimensionSummary(
+        dimension=dimension,
+        score=rounded(weighted / weights) if weights and not reason else None,
+        scored=sum(p.scored for p in propositions),
+        trivial=sum(p.trivial for p in propositions),
+        unscored=sum(p.unscored for p in propositions),
+        pending=sum(p.pending for p in propositions),
+        propositions=tuple(propositions),
+        count=sum(counts) if counts else None,
+        noise=rounded(sqrt(sum(row.get("squares", 0.0) for row in rows) / freedom)) if freedom else None,
+        share=total(p.share for p in propositions),
+        reason=reason,
+    )
+
+
+def empty_dimension(dimension: str) -> DimensionSummary:
+    """A dimension for which nothing was judged."""
+    return DimensionSummary(
+        dimension=dimension, score=None, scored=0, trivial=0, unscored=0, pending=0, propositions=()
+    )
+
+
+def overall(dimensions: Iterable[DimensionSummary]) -> float | None:
+    """Mean of the dimensions that have a score of 0 to 9; None when none has, or one fell short of what a score needs."""
+    dimensions = list(dimensions)
+    if any(d.fell_short for d in dimensions):
+        return None
+    scores = [d.score for d in dimensions if d.score is not None and d.dimension not in COUNTED]
+    return rounded(sum(scores) / len(scores)) if scores else None
+
+
+def summarize(run: EvaluationRun) -> RunSummary:
+    """The numbers of one run, in two queries; more for repeats and for the channels of an agent's run."""
+    return summarize_all([run])[0]
+
+
+def summarize_all(runs: Sequence[EvaluationRun]) -> list[RunSummary]:
+    """The numbers of several runs, in their order, in as many queries as for one."""
+    rows, used = _rows(runs), ledger.totals_of_work([run.work_id for run in runs])
+    silent = unanswered([run for run in runs if any(row["unscored"] for row in rows[run.pk])])
+    linked = linked_dimensions([run for run in runs if set(run.dimensions) - set(run.own_dimensions)])
+    return [
+        _summary(
+            run,
+            {**_answered(run, dimension_summaries(rows[run.pk]), silent), **linked.get(run.pk, {})},
+            used[run.work_id],
+        )
+        for run in runs
+    ]
+
+
+def _answered(
+    run: EvaluationRun, found: dict[str, DimensionSummary], silent: set[tuple[int, str]]
+) -> dict[str, DimensionSummary]:
+    """The dimensions, without a score where the judge answered nothing: the rest is of exact rules, and not the judge's."""
+    return {name: replace(d, score=None) if (run.pk, name) in silent else d for name, d in found.items()}
+
+
+def _summary(run: EvaluationRun, dimensions: dict[str, DimensionSummary], used: ledger.Totals) -> RunSummary:
+    return RunSummary(
+        run=run,
+        overall_score=None if run.status in WITHOUT_SCORE else overall(dimensions.values()),
+        dimensions=dimensions,
+        calls=used.calls,
+        tokens=used.input_tokens + used.output_tokens + used.cache_read_tokens + used.cache_write_tokens,
+        cost_usd=used.cost_usd if used.unpriced < used.calls or not used.calls else None,
+        unpriced_calls=used.unpriced,
+        input_tokens=used.input_tokens + used.cache_read_tokens + used.cache_write_tokens,
+        output_tokens=used.output_tokens,
+        cache_read_tokens=used.cache_read_tokens,
+        cache_write_tokens=used.cache_write_tokens,
+    )
+
+
+def _rows(runs: Sequence[EvaluationRun]) -> dict[int, list[dict[str, Any]]]:
+    """Rows for `dimension_summaries`, by run; of all runs without repeats in one query."""
+    found: dict[int, list[dict[str, Any]]] = {run.pk: repeated_rows(run) if run.repeats > 1 else [] for run in runs}
+    rows = (
+        EvaluationScore.objects.filter(evaluation_run__in=[run.pk for run in runs if run.repeats == 1])
+        .order_by()
+        .values("evaluation_run", "dimension", "proposition_id")
+        .annotate(
+            weight=Max("weight"),
+            inverted=Count("pk", filter=Q(inverted=True)),
+            total=Coalesce(Sum("score", filter=Q(status="scored")), 0),
+            scored=Count("pk", filter=Q(status="scored")),
+            trivial=Count("pk", filter=Q(status="trivial")),
+            unscored=Count("pk", filter=Q(status="unscored")),
+            pending=Count("pk", filter=Q(status="pending")),
+            asked=Count("pk", filter=COVERABLE),
+            of_messages=Count("pk", filter=MESSAGES),
+            counted=Sum("count"),  # of one row: nothing is repeated
+        )
+    )
+    for row in rows:
+        found[row["evaluation_run"]].append({**row, "count": row["counted"]})
+    return found
+
+
+def linked_dimensions(runs: Sequence[EvaluationRun]) -> dict[int, dict[str, DimensionSummary]]:
+    """Agents' channel dimensions by run, from the runs of their channels that are not failed.
+
+    A score is the mean of the channels' scores, weighted by how much the agent said in each; a count is the sum, the same idea in two
+    channels being two.
+    """
+    if not runs:
+        return {}
+    shares: dict[int, list[ChannelShare]] = {run.pk: [] for run in runs}
+    there = ChannelShare.objects.filter(agent_run__in=runs).exclude(channel_run__status__in=WITHOUT_SCORE)
+    for share in there.select_related("channel_run__channel"):
+        shares[share.agent_run_id].append(share)
+    channel_runs = {share.channel_run_id: share.channel_run for found in shares.values() for share in found}
+    parts = {pk: dimension_summaries(rows) for pk, rows in _rows(list(channel_runs.values())).items()}
+    return {
+        run.pk: {
+            name: linked_dimension(
+                name,
+                [(s, parts[s.channel_run_id][name]) for s in shares[run.pk] if name in parts[s.channel_run_id]],
+            )
+            for name in run.dimensions
+            if name not in run.own_dimensions
+        }
+        for run in runs
+    }
+
+
+def by_tag(run: EvaluationRun, key: str) -> dict[str, float]:
+    """Mean of the run's adherence scores per value of a tag, weighted by proposition: the same judgements, told apart.
+
+    Returns:
+        Score 0 to 9 by tag value, sorted by value; messages without the tag are left out.
+    """
+    sums: dict[str, list[float]] = {}
+    rows = EvaluationScore.objects.filter(
+        evaluation_run=run, dimension="adherence", status="scored", message__isnull=False
+    )
+    for tags, weight, score, judge in rows.values_list("message__tags", "weight", "score", "judge").iterator():
+        if isinstance(tags, dict) and key in tags:
+            if judge != RULE_JUDGE:
+                weight /= run.repeats  # a rule is judged once
+            entry = sums.setdefault(str(tags[key]), [0.0, 0.0])
+            entry[0] += weight * (score or 0)
+            entry[1] += weight
+    return {value: round(total / weight, 4) for value, (total, weight) in sorted(sums.items())}
+
+
+def shares_by_tag(run: EvaluationRun, key: str) -> dict[str, Share]:
+    """How much of the run's adherence was scored, per value of a tag; repeats count once."""
+    rows = EvaluationScore.objects.filter(COVERABLE, evaluation_run=run, dimension="adherence", repeat=1)
+    found: dict[str, Share] = {}
+    for tags, status in rows.filter(message__isnull=False).values_list("message__tags", "status").iterator():
+        if isinstance(tags, dict) and key in tags:
+            value = str(tags[key])
+            found[value] = found.get(value, NOTHING) + Share(int(status == "scored"), 1)
+    return found
+
+
+def worst_judgement(run: EvaluationRun, dimension: str, proposition_id: str) -> EvaluationScore | None:
+    """The lowest scored judgement of a proposition, the oldest of equals."""
+    return (
+        EvaluationScore.objects.filter(
+            evaluation_run=run, dimension=dimension, proposition_id=proposition_id, status="scored"
+        )
+        .order_by("score", "pk")
+        .first()
+    )

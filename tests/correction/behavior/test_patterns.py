@@ -1,0 +1,197 @@
+"""The offline reading of requests: which trait, in which direction, or none at all. Never the opposite of what was asked."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from correction.behavior.patterns import read_request, written_name
+from correction.behavior.rules import strength_of
+
+# What is asked for: a word of the trait's name, and "stop" (0), "less" (below the usual 0.5), "same" (0.5), "more" (above it).
+REQUESTS = """
+stop writing such long answers | long | less
+quit being so wordy | long | less
+don't use so much jargon | jargon | less
+no more jargon please | jargon | stop
+be more casual | casual | more
+please be less informal | informal | less
+Du kannst mich duzen | informal | same
+no emoji please | emoji | stop
+could you not use emojis | emoji | stop
+no bullet points | bullet | stop
+Maybe don't say 'actually' so much | actually | less
+don't be shorter | short | less
+stop using emojis | emoji | stop
+Could you stop using emojis? | emoji | stop
+can't you use fewer emojis? | emoji | less
+won't you be a bit nicer? | warmth | more
+I'd prefer if you didn't use emojis | emoji | stop
+I'd rather you used fewer emojis | emoji | less
+I want you to stop swearing | swearing | stop
+I hate it when you use emojis | emoji | stop
+you're too formal | formal | less
+You are way too wordy | short | more
+your replies are too short | short | less
+that was too long | short | more
+you're not funny enough | humour | more
+you don't use enough examples | examples | more
+don't stop using emojis | emoji | more
+never stop being sarcastic | sarcasm | more
+don't be afraid to use emojis | emoji | more
+don't forget to use emojis | emoji | more
+there's no need to be so formal | formal | less
+you don't need to apologize all the time | apologising | less
+don't be less formal | formal | more
+don't be too formal | formal | less
+be less brief | short | less
+avoid avoiding jargon | jargon | more
+don't answer without emojis | emoji | more
+stop answering in French | French | stop
+please switch to English | English | same
+call me Robin | Robin | same
+don't call me Bob | Bob | stop
+be more Santa like | Santa | more
+talk less like a pirate | pirate | less
+no more pirate talk | pirate | stop
+use emoji, not slang | emoji | same
+use more emojis and fewer jokes | emoji | more
+give me short answers instead of long ones | short | same
+make your long answers shorter | short | more
+don't use emojis because I do not like them | emoji | stop
+use emojis less often | emoji | less
+use emojis sparingly | emoji | less
+Stop using emojis, I've never liked them | emoji | stop
+Hör auf, so lange Antworten zu schreiben | long | less
+Keine Emojis bitte | emoji | stop
+Verwende Emojis nicht so oft | emoji | less
+Sei weniger informell | informal | less
+Sei nicht kürzer | short | less
+Hör nicht auf, Witze zu machen | jokes | more
+Deine Antworten sind zu lang | short | more
+Nenn mich nicht Schatz | Schatz | stop
+Ich möchte, dass du weniger Fragen stellst | questions | less
+N'utilise pas d'emojis | emoji | stop
+N'utilise plus d'emojis s'il te plaît | emoji | stop
+Ne sois pas si formel | formal | less
+N'arrête pas d'utiliser des emojis | emoji | more
+Tes réponses sont trop longues | short | more
+Tu peux me tutoyer | informal | same
+No uses tantos emojis | emoji | less
+No dejes de usar emojis | emoji | more
+No seas tan formal | formal | less
+Puedes tutearme | informal | same
+Smettila di usare le emoji | emoji | stop
+Non essere così formale | formal | less
+Pare de usar emojis | emoji | stop
+Seja mais formal | formal | more
+Suas respostas são longas demais | short | more
+Wees niet zo formeel | formal | less
+Stop met emoji's gebruiken | emoji | stop
+Перестань использовать эмодзи | emoji | stop
+Отвечай короче | short | more
+Przestań używać emoji | emoji | stop
+Sluta dra skämt. | jokes | stop
+Hold op med at fortælle vittigheder. | jokes | stop
+Přestaň vyprávět vtipy. | jokes | stop
+Припини розповідати анекдоти. | jokes | stop
+Emoji kullanma | emoji | stop
+もっと短く答えてください。 | short | more
+絵文字を使わないでください | emoji | stop
+别再讲笑话了。 | jokes | stop
+이모티콘 쓰지 마세요 | emoji | stop
+"""
+NO_REQUESTS = """
+why don't you use emoji?
+Warum benutzt du keine Emojis?
+Pourquoi tu n'utilises pas d'emojis ?
+do you use emojis?
+I love emojis
+emojis are fine
+my boss is too formal
+She told me to be more concise
+write a formal letter to my landlord
+Schreib einen förmlichen Brief an meinen Vermieter
+tell me a joke
+make it shorter
+stop the music
+be careful
+no problem
+it's too cold today
+the meeting was too long
+I used too many emojis in my post
+The poster says "be more concise and stop using slang".
+> stop using emoji
+"""
+
+
+def side(text: str) -> tuple[str, str]:
+    reading = read_request(text)
+    if reading is None:
+        return "", "none"
+    strength = strength_of(reading.amount)
+    direction = "stop" if strength == 0 else "less" if strength < 0.5 else "more" if strength > 0.5 else "same"
+    return written_name(reading.name, text), direction
+
+
+@pytest.mark.parametrize("line", REQUESTS.strip().splitlines())
+def test_a_request_is_read_as_the_right_trait_in_the_right_direction(line: str) -> None:
+    text, word, direction = line.split(" | ")
+    name, found = side(text)
+
+    assert (word.casefold() in name.casefold(), found) == (True, direction), (name, found)
+
+
+@pytest.mark.parametrize("text", NO_REQUESTS.strip().splitlines())
+def test_what_is_no_request_is_passed_over(text: str) -> None:
+    assert side(text)[1] == "none"
+
+
+@pytest.mark.parametrize(
+    "text", ["don't, for heaven's sake, use emojis", "No dudes en hacerlo, usa emojis", "Use emojis? No thanks."]
+)
+def test_where_the_direction_is_not_certain_no_trait_is_named(text: str) -> None:
+    assert side(text)[0] == ""
+
+
+def test_a_request_at_the_end_of_a_long_message_is_found() -> None:
+    story = "We walked along the harbour and the light was grey. The boats came in one after another. " * 12
+
+    assert side(f"{story} Please stop using emoji in your messages.") == ("emoji usage", "stop")
+    assert side(story)[1] == "none"
+
+
+def test_hard_cases_are_passed_over_rather_than_misread() -> None:
+    """Figurative and indirect requests are a model's work; what looks like a request and is none must not become one."""
+    rows = [json.loads(line) for line in Path(__file__).with_name("hard_cases.jsonl").read_text("utf-8").splitlines()]
+    found = [(row, reading) for row in rows if (reading := read_request(row["text"])) is not None]
+    false = [row["text"] for row, _ in found if not row["request"]]
+    opposite = [
+        row["text"]
+        for row, reading in found
+        if reading.name and row["request"] and row["strength"] is not None
+        and (row["strength"] - 0.5) * (strength_of(reading.amount) - 0.5) < 0
+    ]  # fmt: skip
+
+    assert len(false) <= 0.05 * sum(not row["request"] for row in rows), false
+    assert opposite == []
+
+
+@given(st.text(max_size=600))
+def test_no_text_brings_it_down(text: str) -> None:
+    side(text)
+
+
+@pytest.mark.parametrize("unit", ["stop ", "be nice. ", "a", "“", "\ud800", "你", "no, ", "use less more "])
+def test_a_hundred_thousand_characters_take_bounded_time(unit: str) -> None:
+    side("warm up")
+    begun = time.process_time()
+
+    side(unit * (100_000 // len(unit)))
+
+    assert time.process_time() - begun < 5

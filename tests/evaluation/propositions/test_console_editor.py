@@ -1,0 +1,321 @@
+"""The proposition editor: written, changed, saved, tried on ten messages and exported in the console; and who may do so."""
+
+from __future__ import annotations
+
+import os
+from urllib.parse import quote
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.test import Client
+
+from agents.admin.transcript import transcript_url
+from agents.models import LLMCall, ModelPrice
+from evaluation.admin.proposition_cards import propositions_url
+from evaluation.models import Proposition
+from evaluation.propositions.files import DEFAULT, load_file
+from tests.console import HOSTILE, Browser, list_of, plain, queries, read, signed_in, staff, superuser, viewer
+from tests.evaluation.conftest import PropositionFolder
+from tests.evaluation.drafting.proposing import make_ada
+from tests.evaluation.judging import entry
+from tests.evaluation.propositions.console import EDITOR, TRIAL, ada, asked, change, filled_in, url_of
+from tests.factories import MONDAY, talk
+from tests.llm_server import LLMServer
+
+pytestmark = pytest.mark.django_db
+
+
+# -- writing and changing
+def test_a_new_proposition_gets_an_id_of_its_claim_and_is_judged(root: Client, team: PropositionFolder) -> None:
+    html = change(root, url_of("new"), claim="{{agent_name}} stays dry", weight="1.5", supports="to be fair\n\n/dry+/")
+
+    path = team.path / "adherence" / "ada.yaml"
+    assert "ada-stays-dry is saved to" in plain(html)
+    assert "it is judged from the next evaluation on" in plain(html)
+    [found] = load_file(path).propositions
+    assert (found.id, found.claim, found.weight) == ("ada-stays-dry", "{{agent_name}} stays dry", 1.5)
+    assert found.cues is not None
+    assert found.cues.supports == ["to be fair", "/dry+/"]
+    assert LogEntry.objects.get().get_change_message() == "saved: {{agent_name}} stays dry"
+
+
+def test_a_suggestion_is_saved_as_one_and_accepted_with_its_change(root: Client, team: PropositionFolder) -> None:
+    change(root, url_of("new"), "_suggestion", claim="{{agent_name}} stays dry", id="dry")
+    assert asked() == {}
+    change(root, url_of("edit", name="dry"), "_suggestion", claim="{{agent_name}} is dry")
+    assert asked() == {}
+    change(root, url_of("edit", name="dry"), claim="{{agent_name}} is bone dry")
+    assert asked() == {"dry": "{{agent_name}} is bone dry"}
+
+
+def test_saving_what_was_not_changed_leaves_the_file_byte_for_byte(root: Client, team: PropositionFolder) -> None:
+    text = """\
+        # ours
+        propositions:
+          - id: dry   # keep
+            claim: >
+              {{agent_name}} is dry,
+              "always"
+            weight: 1.0
+            cues: {supports: ["to be 'fair'", '/a & b/'], contradicts: []}
+            include_personas: true
+            trait: concise
+          - {id: kind, claim: k}
+        """
+    path = team.write("adherence/ada.yaml", text)
+    before = path.read_text()
+    html = change(root, url_of("edit", name="dry"))
+
+    assert "dry is saved" in plain(html)
+    assert path.read_text() == before
+
+
+def test_a_rule_is_typed_and_taken_away_again(root: Client, team: PropositionFolder) -> None:
+    change(root, url_of("new"), claim="{{agent_name}} is brief", id="brief", max_words="5", no_emoji="on")
+    path = team.path / "adherence" / "ada.yaml"
+    rule = load_file(path).propositions[0].rule
+    assert rule is not None
+    assert rule.checks() == {"max_words": 5, "no_emoji": True}
+    sent = filled_in(read(root, url_of("edit", name="brief"))) | {"prop-max_words": "", "_save": ""}
+    del sent["prop-no_emoji"]
+    root.post(url_of("edit", name="brief"), sent)
+
+    assert load_file(path).propositions[0].rule is None
+
+
+@pytest.mark.parametrize(
+    ("typed", "message"),
+    [
+        ({"claim": ""}, "This field is required"),
+        ({"claim": "{{nobody}} is dry"}, "unknown variable {{nobody}}; allowed"),
+        ({"weight": "9"}, "less than or equal to 5"),
+        ({"id": "Not kebab"}, "match pattern"),
+        ({"max_words": "5", "supports": "dry"}, "rule stands alone"),
+        ({"matches": "("}, "regular expression"),
+        ({"inverted": "on", "hard": "on"}, "exclude each other"),
+        ({"dimension": "fluency", "precondition": "is_reply"}, "a precondition looks at one message"),
+        ({"supports": "/(?:a{99}){99}/"}, "is too large"),
+    ],
+)
+def test_what_the_loader_refuses_is_said_and_nothing_is_saved(
+    root: Client, team: PropositionFolder, typed: dict[str, str], message: str
+) -> None:
+    html = change(root, url_of("new"), **{"claim": "{{agent_name}} is dry", **typed})
+
+    assert message in plain(html)
+    assert 'role="alert"' in html
+    assert not list(team.path.rglob("*.yaml"))
+    assert not LogEntry.objects.exists()
+
+
+def test_two_people_at_once_do_not_undo_each_other(root: Client, team: PropositionFolder) -> None:
+    path = team.claims("adherence/ada.yaml", "dry")
+    url = url_of("edit", name="dry")
+    seen = filled_in(read(root, url))
+    path.write_text(path.read_text().replace("claim dry", "claim bone dry"))
+    answer = root.post(url, {**seen, "prop-claim": "mine", "_save": ""})
+
+    assert "It was changed or removed since the page was opened." in plain(answer.content.decode())
+    assert ">mine</textarea>" in answer.content.decode().replace("\n", ""), "what was typed is not lost"
+    assert "bone dry" in path.read_text()
+
+
+def test_one_of_ours_is_changed_in_the_teams_folder(
+    root: Client, team: PropositionFolder, propositions: PropositionFolder
+) -> None:
+    ours = propositions.claims("adherence/ada.yaml", "dry")
+    before = ours.read_text()
+    assert "instead of the one in" in plain(read(root, url_of("edit", name="dry")))
+    change(root, url_of("edit", name="dry"), claim="{{agent_name}} is bone dry")
+
+    assert asked() == {"dry": "{{agent_name}} is bone dry"}
+    assert ours.read_text() == before
+    assert "in place of adherence/ada.yaml:3" in plain(read(root, propositions_url("ada")))
+
+
+def test_without_a_folder_of_ones_own_it_can_only_be_exported(root: Client, propositions: PropositionFolder) -> None:
+    make_ada()
+    html = read(root, url_of("new"))
+
+    assert "No folder for propositions of your own is set" in plain(html)
+    assert 'name="_save"' not in html
+    answer = root.post(url_of("new"), {"prop-claim": "{{agent_name}} is dry", "prop-id": "dry", "_export": ""})
+    assert answer["Content-Disposition"] == 'attachment; filename="dry.yaml"'
+    path = propositions.write("adherence/dry.yaml", answer.content.decode())
+    assert [(p.id, p.active) for p in load_file(path).propositions] == [("dry", True)]
+    assert load_file(path).agent_id == "ada"
+
+
+# -- who may
+def test_who_may_only_view_reads_and_exports(team: PropositionFolder) -> None:
+    team.claims("adherence/ada.yaml", "dry")
+    looking = signed_in(viewer())
+    html = read(looking, propositions_url("ada"))
+
+    assert "claim dry" in html
+    assert 'name="retire"' not in html
+    assert url_of("new") not in html
+    for url in (url_of("new"), url_of("edit", name="dry")):
+        assert looking.get(url).status_code == 403
+        assert looking.post(url, {"prop-claim": "x", "_save": ""}).status_code == 403
+    assert "it takes the right to ask for evaluations" in plain(read(looking, url_of("try", name="dry")))
+    assert looking.post(url_of("try", name="dry")).status_code == 403
+    assert looking.get(url_of("export")).status_code == 200
+    assert looking.post(propositions_url("ada"), {"retire": "x"}).status_code == 403
+
+
+def test_an_editor_who_may_not_ask_for_evaluations_saves_but_does_not_try(team: PropositionFolder) -> None:
+    team.claims("adherence/ada.yaml", "dry")
+    editor = signed_in(staff(*EDITOR))
+    assert 'name="_try"' not in read(editor, url_of("edit", name="dry"))
+    assert editor.post(url_of("new"), {"prop-claim": "{{agent_name}} is x", "_try": ""}).status_code == 403
+    assert "is saved" in change(editor, url_of("edit", name="dry"), claim="{{agent_name}} is bone dry")
+
+
+def test_who_may_ask_for_evaluations_may_try_but_not_save(team: PropositionFolder) -> None:
+    team.claims("adherence/ada.yaml", "dry")
+    operator = signed_in(staff(EDITOR[0], *TRIAL))
+
+    assert operator.post(url_of("try", name="dry")).status_code == 200
+    assert operator.get(url_of("edit", name="dry")).status_code == 403
+
+
+def test_who_may_not_view_messages_tries_nothing(team: PropositionFolder) -> None:
+    talk(ada(), ["The secret."])
+    team.write("adherence/ada.yaml", "propositions:\n- {id: brief, claim: c, rule: {max_words: 2}}\n")
+    half = signed_in(staff(*EDITOR, TRIAL[0]))
+    page = plain(read(half, url_of("try", name="brief")))
+
+    assert "and to view messages" in page
+    assert "The secret." not in page
+    assert half.post(url_of("try", name="brief")).status_code == 403
+    assert 'name="_try"' not in read(half, url_of("edit", name="brief"))
+    typed = {**filled_in(read(half, url_of("edit", name="brief"))), "_try": ""}
+    assert half.post(url_of("edit", name="brief"), typed).status_code == 403
+
+
+def test_an_export_of_a_file_that_cannot_be_read_any_more_says_so(root: Client, team: PropositionFolder) -> None:
+    path = team.claims("adherence/ada.yaml", "dry")
+    assert root.get(url_of("export")).status_code == 200
+    known = path.stat()
+    path.write_text(path.read_text().replace("id: dry", "id: wet"))
+    os.utime(path, ns=(known.st_atime_ns, known.st_mtime_ns))  # as if it changed after it was looked at
+    answer = root.get(url_of("export"), follow=True)
+
+    assert answer.status_code == 200
+    assert "has no proposition dry any more" in plain(answer.content.decode())
+
+
+def test_strangers_see_nothing_and_forms_from_elsewhere_are_refused(team: PropositionFolder) -> None:
+    team.claims("adherence/ada.yaml", "dry")
+    stranger, elsewhere = signed_in(staff("evaluation.view_evaluationrun")), Browser(enforce_csrf_checks=True)
+    elsewhere.force_login(superuser())
+    urls = [url_of("new"), url_of("edit", name="dry"), url_of("try", name="dry"), url_of("export")]
+
+    assert [stranger.get(url).status_code for url in urls] == [403] * 4
+    assert [elsewhere.post(url, {"prop-claim": "x", "_save": ""}).status_code for url in urls[:3]] == [403] * 3
+
+
+@pytest.mark.parametrize("key", ["", "1/../../../etc/passwd:root", "1/adherence/ada.yaml:gone"])
+def test_an_address_of_nothing_is_not_found(root: Client, team: PropositionFolder, key: str) -> None:
+    team.claims("adherence/ada.yaml", "dry")
+    for view in ("edit", "try"):
+        assert root.get(f"{url_of(view)}?at={quote(key)}").status_code == 404
+    assert root.get(url_of("new", "nobody")).status_code == 404
+
+
+def test_the_number_of_queries_does_not_grow(root: Client, team: PropositionFolder) -> None:
+    talk(ada(), ["One."])
+    team.claims("adherence/ada.yaml", "p0")
+    pages = [propositions_url("ada"), url_of("edit", name="p0"), url_of("try", name="p0"), list_of(Proposition)]
+    few = [len(queries(root, page)) for page in pages]
+    team.claims("adherence/ada.yaml", *(f"p{n}" for n in range(30)))
+    for n in range(8):
+        make_ada(f"ada{n}", display_name=f"Ada {n}")
+
+    assert [len(queries(root, page)) for page in pages] == few
+
+
+# -- trying on ten messages
+def test_trying_says_before_what_it_costs_and_after_what_it_scored(root: Client, team: PropositionFolder) -> None:
+    talk(make_ada("bob", display_name="Bob"), ["not hers"])
+    team.write("adherence/ada.yaml", "propositions:\n- {id: brief, claim: c, rule: {max_words: 2}}\n")
+    before = read(root, url_of("try", name="brief"))
+    assert "has said nothing yet" in plain(before)
+    [message, *_] = talk(ada(), ["Hello there.", f"Far too many words {HOSTILE}"])
+    before = plain(read(root, url_of("try", name="brief")))
+    assert "2 messages of Ada Lund , no call: exact rules and preconditions cost nothing." in before
+
+    html = root.post(url_of("try", name="brief")).content.decode()
+    text = plain(html)
+    assert "2 scored" in text
+    assert "no call was made, it cost nothing" in text
+    assert "Hello there." in text
+    assert text.index("Far too many") < text.index("Hello there."), "the lowest score first"
+    assert transcript_url(message) in html
+    assert "<script>alert" not in html
+
+
+def test_what_is_typed_is_tried_and_not_saved(root: Client, team: PropositionFolder) -> None:
+    talk(ada(), ["Hello there.", "One two three."])
+    html = change(root, url_of("new"), "_try", claim="{{agent_name}} is brief", max_words="2")
+
+    assert "2 scored" in plain(html)
+    assert 'value="2"' in html
+    assert not list(team.path.rglob("*.yaml"))
+    assert not LogEntry.objects.exists()
+
+
+def test_a_judge_that_is_asked_has_its_calls_in_the_ledger(root: Client, team: PropositionFolder) -> None:
+    talk(ada(), ["to be fair, no.", "Never."])
+    team.write("adherence/ada.yaml", "propositions:\n- {id: fair, claim: c, cues: {supports: [to be fair]}}\n")
+    assert "2 calls of heuristic" in plain(read(root, url_of("try", name="fair")))
+    assert not LLMCall.objects.exists(), "looking costs nothing"
+    text = plain(root.post(url_of("try", name="fair")).content.decode())
+
+    assert "1 scored, 1 unscored" in text
+    assert "2 calls" in text
+    assert set(LLMCall.objects.values_list("purpose", flat=True)) == {"try"}
+
+
+def test_what_is_asked_of_everybody_is_tried_on_a_chosen_agent(root: Client, team: PropositionFolder) -> None:
+    talk(ada(), ["Hello there."])
+    team.write("adherence/_default.yaml", "propositions:\n- {id: brief, claim: c, rule: {max_words: 2}}\n")
+    url = url_of("try", DEFAULT, "brief")
+
+    assert "On messages of" in plain(read(root, url))
+    assert "1 message of Ada Lund" in plain(read(root, f"{url}&agent=ada"))
+    assert "1 scored" in plain(root.post(f"{url}&agent=ada").content.decode())
+
+
+def test_a_paid_judge_is_estimated_before_and_accounted_for_after(
+    root: Client, team: PropositionFolder, llm_server: LLMServer
+) -> None:
+    talk(ada(), [f"line {n}" for n in range(30)])
+    team.write("adherence/ada.yaml", "propositions:\n- {id: dry, claim: '{{agent_name}} is dry'}\n")
+    prices = {"input_usd": 1, "output_usd": 5, "cache_write_usd": 0, "cache_read_usd": 0}
+    ModelPrice.objects.create(model="test-model", effective_from=MONDAY.date(), **prices)
+    before = plain(read(root, url_of("try", name="dry")))
+    assert "10 messages of Ada Lund , 10 calls of test-model , about" in before
+    assert "tokens in and 1,600 out, $0." in before
+    assert llm_server.calls == 0
+    llm_server.respond = lambda body: {"json": entry(3, reasoning=f"Not dry at all. {HOSTILE}")}
+    html = root.post(url_of("try", name="dry")).content.decode()
+
+    assert llm_server.calls == 10
+    assert "10 calls, 1,000 tokens in, 100 out, $0.0015" in plain(html)
+    assert "Not dry at all." in html
+    assert "Every message scores 3: this does not tell messages apart." in plain(html)
+    assert "<script>alert" not in html
+
+
+def test_a_judge_that_does_not_answer_is_a_reason_and_no_score(
+    root: Client, team: PropositionFolder, llm_server: LLMServer
+) -> None:
+    talk(ada(), ["one", "two"])
+    team.write("adherence/ada.yaml", "propositions:\n- {id: dry, claim: '{{agent_name}} is dry'}\n")
+    llm_server.respond = lambda body: {"status": 500}
+    text = plain(root.post(url_of("try", name="dry")).content.decode())
+
+    assert "2 unscored" in text
+    assert "Nothing could be scored:" in text

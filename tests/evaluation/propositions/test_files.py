@@ -1,0 +1,359 @@
+"""Reading proposition files: every error has a place and says what is allowed."""
+
+from __future__ import annotations
+
+import io
+import json
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from django.core.management import CommandError, call_command
+from hypothesis import given
+from hypothesis import strategies as st
+from pytest_django import Settings
+
+from evaluation.checks import proposition_files_are_valid
+from evaluation.propositions.files import PropositionError, default_dimensions, load_all, load_file, propositions_for
+from evaluation.propositions.schema import PropositionFile
+from tests.evaluation.conftest import PropositionFolder
+from tests.evaluation.drafting.proposing import HAND_WRITTEN
+
+GOOD = """
+dimension: adherence
+agent_id: ada
+propositions:
+  - id: terse
+    claim: "{{agent_name}} is terse"
+    weight: 1.5
+"""
+
+
+def problems(path: Path) -> list[str]:
+    with pytest.raises(PropositionError) as caught:
+        load_file(path)
+    return [str(problem) for problem in caught.value.problems]
+
+
+def ids(slug: str, dimension: str = "adherence", level: str = "evaluation") -> list[str]:
+    return [p.id for p in propositions_for(agent_slug=slug, dimension=dimension, level=level)]
+
+
+# -- errors: file, line, field, allowed values (AC-6.0.2)
+def test_an_unknown_field_is_reported_with_its_line_and_the_allowed_ones(propositions: PropositionFolder) -> None:
+    path = propositions.write("adherence/ada.yaml", GOOD + "    wieght: 2\n")
+
+    (found,) = problems(path)
+
+    assert found.startswith(
+        f"{path}:7: propositions[0].wieght (terse): unknown field; allowed: id, claim, weight, inver"
+    )
+
+
+def test_an_unknown_field_of_the_file_is_told_apart_from_one_of_a_proposition(propositions: PropositionFolder) -> None:
+    path = propositions.write("adherence/ada.yaml", GOOD + "last: 5\n")
+
+    assert problems(path) == [
+        f"{path}:7: last: unknown field; allowed: dimension, agent_id, include_personas, target_type, level, first_n, "
+        "last_n, propositions"
+    ]
+
+
+def test_unknown_fields_inside_a_rule_and_cues_name_theirs(propositions: PropositionFolder) -> None:
+    rule = problems(propositions.write("adherence/a.yaml", GOOD + "    rule: {max_wrods: 3}\n"))
+    cues = problems(propositions.write("adherence/b.yaml", GOOD + "    cues: {suports: [a]}\n"))
+
+    assert ":7: propositions[0].rule.max_wrods (terse): unknown field; allowed: max_sentences, min_sen" in rule[0]
+    assert ":7: propositions[0].cues.suports (terse): unknown field; allowed: supports, contradicts" in cues[0]
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ("    weight: heavy\n", "7: propositions[0].weight (terse): input should be a valid number"),
+        ("    inverted: 'yes'\n", "7: propositions[0].inverted (terse): input should be a valid boolean (got 'yes')"),
+        (
+            "    precondition: moon\n",
+            "7: propositions[0].precondition (terse): unknown precondition 'moon'; allowed: asks",
+        ),
+        ("    measure: luck\n", "7: propositions[0].measure (terse): 'luck' is not allowed; allowed: 'repetition'"),
+        ("    hard: true\n    inverted: true\n", "4: propositions[0] (terse): hard and inverted exclude each other"),
+        ("    rule: {max_words: 2}\n    cues: {supports: [a]}\n", "4: propositions[0] (terse): rule stands alone"),
+        (
+            "    rule: {matches: '('}\n",
+            "7: propositions[0].rule.matches (terse): /(/ is not a valid regular expression",
+        ),
+        ("  - claim: no id\n", "7: propositions[1].id: is required"),
+        (
+            "  - {id: action, claim: '{{action}} x'}\n",
+            "action: {{action}} has no value in adherence at evaluation level",
+        ),
+        (
+            "  - {id: mood, claim: '{{mood}} x'}\n",
+            "7: propositions[1].claim (mood): unknown variable {{mood}}; allowed: {{a",
+        ),
+        ("level: draft\n", "7: level: 'draft' is not allowed; allowed: 'evaluation' or 'action'"),
+    ],
+)
+def test_every_problem_has_file_line_field_and_what_is_allowed(
+    propositions: PropositionFolder, lines: str, expected: str
+) -> None:
+    path = propositions.write("adherence/ada.yaml", GOOD.replace("\n    weight: 1.5", "\n    # a line") + lines)
+
+    (found,) = problems(path)
+
+    assert found.startswith(f"{path}:")
+    assert expected in found
+
+
+def test_every_problem_of_a_file_is_reported_at_once(propositions: PropositionFolder) -> None:
+    path = propositions.write("adherence/ada.yaml", GOOD + "    inverted: 3\n    hard: 4\nfirst_n: -1\n")
+
+    assert len(problems(path)) == 3
+
+
+def test_a_key_that_stands_twice_is_not_silently_overwritten(propositions: PropositionFolder) -> None:
+    path = propositions.write("adherence/ada.yaml", GOOD + "    weight: 2.0\n")
+
+    assert problems(path) == [f"{path}:7: weight: stands twice in the same mapping"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "expected a mapping with dimension and propositions at the top"),
+        ("- a\n- b\n", "expected a mapping"),
+        ("just words", "expected a mapping"),
+        ("a: [1\n", "not valid YAML"),
+        ("a: b: c\n", "not valid YAML"),
+        ("a: \x00\n", "not valid YAML"),
+        ("--- 1\n--- 2\n", "not valid YAML"),
+        ("a: !!python/object:os.system x\n", "not valid YAML"),
+        ("? [a, b]\n: c\n", "not valid YAML"),
+        ("a: 2026-13-45\n", "not valid YAML"),
+        ("1: x\npropositions: []\n", "keys should be strings"),
+        ("propositions: &a [*a]\n", "propositions"),
+        ("[" * 3_000, "YAML"),
+        (
+            "a: &a [x, x, x, x, x, x, x, x, x]\n"
+            + "".join(f"{chr(98 + i)}: &{chr(98 + i)} [{', '.join([f'*{chr(97 + i)}'] * 9)}]\n" for i in range(9)),
+            "unknown field",
+        ),
+    ],
+    ids=lambda value: repr(value)[:24],
+)
+def test_a_broken_file_is_an_error_of_that_file_never_a_crash(
+    propositions: PropositionFolder, text: str, words: str
+) -> None:
+    path = propositions.path / "adherence" / "ada.yaml"
+    path.parent.mkdir()
+    path.write_text(text)
+
+    found = problems(path)
+
+    assert all(problem.startswith(str(path)) for problem in found)
+    assert any(words in problem or "nested too deeply" in problem for problem in found)
+
+
+def test_a_file_that_is_not_text_is_an_error_of_that_file(propositions: PropositionFolder) -> None:
+    path = propositions.write("adherence/ada.yaml", "")
+    path.write_bytes(b"\xff\xfe\x00bad")
+
+    assert "cannot be read" in problems(path)[0]
+
+
+@given(st.text(alphabet="abc:-[]{}&*!?|>#'\"%@,.0123 \n\tidclaim", max_size=80))
+def test_no_text_at_all_makes_the_loader_crash(propositions: PropositionFolder, text: str) -> None:
+    path = propositions.write("adherence/fuzz.yaml", "")
+    path.write_text("propositions:\n - id: x\n   claim: " + text)
+
+    with suppress(PropositionError):
+        load_file(path)
+
+
+def test_the_same_id_in_the_defaults_and_in_an_agents_file_is_an_error(propositions: PropositionFolder) -> None:
+    propositions.claims("adherence/_default.yaml", "terse", "kind")
+    propositions.claims("adherence/ada.yaml", "dry", "terse")
+
+    with pytest.raises(PropositionError, match=r"ada.yaml:4: id: 'terse' stands in .*_default.yaml as well"):
+        load_all()
+
+
+def test_two_agents_may_use_the_same_id(propositions: PropositionFolder) -> None:
+    propositions.claims("adherence/ada.yaml", "terse")
+    propositions.claims("adherence/bob.yaml", "terse")
+
+    assert len(load_all()) == 2
+
+
+def test_a_missing_folder_is_named(propositions: PropositionFolder, settings: Settings) -> None:
+    propositions.claims("adherence/_default.yaml", "terse")
+    settings.PROPOSITION_DIRS = [propositions.path / "nowhere"]
+
+    with pytest.raises(PropositionError, match="nowhere: PROPOSITION_DIRS: there is no such folder"):
+        load_all()
+
+
+def test_what_an_editor_leaves_lying_about_is_not_read(propositions: PropositionFolder) -> None:
+    """Emacs marks an open file by a hidden symbolic link to nothing that also ends in .yaml."""
+    path = propositions.claims("adherence/ada.yaml", "terse")
+    (path.parent / ".#ada.yaml").symlink_to("user@host.1234")
+    (path.parent / ".ada.yaml").write_text("half a: [file")
+
+    assert [file.path for file in load_all()] == [path]
+
+
+def test_a_link_to_nothing_is_an_error_of_that_file(propositions: PropositionFolder) -> None:
+    path = propositions.claims("adherence/ada.yaml", "terse").with_name("bob.yaml")
+    path.symlink_to("gone.yaml")
+
+    with pytest.raises(PropositionError, match=r"bob.yaml: cannot be read"):
+        load_all()
+
+
+def test_a_changed_file_is_read_again(propositions: PropositionFolder) -> None:
+    propositions.claims("adherence/_default.yaml", "terse")
+    assert ids("ada") == ["terse"]
+
+    propositions.claims("adherence/_default.yaml", "terse", "brief")
+
+    assert ids("ada") == ["terse", "brief"]
+
+
+# -- whose they are, and the merge (AC-6.1.5)
+def test_dimension_and_agent_come_from_folder_and_file_name_when_left_out(propositions: PropositionFolder) -> None:
+    path = propositions.write("adherence/ada.yaml", "propositions: [{id: terse, claim: x}]\n")
+
+    found = load_file(path)
+
+    assert (found.dimension, found.agent_id, found.level) == ("adherence", "ada", "evaluation")
+
+
+def test_an_agents_own_propositions_join_the_defaults_ac_6_1_5(propositions: PropositionFolder) -> None:
+    propositions.claims("adherence/_default.yaml", "voice", "mood")
+    propositions.claims("adherence/ada.yaml", "terse")
+    propositions.claims("adherence/bob.yaml", "loud")
+    propositions.claims("fluency/_default.yaml", "varied")
+
+    assert ids("ada") == ["voice", "mood", "terse"]
+    assert ids("carl") == ["voice", "mood"]
+    assert ids("ada", "fluency") == ["varied"]
+
+
+def test_action_level_propositions_are_kept_apart(propositions: PropositionFolder) -> None:
+    propositions.claims("adherence/_default.yaml", "voice")
+    propositions.write(
+        "adherence/drafts.yaml",
+        "agent_id: _default\nlevel: action\npropositions: [{id: voice, claim: '{{action}} is in voice'}]\n",
+    )
+
+    assert ids("ada") == ["voice"]
+    (draft,) = propositions_for(agent_slug="ada", dimension="adherence", level="action")
+    assert (draft.first_n, draft.last_n) == (5, 10)
+
+
+def test_a_teams_folder_adds_and_overrides(propositions: PropositionFolder, settings: Settings, tmp_path: Path) -> None:
+    team = PropositionFolder(tmp_path / "team")
+    propositions.claims("adherence/_default.yaml", "voice", "mood")
+    propositions.claims("adherence/ada.yaml", "terse")
+    team.claims("adherence/_default.yaml", "mood", extra="weight: 3.0")
+    team.claims("deeper/adherence/ada.yaml", "terse", "formal", extra="rule: {max_words: 3}")
+    settings.PROPOSITION_DIRS = [team.path]
+
+    found = {p.id: p for p in propositions_for(agent_slug="ada", dimension="adherence")}
+
+    assert list(found) == ["voice", "mood", "terse", "formal"]
+    assert found["mood"].weight == 3.0
+    assert found["terse"].rule is not None
+
+
+def test_where_a_proposition_stands_is_known(propositions: PropositionFolder) -> None:
+    propositions.claims("adherence/_default.yaml", "voice", "mood")
+
+    assert [p.source for p in propositions_for(agent_slug="ada", dimension="adherence")] == [
+        "_default.yaml:3",
+        "_default.yaml:4",
+    ]
+
+
+# -- the doors: system check and command
+def test_the_system_check_names_each_broken_file_and_what_to_do(propositions: PropositionFolder) -> None:
+    assert list(proposition_files_are_valid(None)) == []
+    propositions.write("adherence/a.yaml", "x: 1\n")
+    propositions.write("adherence/b.yaml", "x: [\n")
+
+    found = proposition_files_are_valid(None)
+
+    assert {error.id for error in found} == {"evaluation.E001"}
+    assert {Path(str(error.msg).split(":")[0]).name for error in found} == {"a.yaml", "b.yaml"}
+    assert all("check_propositions" in str(error.hint) for error in found)
+
+
+@pytest.mark.django_db
+def test_the_command_lists_what_there_is_and_fails_on_a_broken_file(propositions: PropositionFolder) -> None:
+    good = propositions.claims("adherence/_default.yaml", "voice", extra="rule: {max_words: 3}")
+    out = io.StringIO()
+    call_command("check_propositions", stdout=out)
+    assert "adherence/_default: 1 proposition (1 rule)" in out.getvalue()
+
+    bad = propositions.write("adherence/ada.yaml", "propositions: 3\n")
+    with pytest.raises(CommandError, match=r"1 problem:\n.*ada.yaml:1: propositions"):
+        call_command("check_propositions", stdout=out)
+
+    out = io.StringIO()
+    with pytest.raises(CommandError):
+        call_command("check_propositions", "--json", str(good), str(bad), stdout=out)
+    assert json.loads(out.getvalue())["problems"][0]["field"] == "propositions"
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ("rule: {matches: '(x'}", "rule.matches (odd): /(x/ is not a valid regular expression: missing )"),
+        ("rule: {contains_any: ['/[z-a]/']}", "rule.contains_any[0] (odd): /[z-a]/ is not a valid regular expression"),
+        ("cues: {supports: ['/(?:a{999}){999}/']}", "cues.supports[0] (odd): /(?:a{999}){999}/ is too large"),
+    ],
+)
+def test_a_pattern_that_cannot_be_used_is_named_with_its_file_and_proposition(
+    propositions: PropositionFolder, fields: str, said: str
+) -> None:
+    propositions.write("adherence/ada.yaml", f"propositions:\n  - id: odd\n    claim: c\n    {fields}\n")
+    with pytest.raises(CommandError) as refused:
+        call_command("check_propositions")
+
+    assert "adherence/ada.yaml:4: propositions[0]." in str(refused.value)
+    assert said in str(refused.value)
+
+
+def test_editors_get_a_json_schema_that_knows_every_field() -> None:
+    out = io.StringIO()
+
+    call_command("check_propositions", "--schema", stdout=out)
+
+    schema = json.loads(out.getvalue())
+    assert schema == PropositionFile.model_json_schema()
+    assert "recommendations_for_improvement" in schema["$defs"]["PropositionSpec"]["properties"]
+
+
+# -- inactive ones
+def test_inactive_propositions_are_never_judged(propositions: PropositionFolder) -> None:
+    path = propositions.write("adherence/ada.suggestions.yaml", HAND_WRITTEN)
+    propositions.write("fluency/_default.yaml", 'propositions: [{id: x, claim: "x", active: false}]')
+    file = load_file(path)
+
+    assert [p.id for p in file.propositions] == ["kind"]
+    assert [p.id for p in file.inactive] == ["short", "dry", "exact"]
+    assert [p.id for p in propositions_for(agent_slug="ada", dimension="adherence")] == ["kind"]
+    assert default_dimensions() == ("adherence",), "a dimension with suggestions alone has nothing to measure"
+
+
+def test_a_file_of_suggestions_is_its_agents_even_without_saying_so(propositions: PropositionFolder) -> None:
+    assert load_file(propositions.claims("adherence/ada.suggestions.yaml", "x")).agent_id == "ada"
+
+
+def test_what_was_rejected_cannot_be_active(propositions: PropositionFolder) -> None:
+    path = propositions.claims("adherence/ada.yaml", "x", extra="rejected: true")
+
+    with pytest.raises(Exception, match="rejected: true needs active: false"):
+        load_file(path)

@@ -1,0 +1,179 @@
+"""The offline judge answers only what it can see, and says *unscored* to the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pytest_django import Settings
+
+from agents.models import LLMCall
+from agents.text.ngrams import RepetitionStatistics
+from evaluation.judge.prompts import Context, Event, Window
+from evaluation.judge.questions import score_proposition, score_propositions
+from evaluation.judge.verdicts import Verdict
+from evaluation.propositions.offline import repetition_value
+from evaluation.propositions.schema import Cues
+from tests.evaluation.judging import LABEL, claim
+
+pytestmark = pytest.mark.django_db
+CUES = Cues(supports=["beet", "/farm(er)?s?/"], contradicts=["tofu"])
+
+
+@pytest.fixture(autouse=True)
+def _offline(settings: Settings) -> None:
+    settings.JUDGE_MODEL, settings.JUDGE_BASE_URL = "offline:lexical-1", "http://127.0.0.1:9"
+
+
+def said(*texts: str) -> Context:
+    return Context(
+        agent_name="Ada", window=Window(tuple(Event("action", "Ada", t) for t in texts), 0, ()), own_messages=True
+    )
+
+
+def about(text: str) -> Context:
+    """One message judged; the cue words around it are other people's."""
+    around = Window((Event("stimulus", "Ada", "Tofu! Beet!", speaker="Bob"),), 0, ())
+    return Context(agent_name="Ada", window=around, message=Event("action", "Ada", text))
+
+
+def verdict(context: Context, **fields: Any) -> Verdict:
+    return score_proposition(proposition=claim(**fields), context=context, label=LABEL)
+
+
+# -- cues
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("My BEET harvest is in.", 8), ("farmers know", 8), ("Tofu again.", 1), ("Tofu from the farm?", 4)],
+)
+def test_cues_for_and_against_a_claim_decide(text: str, value: int) -> None:
+    found = verdict(about(text), cues=CUES)
+
+    assert (found.status, found.value, found.raw_value) == ("scored", value, value)
+    assert (found.judge, found.served_model) == ("offline:lexical-1", "offline:lexical-1")
+    assert "Cues found" in found.reasoning
+
+
+def test_what_was_found_is_quoted_in_the_reasoning() -> None:
+    assert verdict(about("Tofu from the farm"), cues=CUES).reasoning == (
+        "Cues found for it: “farm”; against it: “Tofu”."
+    )
+
+
+def test_without_a_cue_in_the_text_it_does_not_guess() -> None:
+    found = verdict(about("Good morning."), cues=CUES)
+
+    assert (found.status, found.value) == ("unscored", None)
+    assert found.reason == "needs an LLM judge: none of the claim's cues occurs in the text"
+
+
+def test_a_claim_without_cues_needs_an_llm_judge() -> None:
+    found = verdict(about("Beet beet beet"))
+
+    assert (found.status, found.value) == ("unscored", None)
+    assert found.reason.startswith("needs an LLM judge: the claim lists no cues")
+
+
+def test_cues_speak_of_the_claim_as_written_and_an_inverted_one_is_flipped() -> None:
+    found = verdict(about("tofu"), cues=Cues(supports=["tofu"]), inverted=True)
+
+    assert (found.value, found.raw_value) == (1, 8)
+
+
+def test_hard_mode_needs_an_llm_judge_for_its_flaws() -> None:
+    found = verdict(about("beet"), cues=CUES, hard=True)
+
+    assert (found.status, found.value) == ("unscored", None)
+    assert found.reason.startswith("needs an LLM judge")
+
+
+def test_only_what_the_agent_said_counts() -> None:
+    """The stimuli around the message are full of cues."""
+    assert verdict(about("Hm."), cues=CUES).status == "unscored"
+
+
+def test_a_draft_is_judged_like_a_message() -> None:
+    found = verdict(Context(agent_name="Ada", action="My beet harvest is in."), cues=CUES)
+
+    assert found.value == 8
+
+
+def test_it_costs_nothing_and_stands_in_the_ledger_all_the_same() -> None:
+    found = verdict(about("beet"), cues=CUES)
+
+    call = LLMCall.objects.get()
+    assert (found.call, call.provider, call.cost_usd, call.attempts) == (call.pk, "offline", Decimal(0), 0)
+
+
+def test_several_claims_are_answered_each_by_its_own_cues() -> None:
+    asked = [claim("a", cues=CUES), claim("b"), claim("c", cues=Cues(supports=["again"]))]
+
+    found = score_propositions(propositions=asked, context=about("tofu again"), label=LABEL)
+
+    assert [v.value for v in found] == [1, None, 8]
+
+
+# -- repetition
+def repetition(*texts: str) -> Verdict:
+    return verdict(said(*texts), measure="repetition", include_personas=False)
+
+
+def test_five_times_the_same_message_is_as_repetitive_as_can_be() -> None:
+    found = repetition(*["Identity theft is not a joke, Jim."] * 5)
+
+    assert (found.status, found.value) == ("scored", 0)
+    assert "100% of the 3-grams recur" in found.reasoning
+
+
+def test_different_messages_are_not_repetitive() -> None:
+    found = repetition(
+        "Toast again.", "Who moved my chair?", "Quarter closes tomorrow, bring figures", "I fed the geese"
+    )
+
+    assert found.value == 9
+
+
+@pytest.mark.parametrize("texts", [(), ("only one",)])
+def test_repetition_shows_only_across_messages(texts: Sequence[str]) -> None:
+    found = repetition(*texts)
+
+    assert found.status == "unscored"
+    assert found.reason == f"repetition shows across at least 2 messages, the window has {len(texts)}"
+
+
+def test_the_more_copies_the_lower_the_score() -> None:
+    different = [
+        "The geese are fed and the barn is locked.",
+        "Nobody signs for parcels on my watch.",
+        "Paper cuts are a matter of discipline.",
+        "Quarter closes tomorrow, bring your figures.",
+        "I have seen owls do better accounting.",
+        "Lunch is at noon, not one minute later.",
+    ]
+    values = [repetition(*different[: 6 - n], *[different[0]] * n).value or 0 for n in range(6)]
+
+    assert values == sorted(values, reverse=True)
+    assert values[0] == 9
+    assert values[-1] == 0
+
+
+shares = st.floats(0, 1)
+
+
+@given(shares, shares, shares, shares)
+def test_more_recurring_words_never_raise_the_score(a: float, b: float, c: float, d: float) -> None:
+    (few, many), (low, high) = sorted((a, b)), sorted((c, d))
+    less = RepetitionStatistics(5, few, few, low, ())
+    more = RepetitionStatistics(5, many, many, high, ())
+
+    assert 0 <= repetition_value(more) <= repetition_value(less) <= 9
+
+
+def test_what_ordinary_chat_compresses_to_costs_nothing() -> None:
+    assert repetition_value(RepetitionStatistics(5, 0.0, 0.0, 0.45, ())) == 9
+    assert repetition_value(RepetitionStatistics(5, 0.0, 0.0, 1.0, ())) == 0
+    assert repetition_value(RepetitionStatistics(5, 1.0, 1.0, 0.0, ())) == 0

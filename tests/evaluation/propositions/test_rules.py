@@ -1,0 +1,149 @@
+"""Rules: exact checks of a text. Each is tried on both sides of its edge."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evaluation.judge.verdicts import RULE_JUDGE, rule_verdict, verdict_by_rule
+from evaluation.propositions.rules import CHECKS, Rule, check_rule
+
+
+def broken(text: str, **checks: Any) -> list[str]:
+    return check_rule(Rule.model_validate(checks), text)
+
+
+HOLDS_AND_BREAKS: list[tuple[dict[str, Any], str, str]] = [
+    ({"max_sentences": 2}, "One. Two.", "One. Two. Three."),
+    ({"max_sentences": 2}, "Dr. Smith has 3.5 tons, e.g. paper… or so. Fine.", "Dr. Smith left. I stayed. Why?"),
+    ({"max_sentences": 0}, "🎉", "Yes"),
+    ({"min_sentences": 2}, "One. Two.", "One only"),
+    ({"min_sentences": 1}, "今天很好。", "🎉🎉"),
+    ({"max_words": 3}, "don't do it", "one two three four"),
+    ({"max_words": 2}, "很好", "很好吗"),
+    ({"min_words": 2}, "two words", "one"),
+    ({"max_characters": 4}, "four", "five!"),
+    ({"max_characters": 1}, "😀", "😀😀"),
+    ({"matches": r"^dear\b"}, "Dear all", "My dear"),
+    ({"not_matches": "!"}, "Quiet.", "Loud!"),
+    ({"not_matches": r"\bbeets?\b"}, "Beetroot", "BEETS"),
+    ({"contains_any": ["farm", "beet"]}, "on the Farm", "farmhouse"),
+    ({"contains_any": ["/far+m/"]}, "farrrm", "fam"),
+    ({"contains_all": ["thank you", "please"]}, "Please and thank  you", "please"),
+    ({"contains_none": ["happy to help"]}, "unhappy to helper", "I am HAPPY to\nhelp."),
+    ({"contains_none": ["can't"]}, "cannot", "I can’t"),
+    ({"lowercase": True}, "all small ß 1 !", "One capital"),
+    ({"lowercase": True}, "день", "День"),
+    ({"no_emoji": True}, "plain :) ©", "party 🎉"),
+    ({"no_emoji": True}, "1 # *", "flag 🇩🇪"),
+]
+
+
+@pytest.mark.parametrize(("rule", "holds", "breaks"), HOLDS_AND_BREAKS, ids=lambda value: str(value)[:32])
+def test_a_rule_holds_up_to_its_edge_and_breaks_behind_it(rule: dict[str, Any], holds: str, breaks: str) -> None:
+    assert broken(holds, **rule) == []
+    assert len(broken(breaks, **rule)) == 1
+
+
+def test_every_check_was_tried_above() -> None:
+    assert {name for rule, _, _ in HOLDS_AND_BREAKS for name in rule} == set(CHECKS) == set(Rule.model_fields)
+
+
+@pytest.mark.parametrize(
+    ("rule", "text", "words"),
+    [
+        ({"max_sentences": 1}, "One. Two.", "2 sentences, at most 1 allowed"),
+        ({"min_words": 3}, "one", "1 words, at least 3 required"),
+        ({"matches": "x+"}, "abc", "nothing matches 'x+'"),
+        ({"not_matches": "b+"}, "abbc", "'bb' matches 'b+'"),
+        ({"contains_any": ["x", "y"]}, "abc", "none of 'x', 'y' occurs"),
+        ({"contains_all": ["a", "x", "y"]}, "a", "missing: 'x', 'y'"),
+        ({"contains_none": ["x", "y", "z"]}, "z x", "contains 'x', 'z'"),
+        ({"lowercase": True}, "A", "has upper-case letters"),
+        ({"no_emoji": True}, "🎉", "has an emoji"),
+    ],
+)
+def test_what_is_broken_is_said_with_the_finding(rule: dict[str, Any], text: str, words: str) -> None:
+    assert broken(text, **rule) == [words]
+
+
+def test_all_checks_of_a_rule_must_hold() -> None:
+    rule = {"max_words": 2, "no_emoji": True, "lowercase": True}
+
+    assert broken("just fine", **rule) == []
+    assert len(broken("Not just fine 🎉", **rule)) == 3
+
+
+def test_a_check_that_is_switched_off_checks_nothing() -> None:
+    assert broken("LOUD 🎉", lowercase=False, no_emoji=False, max_words=5) == []
+
+
+def test_a_rule_gives_nine_or_nothing_by_the_judge_called_rule() -> None:
+    holds, breaks = rule_verdict([], inverted=False), rule_verdict(["3 words, at most 2 allowed"], inverted=False)
+
+    assert (holds.value, holds.raw_value, holds.status) == (9, 9, "scored")
+    assert (breaks.value, breaks.raw_value) == (0, 0)
+    assert breaks.reasoning == "3 words, at most 2 allowed"
+    assert holds.judge == holds.served_model == RULE_JUDGE
+    assert holds.call is None
+
+
+def test_an_inverted_rule_is_flipped_ac_6_0_3a() -> None:
+    assert (rule_verdict([], inverted=True).value, rule_verdict([], inverted=True).raw_value) == (0, 9)
+    assert rule_verdict(["broken"], inverted=True).value == 9
+
+
+@given(st.text(), st.integers(0, 6))
+def test_at_most_and_at_least_meet_in_exactly_one_number(text: str, n: int) -> None:
+    for what in ("sentences", "words"):
+        at_most = not broken(text, **{f"max_{what}": n})
+        at_least = not broken(text, **{f"min_{what}": n + 1})
+        assert at_most != at_least
+
+
+@given(st.text())
+def test_no_text_makes_a_check_crash(text: str) -> None:
+    for rule, _, _ in HOLDS_AND_BREAKS:
+        assert len(broken(text, **rule)) <= 1
+
+
+A = "-" * 30_000
+
+
+@pytest.mark.parametrize(
+    ("rule", "text", "value"),
+    [
+        ({"not_matches": "!"}, "No!" + A, 0),
+        ({"not_matches": "!"}, A + "!", None),
+        ({"not_matches": "-$"}, A, None),
+        ({"matches": "!"}, "Yes!" + A, 9),
+        ({"matches": "!"}, A + "!", None),
+        ({"contains_any": ["/x/", "-"]}, A, 9),
+        ({"contains_any": ["/x/", "y"]}, A, None),
+        ({"contains_all": ["/x/", "/-/"]}, A, None),
+        ({"contains_all": ["/x/", "y"]}, A, 0),
+        ({"contains_none": ["/x/", "-"]}, A, 0),
+        ({"contains_none": ["x"]}, A + " x", 0),
+        ({"contains_none": ["x"]}, A, 9),
+        ({"matches": "!", "max_characters": 100}, A, 0),
+        ({"matches": "!", "max_characters": 99_999}, A, None),
+        ({"max_characters": 99_999}, A, 9),
+        ({"not_matches": "(?:a|aa)+$"}, "a" * 19_000 + "!", None),
+        ({"not_matches": "(?:a|aa)+$", "no_emoji": True}, "a" * 19_000 + "🎉", 0),
+    ],
+)
+def test_a_pattern_that_cannot_say_leaves_the_rule_unscored_unless_something_else_is_broken(
+    rule: dict[str, Any], text: str, value: int | None
+) -> None:
+    verdict = verdict_by_rule(Rule.model_validate(rule), text, inverted=False)
+    turned = verdict_by_rule(Rule.model_validate(rule), text, inverted=True)
+
+    assert verdict.value == value
+    if value is None:
+        assert (verdict.status, turned.status) == ("unscored", "unscored")
+        assert any(part in verdict.reason for part in ("do not decide /", "pattern timed out: /"))
+    else:
+        assert turned.value == 9 - value
