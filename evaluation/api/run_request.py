@@ -15,11 +15,11 @@ from agents.finding import no_agent
 from agents.llm.endpoints import problem_of
 from agents.models import Agent, Channel, ModelPrice
 from agents.models.conversations import TAG_KEY
-from evaluation.change.position import ALLOWED_BINS, Bin, parse_bins
 from evaluation.models import CHANNEL_DIMENSIONS, Dimension, Method
 from evaluation.propositions.files import default_dimensions
 from evaluation.runs.spec import MOST_REPEATS, RunSpec
 from evaluation.scorers import windows
+from evaluation.scorers.positions import ALLOWED_BINS, Bin, parse_bins
 from evaluation.simulation import ENOUGH
 
 MOST_SAMPLES = 2_000  # per request: what it plans is stored before it is answered

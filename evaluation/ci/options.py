@@ -11,12 +11,13 @@ from types import MappingProxyType
 from typing import Any
 
 from agents.transcripts.readers import READERS
-from evaluation.change.position import BY_POSITION, DEFAULT_BINS, Bin, parse_bins
+from evaluation.change.position import BY_POSITION
 from evaluation.models import COUNTED, Method
 from evaluation.propositions.files import default_dimensions
 from evaluation.runs.capture import choose_agents
 from evaluation.runs.spec import RunSpec
 from evaluation.scorers import SCORERS
+from evaluation.scorers.positions import DEFAULT_BINS, Bin, parse_bins
 from evaluation.scorers.windows import ALLOWED, BEFORE, parse_history, parse_window
 from evaluation.statistics.difference import MARGIN
 

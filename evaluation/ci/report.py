@@ -11,7 +11,7 @@ from typing import Any
 
 from agents.llm.endpoints import provider_of
 from evaluation.change.comparison import Comparison, change_json
-from evaluation.change.position import Bin, PositionProfile, position_json, position_profile
+from evaluation.change.position import PositionProfile, position_json, position_profile
 from evaluation.ci.measure import AgentResult, Coverage
 from evaluation.ci.options import Limits
 from evaluation.ci.verdict import Findings, decide, why_no_score
@@ -19,6 +19,7 @@ from evaluation.models import Dimension, EvaluationRun, is_heuristic
 from evaluation.runs.as_json import as_json
 from evaluation.runs.capture import Spending, spending_json, spent_on
 from evaluation.runs.terminal import money
+from evaluation.scorers.positions import Bin
 from evaluation.simulation import Simulation, SimulationEstimate, simulations_json
 from evaluation.wording import counted
 

@@ -10,9 +10,9 @@ from django.conf import settings
 from django.db.models import Count
 
 from agents.models import Agent, Channel
-from evaluation.change.position import check_bins
 from evaluation.models import CHANNEL_DIMENSIONS, EvaluationSchedule, Method, procedure_name
 from evaluation.scorers import SCORERS
+from evaluation.scorers.positions import check_bins
 from evaluation.scorers.windows import BEFORE, MessageWindow, spoken_by
 
 MOST_SAMPLES = 100_000

@@ -15,9 +15,9 @@ from agents.models import Agent, Channel, Message
 from agents.persona import render_persona
 from agents.text.style import StyleProfile, style_profile
 from agents.text.tokens import tokenize
-from evaluation.change.position import sample_by_position
 from evaluation.judge.prompts import Event, Window
 from evaluation.propositions.schema import Proposition
+from evaluation.scorers.positions import sample_by_position
 from evaluation.scorers.windows import BEFORE, MessageWindow, said_before, said_in, spoken_by
 
 MOST_PAIRS = 10

@@ -6,7 +6,7 @@ HELP = "sampled evenly by position: [first, last] each, last empty = no end; emp
 
 
 class Migration(migrations.Migration):
-    dependencies = [("evaluation", "0010_leases")]
+    dependencies = [("evaluation", "0011_propositions")]
 
     operations = [
         migrations.RenameField("evaluationrun", "turn_bins", "position_bins"),
