@@ -15,9 +15,8 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from agents.admin.access import user_of
-from agents.admin.transcript import Line
 from agents.console import display
-from agents.console.charts import Marker, Point, line_chart
+from agents.console.charts import Line, Marker, Point, line_chart
 from agents.console.display import Tone
 from agents.console.filters import AgentFilter, RecentValuesFilter, RelatedFilter
 from agents.console.forms import tell_done

@@ -15,9 +15,8 @@ from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from agents.admin.transcript import Line
 from agents.console import display
-from agents.console.charts import COLOURS, Marker, MarkerSource, Point, add_markers, line_chart, markers_of
+from agents.console.charts import COLOURS, Line, Marker, MarkerSource, Point, add_markers, line_chart, markers_of
 from agents.console.home import (
     FAILURE_DAYS,
     HomePart,

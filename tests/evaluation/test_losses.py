@@ -9,8 +9,8 @@ import pytest
 from agents.models import Message
 from evaluation.change import baselines
 from evaluation.models import Baseline, EvaluationRun
-from evaluation.runs import execute
 from evaluation.runs.capture import capture
+from evaluation.runs.execute import execute
 from evaluation.runs.judging import open_session
 from evaluation.runs.planning import prepare_run
 from tests.evaluation.conftest import PropositionFolder
@@ -66,7 +66,7 @@ def test_an_interruption_before_the_baseline_is_stored_leaves_the_run_to_be_take
     assert Baseline.objects.get().evaluation_run == again.summary.run
 
 
-def test_an_unforeseen_error_at_the_start_leaves_no_run_claimed(
+def test_an_unforeseen_error_costs_the_run_it_happens_in_and_no_other(
     llm_server: LLMServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ada, bob = make_agent("ada"), make_agent("bob")
@@ -74,16 +74,17 @@ def test_an_unforeseen_error_at_the_start_leaves_no_run_claimed(
     talk(bob, ["two"], channel=make_channel("b"))
     planned = [prepare_run(spec(agent))[0] for agent in (ada, bob)]
 
-    def second_fails(run: EvaluationRun, *given: Any) -> Any:
+    def second_fails(run: EvaluationRun, **given: Any) -> Any:
         if run.agent == bob:
             raise RuntimeError("disk full")
-        return open_session(run, *given)
+        return open_session(run, **given)
 
-    monkeypatch.setattr("evaluation.runs.open_session", second_fails)
+    monkeypatch.setattr("evaluation.runs.execute.open_session", second_fails)
     with pytest.raises(RuntimeError, match="disk full"):
         execute(planned)
 
-    assert set(EvaluationRun.objects.values_list("status", flat=True)) == {"errored"}
+    statuses = dict(EvaluationRun.objects.values_list("agent__slug", "status"))
+    assert statuses == {"ada": "completed", "bob": "errored"}
 
 
 def test_a_message_without_text_is_no_speech(llm_server: LLMServer) -> None:

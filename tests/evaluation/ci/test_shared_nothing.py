@@ -30,5 +30,5 @@ def test_renamed_propositions_are_not_enough_data(
     found, out, _ = run("--agents", "ada", "--dimensions", "adherence", "--where", "build=41", *options)
 
     assert found == code
-    assert "no proposition was scored on both sides" in " ".join(out.split())
+    assert "no proposition was scored in both" in " ".join(out.split())
     assert "Nothing got worse" not in out
