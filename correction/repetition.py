@@ -13,8 +13,7 @@ from django.template.loader import render_to_string
 
 from agents.models import Agent, Channel, Message
 from agents.text.fences import fence, neutral, new_nonce
-from agents.text.ngrams import extract_ngrams, most_frequent, recurring_ngrams
-from agents.text.phrases import shared_phrases
+from agents.text.ngrams import extract_ngrams, most_frequent, recurring_ngrams, shared_phrases
 from agents.text.tokens import tokenize
 from agents.turn.pipeline import Turn
 from correction.config.resolve import config_of, resolve_config

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from agents.models import Channel, Message
-from agents.text.masking import MASK, NameMask
+from agents.text.authors import MASK, NameMask
 from evaluation.scorers.windows import MessageWindow, said_in
 from evaluation.statistics.attribution import time_blocks
 

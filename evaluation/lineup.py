@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from agents.models import Channel
-from agents.text.characters import character_similarities
+from agents.text.authors import character_similarities
 from evaluation.lines import BLOCKS, Lines, Speaker, lines_to_compare
 from evaluation.scorers.windows import MessageWindow
 from evaluation.statistics.attribution import Attribution, attribute, time_blocks

@@ -25,8 +25,7 @@ from agents.console import display
 from agents.console.forms import DistinctTraits
 from agents.console.site import Button, ColorInput, GrowingTextarea, StackedInline, TabularInline, TextInput
 from agents.models import Agent, LLMCall, MemoryBlock, Message, PersonaVersion, Run, Trait
-from agents.persona import current_digest, record_version, render_persona
-from agents.persona_changes import changes_since
+from agents.persona import changes_since, current_digest, record_version, render_persona
 from agents.personas_io.shape import not_reserved
 from agents.text.fences import neutral
 

@@ -16,9 +16,15 @@ from agents.admin.prompts import TurnPages, the_agent
 from agents.console import display
 from agents.console.display import word_diff
 from agents.models import Agent, PersonaVersion, Trait
-from agents.persona import current_digest, render_persona, strength_band
-from agents.persona_changes import differences
-from agents.persona_restore import PersonaMovedOn, restore_version, values_of
+from agents.persona import (
+    PersonaMovedOn,
+    current_digest,
+    differences,
+    render_persona,
+    restore_version,
+    strength_band,
+    values_of,
+)
 
 PAGE = 10  # versions; each is compared with the one before
 

@@ -48,8 +48,7 @@ from agents.models import (
 )
 from agents.ops.deletion import consequences
 from agents.ops.telemetry import logging_about
-from agents.persona import Outcome, current_digest, save_persona
-from agents.persona_restore import PersonaMovedOn, restore_version
+from agents.persona import Outcome, PersonaMovedOn, current_digest, restore_version, save_persona
 from agents.personas_io.reader import YAML
 from agents.transcripts.importer import import_transcript
 from agents.transcripts.prepare import NAME_LIMIT

@@ -15,8 +15,7 @@ from django.contrib.auth.models import AnonymousUser, User
 from agents.imports.uploads import stems_of
 from agents.models import Import
 from agents.persona import AgentValues, Outcome, UpsertResult
-from agents.personas_io.reader import read_personas
-from agents.personas_io.service import import_read
+from agents.personas_io.reader import import_read, read_personas
 from agents.personas_io.shape import PersonaError
 from agents.transcripts.importer import AUTO, BATCH, CHECKING, Progress, ReadOptions, open_transcript
 from agents.transcripts.prepare import Answering, Prepared, likely_agents

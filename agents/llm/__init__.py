@@ -1,7 +1,6 @@
 """Calling a model: `complete`, `complete_many`, `complete_together`, and the values that go in and come out."""
 
 from agents.llm.breaker import complete_guarded
-from agents.llm.digest import estimate_tokens, request_digest
 from agents.llm.requests import (
     Block,
     InvalidAnswer,
@@ -15,6 +14,8 @@ from agents.llm.requests import (
     ToolResult,
     Turn,
     Usage,
+    estimate_tokens,
+    request_digest,
 )
 from agents.llm.runtime import complete, complete_many, complete_together, warm_up
 

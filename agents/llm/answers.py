@@ -2,16 +2,194 @@
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Mapping, Sequence
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NoReturn
 
 from pydantic import ValidationError
 
-from agents.llm.extraction import NotOneObject, extract_object, storable
-from agents.llm.requests import InvalidAnswer, LLMRequest, Reply, Status, ToolCall
-from agents.llm.tool_use import read_tool_calls
+from agents.llm.requests import InvalidAnswer, LLMRequest, Reply, Status, Tool, ToolCall, ToolResult
+
+# A list of objects hides which of them is meant, so it is refused like two objects. A brace that opens no object is
+# harmless only where it plainly is none, as in "{name}".
+_OPENING = re.compile(r"\[\s*\{|\{")
+_PLACEHOLDER = re.compile(r"\{\s*[^\s{}\[\]\"':][^{}\[\]\"':]*\}")
+_UNSTORABLE = re.compile(r"[\x00\ud800-\udfff]")
+
+
+class NotOneObject(ValueError):
+    """The text does not hold exactly one JSON object. Its message says what was found instead."""
+
+
+class _DuplicateKey(ValueError):
+    pass
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        keys = [key for key, _ in pairs]
+        raise _DuplicateKey(f"the key {next(key for key in keys if keys.count(key) > 1)!r} occurs twice in one object")
+    return found
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"the number {text[:20]} is too large")
+    return number
+
+
+# strict=False lets line breaks stand inside strings: small models write them, and they leave no doubt about the value.
+_DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_no_constant, parse_float=_finite, strict=False)
+
+
+def extract_object(text: str) -> dict[str, Any]:
+    """Return the one top-level JSON object in `text`, which may stand alone, in a fence or in prose.
+
+    Raises:
+        NotOneObject: There is no object, more than one, a list of objects, something that looks like an object but is
+            not JSON (Python literals, NaN, a cut end), or an object that has a key twice.
+    """
+    found: dict[str, Any] | None = None
+    position = 0
+    while opening := _OPENING.search(text, position):
+        start = opening.start()
+        if opening.group() != "{":
+            raise NotOneObject("the answer holds a list of objects, not one JSON object")
+        if placeholder := _PLACEHOLDER.match(text, start):
+            position = placeholder.end()
+            continue
+        value, position = _decode(text, start)
+        if found is not None:
+            raise NotOneObject("the answer holds more than one JSON object")
+        found = value
+    if found is None:
+        raise NotOneObject("the answer holds no JSON object" if text.strip() else "the answer is empty")
+    try:
+        return {storable(key): storable(item) for key, item in found.items()}
+    except RecursionError:
+        raise NotOneObject("the answer is nested too deeply") from None
+
+
+def _decode(text: str, start: int) -> tuple[dict[str, Any], int]:
+    try:
+        value, end = _DECODER.raw_decode(text, start)
+    except _DuplicateKey as problem:
+        raise NotOneObject(str(problem)) from None
+    except json.JSONDecodeError as problem:
+        raise NotOneObject(f"the answer holds something like an object that is not JSON: {problem.msg}") from None
+    except RecursionError:
+        raise NotOneObject("the answer is nested too deeply") from None
+    except ValueError as problem:  # NaN, 1e999, an integer of thousands of digits
+        raise NotOneObject(f"the answer is not JSON: {problem}") from None
+    return value, end
+
+
+def storable(value: Any) -> Any:
+    """`value` with NUL and lone surrogates in its strings replaced: no database takes them, and a model can write them."""
+    if isinstance(value, str):
+        return _UNSTORABLE.sub("\ufffd", value) if _UNSTORABLE.search(value) else value
+    if isinstance(value, dict):
+        return {storable(key): storable(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [storable(item) for item in value]
+    return value
+
+
+LONGEST_NAME = 64
+
+
+def tool_part(tool: Tool) -> dict[str, Any]:
+    """The entry of a request's `tools`."""
+    return {
+        "name": tool.name,
+        "description": storable(tool.description),
+        "input_schema": storable(dict(tool.input_schema)),
+    }
+
+
+def call_part(call: ToolCall) -> dict[str, Any]:
+    """The block of an assistant turn in which the model asked for a tool."""
+    return {"type": "tool_use", "id": storable(call.id), "name": call.name, "input": storable(dict(call.input))}
+
+
+def result_part(result: ToolResult) -> dict[str, Any]:
+    """The block of a user turn that answers a tool call."""
+    part: dict[str, Any] = {"type": "tool_result", "tool_use_id": storable(result.call_id)}
+    if result.text.strip():
+        part["content"] = storable(result.text)
+    if result.is_error:
+        part["is_error"] = True
+    return part
+
+
+def tool_blocks(content: Sequence[Any]) -> tuple[dict[str, Any], ...]:
+    """The tool calls in the content of an answer as the server wrote them, fit to be stored as JSON."""
+    return tuple(
+        {"id": _kept(block, "id"), "name": _kept(block, "name"), "input": _kept(block, "input")}
+        for block in content
+        if getattr(block, "type", "") == "tool_use"
+    )
+
+
+def _kept(block: Any, name: str) -> Any:
+    """A field of a block; as text where it is nothing that JSON or a database can hold, such as NaN."""
+    value = getattr(block, name, None)
+    try:
+        json.dumps(value, allow_nan=False)
+        return storable(value)
+    except (TypeError, ValueError, RecursionError):
+        return f"unreadable {type(value).__name__}"
+
+
+def read_tool_calls(request: LLMRequest, blocks: Sequence[Mapping[str, Any]]) -> tuple[ToolCall, ...]:
+    """The tool calls of an answer.
+
+    Some servers write the input as JSON text, or no input for a tool that needs none, or no id, or one that is taken:
+    that is put right. An id is made from the call's place in the conversation, so that a replay makes the same one.
+
+    Raises:
+        InvalidAnswer: A call names no tool, or its input is not an object.
+    """
+    taken = {call.id for turn in request.turns for call in turn.tool_calls}
+    made = (name for number in range(1, 10**9) if (name := f"call_{number}") not in taken)
+    return tuple(_read(block, taken, made) for block in blocks)
+
+
+def _read(block: Mapping[str, Any], taken: set[str], made: Iterator[str]) -> ToolCall:
+    name, id_ = block.get("name"), block.get("id")
+    if not isinstance(name, str) or not 0 < len(name.strip()) <= LONGEST_NAME:
+        raise InvalidAnswer(f"a tool call names {str(name)[:LONGEST_NAME]!r}, which is no name of a tool")
+    if not isinstance(id_, str) or not id_ or id_ in taken:
+        id_ = next(made)
+    taken.add(id_)
+    return ToolCall(id_, storable(name.strip()), _input_of(name, block.get("input")))
+
+
+def _input_of(name: str, value: Any) -> Mapping[str, Any]:
+    if value is None or (isinstance(value, str) and not value.strip()):
+        return {}
+    if isinstance(value, str):
+        try:
+            return extract_object(value)
+        except NotOneObject as problem:
+            raise InvalidAnswer(f"the input of the tool {name} is not a JSON object: {problem}") from None
+    if not isinstance(value, Mapping):
+        raise InvalidAnswer(f"the input of the tool {name} must be an object, not {type(value).__name__}")
+    try:
+        return {storable(key): storable(item) for key, item in value.items()}
+    except RecursionError:
+        raise InvalidAnswer(f"the input of the tool {name} is nested too deeply") from None
+
 
 logger = logging.getLogger(__name__)
 

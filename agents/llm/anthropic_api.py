@@ -3,27 +3,198 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 from agents.llm import endpoints
-from agents.llm.answers import Exchange, one_line, read_answer
-from agents.llm.client import Trace, trace_of_call
-from agents.llm.digest import request_digest
+from agents.llm.answers import Exchange, call_part, one_line, read_answer, result_part, storable, tool_blocks, tool_part
 from agents.llm.endpoints import Ability, Route
-from agents.llm.extraction import storable
-from agents.llm.failures import describe, status_of
-from agents.llm.limiter import Limiter
-from agents.llm.loop import Background
-from agents.llm.messages import body_of
-from agents.llm.requests import LLMRequest, Reply, Status, Usage
-from agents.llm.tool_use import tool_blocks
-from agents.llm.wire import post_message
+from agents.llm.loop import SPEND_LIMIT, Background, Limiter, Trace, trace_of_call
+from agents.llm.requests import Block, LLMRequest, Reply, Status, Turn, Usage, request_digest
+
+if TYPE_CHECKING:
+    import anthropic
+
+
+MAX_BREAKPOINTS = 4  # the API refuses more
+EXAMPLE_QUESTION = (
+    "Show the form of the answer with an example: one JSON object and nothing else. Its content is invented."
+)
+
+
+def body_of(request: LLMRequest, *, model: str, structured: bool, example: bool) -> dict[str, Any]:
+    """What is sent, key and headers aside.
+
+    Args:
+        request: The question.
+        model: Model asked for.
+        structured: Whether to send the schema as `output_config`; not for servers that refuse it.
+        example: Whether to put the request's example before the last user turn, as an exchange that already happened.
+            Small models follow such an example far better than a description; the conversation still ends with the
+            user.
+    """
+    system = _texts(request.system)
+    messages = [message for turn in request.turns if (message := _message(turn))["content"]]
+    _limit_breakpoints([*system, *(part for message in messages for part in message["content"])])
+    if example and request.example is not None:
+        answer = json.dumps(request.example, ensure_ascii=False)
+        messages[-1:-1] = [
+            {"role": "user", "content": [{"type": "text", "text": EXAMPLE_QUESTION}]},
+            {"role": "assistant", "content": [{"type": "text", "text": answer}]},
+        ]
+    body: dict[str, Any] = {"model": model, "max_tokens": request.max_tokens, "messages": messages}
+    if system:
+        body["system"] = system
+    if request.tools:
+        body["tools"] = [tool_part(tool) for tool in request.tools]
+    if structured and request.schema is not None:
+        body["output_config"] = {"format": {"type": "json_schema", "schema": dict(request.schema)}}
+    if model.startswith("claude-haiku-5"):
+        body["thinking"] = {"type": "disabled"}  # it thinks unless told not to, and thoughts count against max_tokens
+    return body
+
+
+def with_example(request: LLMRequest) -> LLMRequest:
+    """The request with its example as an exchange that already happened, for a second try of its own."""
+    answer = json.dumps(request.example, ensure_ascii=False)
+    shown = (Turn("user", (Block(EXAMPLE_QUESTION),)), Turn("assistant", (Block(answer),)))
+    return replace(request, turns=(*request.turns[:-1], *shown, request.turns[-1]), example=None, reask=False)
+
+
+def _message(turn: Turn) -> dict[str, Any]:
+    """Results of tools first and calls of tools last, which is the only order that the API takes."""
+    results, calls = map(result_part, turn.tool_results), map(call_part, turn.tool_calls)
+    return {"role": turn.role, "content": [*results, *_texts(turn.blocks), *calls]}
+
+
+def _texts(blocks: Sequence[Block]) -> list[dict[str, Any]]:
+    """The blocks that say something: the API refuses empty ones, and white space counts as empty."""
+    return [_text(block) for block in blocks if block.text.strip()]
+
+
+def _text(block: Block) -> dict[str, Any]:
+    part: dict[str, Any] = {"type": "text", "text": storable(block.text)}  # a lone surrogate cannot be sent
+    if block.cache:
+        part["cache_control"] = {"type": "ephemeral"}
+    return part
+
+
+def _limit_breakpoints(parts: list[dict[str, Any]]) -> None:
+    """Keep the last breakpoints: each covers all text before it, so the later ones cover more."""
+    marked = [part for part in parts if "cache_control" in part]
+    for part in marked[:-MAX_BREAKPOINTS]:
+        del part["cache_control"]
+
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)  # as the SDK writes it
+
+
+class NotJson(ValueError):
+    """The answer calls itself JSON and is none."""
+
+
+async def post_message(client: anthropic.AsyncAnthropic, body: Mapping[str, Any], *, timeout: float) -> Any:
+    """Create a message.
+
+    Args:
+        client: Who sends it.
+        body: Plain data.
+        timeout: Seconds for each read, as the SDK takes it.
+
+    Returns:
+        The message with the attributes that the SDK's has; an object without them where the answer is no message.
+
+    Raises:
+        NotJson: The answer cannot be read.
+        anthropic.APIError: What the SDK raises.
+    """
+    import httpx2
+
+    response = await client.post(
+        "/v1/messages",
+        cast_to=httpx2.Response,
+        content=_ENCODER.encode(body).encode(),
+        options={"timeout": timeout},
+    )
+    try:
+        found = json.loads(response.content)
+    except (ValueError, RecursionError) as problem:
+        if response.headers.get("content-type", "").partition(";")[0].strip().lower().endswith("json"):
+            raise NotJson(str(problem)) from problem
+        return None
+    return _as_message(found) if isinstance(found, dict) else None
+
+
+def _as_message(found: dict[str, Any]) -> SimpleNamespace:
+    message = SimpleNamespace(**found)
+    content, usage = found.get("content"), found.get("usage")
+    if isinstance(content, list):
+        message.content = [SimpleNamespace(**part) if isinstance(part, dict) else part for part in content]
+    if isinstance(usage, dict):
+        message.usage = SimpleNamespace(**usage)
+    return message
+
 
 logger = logging.getLogger(__name__)
+
+MAX_DETAIL = 300
+HINTS = {
+    401: "check ANTHROPIC_API_KEY",
+    402: "check the account's billing",
+    404: "check the model's name, and that the base URL does not end in /v1",
+}
+
+
+def status_of(http_status: int) -> Status:
+    """What an HTTP error status means for the caller: wait (`rate_limited`), try later (`unavailable`), or change something."""
+    if http_status == 429:
+        return Status.RATE_LIMITED
+    if http_status in (408, 409) or http_status >= 500:
+        return Status.UNAVAILABLE
+    return Status.REJECTED
+
+
+def describe(problem: Exception, route: Route, trace: Trace) -> tuple[Status, str]:
+    """The status and the error line of a call that raised."""
+    import anthropic
+
+    if isinstance(problem, anthropic.APIStatusError):
+        status, error = status_of(problem.status_code), _status_error(problem)
+    elif isinstance(problem, anthropic.APITimeoutError):
+        status, error = Status.TIMEOUT, f"{route.endpoint} did not answer in time"
+    elif isinstance(problem, anthropic.APIConnectionError):
+        cause = problem.__cause__ or problem
+        status, error = (
+            Status.UNAVAILABLE,
+            f"no answer from {route.endpoint}: {type(cause).__name__}: {cause}".rstrip(": "),
+        )
+    elif trace.http_status == 200:
+        status, error = (
+            Status.REJECTED,
+            f"{route.endpoint} answered 200 with something that is not JSON; is the base URL right?",
+        )
+    else:
+        logger.error("a call of %s failed in an unforeseen way", route.model, exc_info=problem)
+        status, error = Status.REJECTED, f"the call failed: {type(problem).__name__}: {problem}"
+    return status, one_line(error.replace(route.key, "***") if len(route.key) > 7 else error)
+
+
+def _status_error(problem: object) -> str:
+    """Code, the server's own words and, where it is known, what to do."""
+    import anthropic
+
+    assert isinstance(problem, anthropic.APIStatusError)  # noqa: S101
+    words = problem.api_message or (problem.body if isinstance(problem.body, str) else "") or "no reason given"
+    hint = HINTS.get(problem.status_code, "")
+    if problem.status_code == 429 and SPEND_LIMIT in (problem.error_code or ""):
+        hint = "a spend limit is reached; retrying will not help before it is raised"
+    return one_line(f"HTTP {problem.status_code}: {words}", MAX_DETAIL) + (f" ({hint})" if hint else "")
+
 
 # Words by which the API blames the schema for a 400. Other servers word it as they like: there any 400 will do.
 MOST_TOKENS = 2**31 - 1  # the largest integer of a ledger column; a server that says more is not believed

@@ -10,11 +10,9 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from agents.llm.answers import one_line
-from agents.llm.anthropic_api import text_of, usage_of
-from agents.llm.client import Trace
+from agents.llm.anthropic_api import describe, text_of, usage_of
 from agents.llm.endpoints import Route
-from agents.llm.failures import describe
-from agents.llm.loop import background
+from agents.llm.loop import Trace, background
 from agents.llm.requests import Status, Usage
 
 HAND_IN_SECONDS = 120.0  # megabytes go up

@@ -13,7 +13,6 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from agents.llm import dispatch
 from agents.llm.endpoints import route
 from agents.llm.requests import LLMRequest, Reply, Status
 from agents.llm.runtime import complete_together
@@ -115,7 +114,7 @@ def complete_guarded(requests: Sequence[LLMRequest], *, deadline: float, about: 
         A reply for each request, in their order; `timeout` with 0 attempts and no ledger row where the endpoint hangs.
     """
     way = route(requests[0]) if requests else None
-    if way is None or not dispatch.is_distant(way):
+    if way is None or not way.is_distant:
         return complete_together(requests, deadline=deadline)
     breaker = _breakers.get(way.base_url) or _breakers.setdefault(way.base_url, Breaker(way.endpoint, _clock))
     leave = breaker.enter(about)

@@ -41,6 +41,11 @@ class Route:
     def is_default_endpoint(self) -> bool:
         return self.base_url == ANTHROPIC_URL
 
+    @property
+    def is_distant(self) -> bool:
+        """Whether a request goes over the network."""
+        return self.provider == "anthropic" and not self.problem
+
 
 def provider_of(model: str) -> Provider:
     """The provider a model string names: ``offline:NAME``, ``replay:FILE``, else Anthropic's API or a server that speaks it."""

@@ -9,9 +9,11 @@ import os
 import threading
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 
 from django.conf import settings
@@ -20,12 +22,49 @@ from django.db.models import Count, Q, QuerySet, Sum
 from django.utils import timezone
 
 from agents.llm import prices
-from agents.llm.answers import Exchange, one_line
-from agents.llm.extraction import storable
-from agents.llm.ledger_rows import ROWS_PER_STATEMENT, insert_calls
+from agents.llm.answers import Exchange, one_line, storable
 from agents.llm.requests import LLMRequest, Reply, Status, Usage
 from agents.models import LLMCall, LLMPayload
 from agents.work.outages import OUTAGE, is_outage, outlasting
+
+ROWS_PER_STATEMENT = 30  # SQLite takes 999 values
+
+
+def insert_calls(rows: Sequence[Mapping[str, Any]]) -> list[int]:
+    """Insert calls, all of them or none, and return their primary keys in their order.
+
+    Args:
+        rows: Per call the value of every column but the primary key.
+
+    Raises:
+        DatabaseError: A row does not fit; a transaction around this stays usable.
+    """
+    found: list[int] = []
+    one_statement = len(rows) <= ROWS_PER_STATEMENT
+    with nullcontext() if one_statement and not connection.in_atomic_block else transaction.atomic():
+        for start in range(0, len(rows), ROWS_PER_STATEMENT):
+            found += _insert_rows(rows[start : start + ROWS_PER_STATEMENT])
+    return found
+
+
+def _insert_rows(rows: Sequence[Mapping[str, Any]]) -> list[int]:
+    statement, fields = _statement(connection.vendor, len(rows))
+    values = [field.get_db_prep_save(row[field.attname], connection) for row in rows for field in fields]
+    with connection.cursor() as cursor:
+        cursor.execute(statement, values)
+        return [key for (key,) in cursor.fetchall()]
+
+
+@lru_cache(maxsize=2 * ROWS_PER_STATEMENT)
+def _statement(vendor: str, number: int) -> tuple[str, list[Any]]:
+    """The INSERT of so many rows, and the fields whose values it takes, row by row. Each vendor quotes names in its own way."""
+    meta, quoted = LLMCall._meta, connection.ops.quote_name
+    fields = [field for field in meta.concrete_fields if not field.primary_key]
+    columns = ", ".join(quoted(str(field.column)) for field in fields)
+    places = ", ".join(["(" + ", ".join(["%s"] * len(fields)) + ")"] * number)
+    key = quoted(str(meta.pk.column))
+    return f"INSERT INTO {quoted(meta.db_table)} ({columns}) VALUES {places} RETURNING {key}", fields  # noqa: S608
+
 
 logger = logging.getLogger(__name__)
 

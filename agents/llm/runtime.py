@@ -1,22 +1,28 @@
-"""Calling a model: the three functions everything above uses, synchronous, with a failure as a value."""
+"""Call a model: three synchronous functions, with a failure as a value."""
 
 from __future__ import annotations
 
 import concurrent.futures
 import queue
+import sys
 import threading
 import time
 from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from weakref import WeakKeyDictionary
 
-from agents.llm import dispatch, ledger, tracing
+from agents.llm import anthropic_api, ledger
 from agents.llm.answers import Exchange
-from agents.llm.dispatch import Future
 from agents.llm.endpoints import Route, route, route_of
-from agents.llm.loop import background
-from agents.llm.requests import LLMRequest, Reply, Role
+from agents.llm.loop import Background, background
+from agents.llm.offline import answer_at_hand
+from agents.llm.requests import LLMRequest, Reply, Role, Status, request_digest
 from agents.work.stopping import LOOK, check_stop
+
+Future = concurrent.futures.Future[list[Exchange]]
+_sent: WeakKeyDictionary[Future, anthropic_api.Stage] = WeakKeyDictionary()
 
 GRACE = 1.0  # seconds past the deadline before the calling thread stops believing that the loop will answer
 GRACE_TOGETHER = 0.1  # the same where others wait for the whole: enough for the loop to cancel what hangs
@@ -26,7 +32,7 @@ LOOKAHEAD = 2  # requests handed over per call that may be in flight: enough tha
 def warm_up(role: Role, *, model: str = "", retries: int = 0) -> None:
     """Import the SDK and make the client of a role, once per process, so that nobody's clock runs meanwhile (1.5 to 3 s)."""
     way = route_of(role, model)
-    if dispatch.is_distant(way):
+    if way.is_distant:
         background().clients.get(base_url=way.base_url, key=way.key, retries=retries)
 
 
@@ -52,18 +58,18 @@ def complete(request: LLMRequest, *, deadline: float = 5.0) -> Reply:
     _check(deadline)
     check_stop()
     way = route(request)
-    if not dispatch.is_distant(way):
-        return _settle(request, [dispatch.at_hand(request, way)])
-    future = dispatch.hand_over(request, way, dispatch.ready(request, way), deadline=deadline, waiting_counts=True)
+    if not way.is_distant:
+        return _settle(request, [_at_hand(request, way)])
+    future = _hand_over(request, way, _ready(request, way), deadline=deadline, waiting_counts=True)
     try:
         _wait([future], deadline + GRACE)
         exchanges = future.result(timeout=0)
     except BaseException as problem:
         if not isinstance(problem, TimeoutError | concurrent.futures.CancelledError):
-            _settle_all([(request, dispatch.given_up(future, request, way))])
+            _settle_all([(request, _given_up(future, request, way))])
             raise
         future.cancel()
-        exchanges = [dispatch.lost(way, problem)]
+        exchanges = [_lost(way, problem)]
     return _settle(request, exchanges)
 
 
@@ -109,13 +115,11 @@ def _stream(source: Iterator[LLMRequest | None], deadline: float) -> Generator[t
                     break
                 index += 1
                 way = route(request)
-                if not dispatch.is_distant(way):
-                    yield index, _settle(request, [dispatch.at_hand(request, way)])
+                if not way.is_distant:
+                    yield index, _settle(request, [_at_hand(request, way)])
                     continue
                 window = LOOKAHEAD * (way.max_concurrency + way.gate_slots)
-                future = dispatch.hand_over(
-                    request, way, dispatch.ready(request, way), deadline=deadline, waiting_counts=request.gate
-                )
+                future = _hand_over(request, way, _ready(request, way), deadline=deadline, waiting_counts=request.gate)
                 pending[future] = index, request, way
                 future.add_done_callback(finished.put)
             if pending:
@@ -123,12 +127,12 @@ def _stream(source: Iterator[LLMRequest | None], deadline: float) -> Generator[t
                 while not finished.empty():  # what came while the caller was busy shares an insert
                     arrived.append(finished.get())
                 known = [(future, *pending.pop(future)) for future in arrived]
-                settled = _settle_all([(request, dispatch.collect(future, way)) for future, _, request, way in known])
+                settled = _settle_all([(request, _collect(future, way)) for future, _, request, way in known])
                 for (_, answered, _, _), reply in zip(known, settled, strict=True):
                     yield answered, reply
     finally:
         _streams.add(-1)
-        left = [(request, dispatch.given_up(future, request, way)) for future, (_, request, way) in pending.items()]
+        left = [(request, _given_up(future, request, way)) for future, (_, request, way) in pending.items()]
         _settle_all(left)
 
 
@@ -153,24 +157,24 @@ def complete_together(requests: Iterable[LLMRequest], *, deadline: float) -> lis
     _check(deadline)
     asked = [(request, route(request)) for request in requests]
     check_stop()
-    distant = {index: dispatch.ready(*one) for index, one in enumerate(asked) if dispatch.is_distant(one[1])}
+    distant = {index: _ready(*one) for index, one in enumerate(asked) if one[1].is_distant}
     futures: dict[int, Future] = {}
     answered: dict[int, list[Exchange]] = {}
     handed_at = time.monotonic()
     try:
         for index, ground in distant.items():
-            futures[index] = dispatch.hand_over(
+            futures[index] = _hand_over(
                 *asked[index], ground, deadline=deadline, waiting_counts=True, handed_at=handed_at
             )
-        answered |= {index: [dispatch.at_hand(*one)] for index, one in enumerate(asked) if index not in distant}
+        answered |= {index: [_at_hand(*one)] for index, one in enumerate(asked) if index not in distant}
         wait_until = handed_at + deadline + GRACE_TOGETHER
         _wait(futures.values(), wait_until - time.monotonic())
         for index, future in futures.items():
             late = future.cancel()
             way = asked[index][1]
-            answered[index] = [dispatch.lost(way, TimeoutError())] if late else dispatch.collect(future, way)
+            answered[index] = [_lost(way, TimeoutError())] if late else _collect(future, way)
     except BaseException:
-        left = {index: dispatch.given_up(future, *asked[index]) for index, future in futures.items()}
+        left = {index: _given_up(future, *asked[index]) for index, future in futures.items()}
         _settle_all([(asked[index][0], exchanges) for index, exchanges in (answered | left).items()])
         raise
     return _settle_all([(request, answered[index]) for index, (request, _) in enumerate(asked)])
@@ -224,7 +228,121 @@ def _settle_all(answered: Sequence[tuple[LLMRequest, list[Exchange]]]) -> list[R
     for request, exchanges in answered:
         replies = [replace(exchange.reply, call_id=next(call_ids)) for exchange in exchanges]
         for exchange in exchanges:
-            tracing.record(request, exchange)
+            _trace(request, exchange)
         if replies:
             settled.append(replace(replies[-1], earlier=tuple(replies[:-1])))
     return settled
+
+
+def _ready(request: LLMRequest, way: Route) -> Background:
+    """The loop with the client of this endpoint in it: what a process does once and no deadline counts."""
+    ground = background()
+    ground.clients.get(base_url=way.base_url, key=way.key, retries=request.retries)
+    return ground
+
+
+def _hand_over(
+    request: LLMRequest,
+    way: Route,
+    ground: Background,
+    *,
+    deadline: float,
+    waiting_counts: bool,
+    handed_at: float | None = None,
+) -> Future:
+    """Give a request to the loop. `handed_at` (monotonic seconds, default now) is when its deadline began to run."""
+    stage = anthropic_api.Stage()
+    asked = anthropic_api.answer(
+        request,
+        way,
+        ground,
+        stage=stage,
+        deadline=deadline,
+        handed_at=time.monotonic() if handed_at is None else handed_at,
+        waiting_counts=waiting_counts,
+    )
+    future = ground.submit(asked)
+    _sent[future] = stage
+    return future
+
+
+def _has_arrived(future: Future) -> bool:
+    """Whether the calls of a future are over and brought replies; cancels it if not."""
+    return not future.cancel() and not future.cancelled() and future.exception() is None
+
+
+def _given_up(future: Future, request: LLMRequest, way: Route) -> list[Exchange]:
+    """Cancel a call that nobody waits for any more, because the caller was told to stop or crashed, and say what it came to.
+
+    Returns:
+        Its exchanges, if it had arrived; one `unavailable`, of unknown cost, if it had been sent; none, if it still waited for a slot.
+    """
+    if _has_arrived(future):
+        return future.result()
+    stage = _sent.get(future)
+    if stage is None or stage.sent_at is None:
+        return []
+    seconds = time.time() - stage.sent_at
+    error = f"given up {seconds:.1f} s after it was sent: whoever asked stopped, and the call was cancelled"
+    reply = replace(_without_answer(way, Status.UNAVAILABLE, error), attempts=1, latency_ms=round(seconds * 1000))
+    return [Exchange(replace(reply, request_digest=request_digest(request)), stage.sent_at)]
+
+
+def _collect(future: Future, way: Route) -> list[Exchange]:
+    """The calls of a future that is over; a call that went wrong is among them as a value."""
+    try:
+        return future.result()
+    except concurrent.futures.CancelledError as problem:
+        return [_lost(way, problem)]
+
+
+def _lost(way: Route, problem: BaseException) -> Exchange:
+    """The loop did not answer: it is stuck, or it was closed."""
+    if isinstance(problem, TimeoutError):
+        reply = _without_answer(way, Status.TIMEOUT, "no answer within the deadline")
+    else:
+        reply = _without_answer(way, Status.UNAVAILABLE, "the process is shutting down")
+    return Exchange(replace(reply, attempts=1), time.time())
+
+
+def _at_hand(request: LLMRequest, way: Route) -> Exchange:
+    """The answer of a provider that needs no network, or the refusal of a request that cannot be sent."""
+    if way.problem:
+        return Exchange(_without_answer(way, Status.REJECTED, way.problem), time.time())
+    return answer_at_hand(request, way)
+
+
+def _without_answer(way: Route, status: Status, error: str) -> Reply:
+    return Reply(status=status, error=error, provider=way.provider, endpoint=way.endpoint, model=way.model, attempts=0)
+
+
+def _trace(request: LLMRequest, exchange: Exchange) -> None:
+    """Add a finished Sentry span to the calling thread's transaction, if there is one; never the text of a prompt or an answer.
+
+    The call ran in another thread, so its span is made afterwards, with the times at which it really ran.
+    """
+    sentry_sdk = sys.modules.get("sentry_sdk")  # imported by the settings when there is a DSN: it takes 0.3 s
+    if sentry_sdk is None or not sentry_sdk.get_client().is_active():
+        return
+    reply = exchange.reply
+    start = datetime.fromtimestamp(exchange.started_at, UTC)
+    under = sentry_sdk.start_span if request.span is None else request.span.start_child
+    span = under(op="llm.call", name=f"llm.{request.role}", start_timestamp=start)
+    for name, value in {
+        "llm.model": reply.model,
+        "llm.served_model": reply.served_model,
+        "llm.provider": reply.provider,
+        "llm.status": str(reply.status),
+        "llm.purpose": request.label.purpose,
+        "llm.dimension": request.label.dimension,
+        "llm.attempts": reply.attempts,
+        "llm.waited_ms": reply.waited_ms,
+        "llm.input_tokens": reply.usage.input_tokens,
+        "llm.output_tokens": reply.usage.output_tokens,
+        "llm.cache_read_tokens": reply.usage.cache_read_tokens,
+        "llm.cache_write_tokens": reply.usage.cache_write_tokens,
+    }.items():
+        if value not in (None, ""):
+            span.set_data(name, value)
+    span.set_status("ok" if reply.ok else "internal_error")
+    span.finish(end_timestamp=start + timedelta(milliseconds=reply.latency_ms))

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
+from django.contrib.auth.models import AbstractBaseUser
+from django.db import transaction
 from pydantic import ValidationError
 
-from agents.persona import AgentValues
-from agents.personas_io import cards, prompts, tinytroupe
+from agents.persona import AgentValues, UpsertResult, upsert_agent
+from agents.personas_io import formats
 from agents.personas_io.shape import NotAPersonaError, PersonaError, describe, persona_spec
 from agents.transcripts import json_input
 from agents.transcripts.records import TranscriptError
@@ -77,9 +79,9 @@ def _read_file(path: Path, stem: str) -> Iterator[AgentValues]:
         )
     try:
         if suffix == ".png":
-            yield from _values(path, stem, [cards.from_png(path.read_bytes())], _no_line)
+            yield from _values(path, stem, [formats.from_png(path.read_bytes())], _no_line)
         elif suffix in {".md", ".txt"}:
-            yield from _values(path, stem, [prompts.read(stem, _text(path))], _no_line)
+            yield from _values(path, stem, [formats.read_prompt(stem, _text(path))], _no_line)
         elif suffix == ".json":
             text = _text(path)
             yield from _values(path, stem, _listed(json_input.parse(text, path=str(path), line=1)), _yaml_line(text))
@@ -130,10 +132,10 @@ def _fields(persona: Any, stem: str) -> dict[str, Any]:
     """The fields of our shape, from whichever shape this is."""
     if not isinstance(persona, dict):
         raise NotAPersonaError("a persona is an object with at least 'display_name' and 'system_prompt'")
-    if tinytroupe.is_tinytroupe(persona):
-        return tinytroupe.read(persona)
-    if cards.is_card(persona):
-        return cards.read(persona)
+    if formats.is_tinytroupe(persona):
+        return formats.read_tinytroupe(persona)
+    if formats.is_card(persona):
+        return formats.read_card(persona)
     if "slug" not in persona and "display_name" not in persona:
         return {"display_name": stem, **persona}
     return dict(persona)
@@ -226,3 +228,34 @@ def _child(node: yaml.Node | None, part: int | str) -> yaml.Node | None:
         item: yaml.Node = node.value[part]
         return item
     return None
+
+
+NOTE = "import"
+
+
+def import_agents(*, path: Path, reset: bool = False, dry_run: bool = False) -> list[UpsertResult]:
+    """Create or update an agent per persona in `path`. Running it again changes nothing.
+
+    Args:
+        path: A file or a folder.
+        reset: Overwrite personas that a person edited since their last import; otherwise those are kept.
+        dry_run: Say what would happen, change nothing.
+
+    Raises:
+        PersonaError: A persona cannot be read; nothing was changed.
+    """
+    return import_read(personas=read_personas(path), reset=reset, dry_run=dry_run)
+
+
+def import_read(
+    *,
+    personas: Sequence[AgentValues],
+    reset: bool = False,
+    dry_run: bool = False,
+    user: AbstractBaseUser | None = None,
+) -> list[UpsertResult]:
+    """The same for personas that are read already; `user` is recorded with the versions this makes."""
+    with transaction.atomic():
+        results = [upsert_agent(values=values, note=NOTE, reset=reset, source=NOTE, user=user) for values in personas]
+        transaction.set_rollback(dry_run)
+    return results

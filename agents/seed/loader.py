@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, time, timedelta
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
@@ -18,7 +17,8 @@ from django.utils.module_loading import import_string
 from pydantic import BaseModel, ConfigDict, Field
 
 from agents.models import Agent, Channel, ChannelMember, Message
-from agents.persona import AgentValues, Outcome, TraitValue, upsert_agent
+from agents.persona import AgentValues, Outcome, upsert_agent
+from agents.personas_io.reader import read_personas
 from agents.seed import FOLDER
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # both are safe; the C one is ten times faster
@@ -27,45 +27,6 @@ NOTE = "example data"
 
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class SeedTrait(_Strict):
-    name: str
-    description: str
-    sentiment: Annotated[float, Field(ge=-1, le=1)]
-    strength: Annotated[float, Field(ge=0, le=1)]
-
-
-class SeedBlock(_Strict):
-    label: str
-    value: str
-
-
-class SeedPersona(_Strict):
-    """A persona file."""
-
-    slug: str
-    display_name: str
-    title: str
-    description: str
-    avatar_color: str
-    system_prompt: str
-    traits: list[SeedTrait]
-    memory_blocks: list[SeedBlock]
-    sample_lines: list[str]
-
-    def values(self) -> AgentValues:
-        return AgentValues(
-            slug=self.slug,
-            display_name=self.display_name,
-            title=self.title,
-            description=self.description,
-            avatar_color=self.avatar_color,
-            system_prompt=self.system_prompt,
-            traits=tuple(TraitValue(t.name, t.description, t.sentiment, t.strength) for t in self.traits),
-            memory_blocks=tuple((block.label, block.value) for block in self.memory_blocks),
-            sample_lines=tuple(self.sample_lines),
-        )
 
 
 class SeedChannel(_Strict):
@@ -108,33 +69,28 @@ class SeedReport:
     notes: list[str] = field(default_factory=list)
 
 
-def _read(path: Path) -> Any:
-    return yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)  # noqa: S506
-
-
-def personas() -> Iterator[SeedPersona]:
-    """The persona files, checked."""
-    for path in sorted((FOLDER / "personas").glob("*.yaml")):
-        yield SeedPersona.model_validate(_read(path))
+def personas() -> list[AgentValues]:
+    """Return the example agents, as their files say."""
+    return read_personas(FOLDER / "personas")
 
 
 def conversations() -> Iterator[SeedConversation]:
     """The conversation files, checked."""
     for path in sorted((FOLDER / "conversations").glob("*.yaml")):
-        yield SeedConversation.model_validate(_read(path))
+        yield SeedConversation.model_validate(yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader))  # noqa: S506
 
 
 def seed(*, reset: bool = False, now: datetime | None = None) -> SeedReport:
     """Load agents and conversations. Running it again adds what is missing and changes nothing else.
 
     Args:
-        reset: Overwrite personas that somebody edited since they were seeded.
+        reset: Overwrite personas that a person edited since they were seeded.
         now: The day of seeding; default today.
     """
     report = SeedReport()
     agents: dict[str, Agent] = {}
     for persona in personas():
-        result = upsert_agent(values=persona.values(), note=NOTE, reset=reset, source="seed")
+        result = upsert_agent(values=persona, note=NOTE, reset=reset, source="seed")
         agents[persona.slug] = result.agent
         report.agents[result.outcome] += 1
         if result.outcome is Outcome.KEPT_EDITED:
@@ -143,7 +99,7 @@ def seed(*, reset: bool = False, now: datetime | None = None) -> SeedReport:
         with transaction.atomic():
             _seed_conversation(conversation, agents, now or timezone.now(), report)
         report.channels += 1
-    for path in settings.SEED_STEPS:  # what floors above add; each takes the agents and returns a sentence
+    for path in settings.SEED_STEPS:  # what the apps above add; each takes the agents and returns a sentence
         report.notes.append(import_string(path)(list(agents.values())))
     return report
 
@@ -180,18 +136,11 @@ def _seed_conversation(
     ]
     Message.objects.bulk_create(rows)
     report.messages_created += len(rows)
-    _link_replies(channel, missing)
-
-
-def _link_replies(channel: Channel, messages: list[SeedMessage]) -> None:
     by_id = {row.external_id: row for row in Message.objects.filter(channel=channel)}
-    replies = []
-    for message in messages:
-        if message.reply_to:
-            row = by_id[message.id]
-            row.parent = by_id[message.reply_to]
-            replies.append(row)
-    Message.objects.bulk_update(replies, ["parent"])
+    replies = [message for message in missing if message.reply_to]
+    for message in replies:
+        by_id[message.id].parent = by_id[message.reply_to or ""]
+    Message.objects.bulk_update([by_id[message.id] for message in replies], ["parent"])
 
 
 def _moment(message: SeedMessage, now: datetime) -> datetime:

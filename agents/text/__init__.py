@@ -1,1 +1,1 @@
-"""Pure functions on text that every floor may use: tokens, sentences, phrases, n-grams."""
+"""Pure functions on text for every app: words and sentences, patterns, n-grams, voices, fences for prompts, tables for exports."""

@@ -1,10 +1,11 @@
-"""Text from agents, users and personas is data: fenced, with a marker nobody can know, in every prompt on every floor."""
+"""Text and names from agents, users and personas are data in every prompt: fenced by a marker nobody can guess, or quoted."""
 
 from __future__ import annotations
 
 import re
 import secrets
 import unicodedata
+from functools import lru_cache
 
 MAX_EVENT_CHARACTERS = 4_000
 
@@ -49,3 +50,21 @@ def _visible(char: str) -> str:
     if char in "\u200d\ufe0e\ufe0f":  # joiners inside emoji and scripts that need them
         return char
     return f"<U+{ord(char):04X}>"
+
+
+PLAIN_NAME = re.compile(r"[#@]?[^\W_][\w'\u2019&-]*(?:\.? [^\W_][\w'\u2019&-]*){0,3}\.?")
+LONGEST_NAME = 60
+
+
+@lru_cache(maxsize=1024)  # a prompt names the same few speakers and channels again and again
+def one_line(name: str) -> str:
+    """A name as it may stand outside a fence.
+
+    Names come from imported files, so they are data like everything else: one line, at most 60 characters, nothing like a marker,
+    and in quotation marks when it is more than a few plain words.
+    """
+    text = neutral(" ".join(name.split()), 10_000)[0]
+    if len(text) <= LONGEST_NAME and PLAIN_NAME.fullmatch(text):
+        return text
+    text = text.translate({ord(mark): "'" for mark in '"\u201c\u201d\u201e'})
+    return f"\u201c{text if len(text) <= LONGEST_NAME else text[:LONGEST_NAME] + '…'}\u201d"

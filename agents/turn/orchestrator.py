@@ -21,7 +21,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from agents import llm
-from agents.llm.extraction import storable
+from agents.llm.answers import storable
 from agents.models import ChannelMember, Message, Run, RunMessage, RunStep, owner_is_dead
 from agents.ops.telemetry import logging_about
 from agents.turn.pipeline import Draft, StageFailed, Turn, model_of, pipeline, scene_of

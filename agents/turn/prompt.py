@@ -16,8 +16,7 @@ from django.utils import timezone
 from agents import llm
 from agents.models import Agent, Channel, Message, PersonaVersion, Run
 from agents.persona import render_persona
-from agents.text.fences import fence, neutral, new_nonce
-from agents.text.names import one_line
+from agents.text.fences import fence, neutral, new_nonce, one_line
 from agents.turn.pipeline import Draft, Section, TraceEntry, Turn, pipeline
 
 

@@ -14,10 +14,8 @@ from django.template.loader import render_to_string
 from agents.llm import Block, InvalidAnswer, Label, LLMRequest, Turn, complete
 from agents.llm.endpoints import model_of, provider_of
 from agents.models import Agent, DescriptionUpdate, PersonaVersion
-from agents.persona import render_persona
-from agents.persona_cut import cut_persona
-from agents.text.fences import fence, neutral, new_nonce
-from agents.text.names import one_line
+from agents.persona import cut_persona, render_persona
+from agents.text.fences import fence, neutral, new_nonce, one_line
 from agents.work.outages import is_outage
 from agents.work.queues import wake_workers
 from correction.behavior.postponing import HANDED_BACK, after_failure, midnight, resume

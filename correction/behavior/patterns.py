@@ -18,8 +18,8 @@ from typing import Any
 
 import yaml
 
-from correction.behavior.masking import CODE, QUOTE, masked
 from correction.behavior.rules import Amount
+from correction.behavior.words import CODE, QUOTE, masked
 
 DATA = Path(__file__).resolve().parent.parent / "behavior_data"
 LONGEST_NAME = 60

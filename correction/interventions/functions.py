@@ -16,7 +16,7 @@ from agents.text.fences import MAX_EVENT_CHARACTERS
 from agents.text.ngrams import compute_corpus_repetition
 from agents.text.patterns import find_all
 from agents.text.tokens import tokenize
-from agents.text.vocabulary import pairwise_vocabulary_similarity
+from agents.text.voices import pairwise_vocabulary_similarity
 from correction.models import InterventionLog
 from evaluation.propositions.rules import Phrase
 from evaluation.propositions.yaml_files import dotted, in_words, location_of

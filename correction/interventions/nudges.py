@@ -12,7 +12,7 @@ from django.conf import settings
 from django.db import models
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from agents.text.names import one_line
+from agents.text.fences import one_line
 from correction.interventions.functions import InterventionContext
 from correction.interventions.intervention import Effect, PromptModification
 from evaluation.propositions.schema import fill

@@ -8,8 +8,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from agents.models import Agent
-from agents.persona import current_digest
-from agents.persona_changes import changes_since
+from agents.persona import changes_since, current_digest
 from evaluation.models import Baseline, EvaluationRun, Method
 from evaluation.runs.summary import RunSummary
 

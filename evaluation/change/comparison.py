@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from agents.persona_changes import changes_between
+from agents.persona import changes_between
 from evaluation.change.baselines import get_baseline
 from evaluation.change.measurements import (
     DELETED,

@@ -20,7 +20,7 @@ from django.db.models.functions import RowNumber
 from django.utils import timezone
 
 from agents.models import Agent
-from agents.persona_changes import changes_between
+from agents.persona import changes_between
 from evaluation.models import COUNTED, DriftAlert, EvaluationRun, EvaluationSchedule, EvaluationScore
 from evaluation.runs.summary import summarize
 from evaluation.statistics.change_point import SERIES, Point, apart, find_drops

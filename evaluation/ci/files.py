@@ -16,7 +16,7 @@ from django.db.backends.sqlite3.base import DatabaseWrapper
 
 from agents.llm.prices import forget_prices, seed_prices
 from agents.models import Agent
-from agents.personas_io.service import import_agents
+from agents.personas_io.reader import import_agents
 from agents.personas_io.shape import PersonaError
 from agents.transcripts.importer import AUTO, import_transcript
 from agents.transcripts.records import OptionError, TranscriptError

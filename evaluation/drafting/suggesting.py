@@ -17,18 +17,15 @@ from django.utils import timezone
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from agents.llm import Block, Label, LLMRequest, Reply, Status, Turn, complete_many
-from agents.llm.answers import describe_validation
+from agents.llm.answers import describe_validation, storable
 from agents.llm.answers import one_line as shortened
-from agents.llm.extraction import storable
 from agents.llm.ledger import Totals, totals
 from agents.llm.requests import InvalidAnswer
 from agents.models import Agent
-from agents.persona import render_persona
-from agents.persona_cut import cut_persona
-from agents.text.fences import fence, neutral, new_nonce
-from agents.text.names import one_line
+from agents.persona import cut_persona, render_persona
+from agents.text.fences import fence, neutral, new_nonce, one_line
 from agents.text.tokens import tokenize
-from agents.text.vocabulary import vocabulary
+from agents.text.voices import vocabulary
 from evaluation.judge.prompts import render
 from evaluation.models import is_heuristic
 from evaluation.propositions.editing import CannotSave, appended, as_file, decoded, parse, read_bytes, replace_file

@@ -14,9 +14,8 @@ from django.template import Context as TemplateContext
 from django.template import Engine, Template
 
 from agents.llm.requests import Block, Turn
-from agents.persona_cut import cut_persona
-from agents.text.fences import fence, neutral
-from agents.text.names import one_line
+from agents.persona import cut_persona
+from agents.text.fences import fence, neutral, one_line
 from evaluation.propositions.schema import Proposition
 
 

@@ -16,8 +16,8 @@ from agents.llm.requests import InvalidAnswer, LLMRequest
 from agents.text.fences import MAX_EVENT_CHARACTERS
 from agents.text.ngrams import RepetitionStatistics, extract_ngrams, repetition_statistics
 from agents.text.patterns import find_all, one_message
-from agents.text.style import StyleProfile, style_deviations
 from agents.text.tokens import tokenize
+from agents.text.voices import StyleProfile, style_deviations
 from evaluation.judge.verdicts import Verdict, judged, parse_answers, trivial, verdict_by_rule
 from evaluation.propositions.files import LoadedFile, propositions_for
 from evaluation.propositions.rules import PRECONDITIONS, Target
@@ -30,7 +30,7 @@ BEYOND_OFFLINE = (NEEDS_JUDGE, NEEDS_JUDGE_FOR_FLAWS)  # whatever the text: the 
 SUPPORTED, CONTRADICTED, BOTH = 8, 1, 4
 ORDINARY_COMPRESSION_GAIN = 0.45  # what unrelated chat messages gain anyway, see agents.text.ngrams.compression_gain
 
-ORDINARY_DEVIATION = 0.4  # what a message lies from its author's others anyway, see agents.text.style.style_distance
+ORDINARY_DEVIATION = 0.4  # what a message lies from its author's others anyway, see agents.text.voices.style_distance
 LEAST_HISTORY = 5  # earlier messages that make a style
 LEAST_LINES = 10  # lines of a conversation that make voices
 DISTINCT = 0.15  # distinctness at which the scale has risen by 1 - 1/e

@@ -11,11 +11,10 @@ from itertools import count
 from django.conf import settings
 from django.utils import timezone
 
-from agents.llm import LLMRequest, Reply, Status, batch_work, complete_many, estimate_tokens, ledger, request_digest
-from agents.llm.batch_answers import NO_ANSWER, Answers, reply_of
-from agents.llm.batch_submit import NotHandedIn, Outgoing, hand_in, next_round, request_key
+from agents.llm import LLMRequest, Reply, Status, batches, complete_many, estimate_tokens, ledger, request_digest
+from agents.llm.anthropic_api import with_example
+from agents.llm.batches import NO_ANSWER, Answers, NotHandedIn, Outgoing, hand_in, next_round, reply_of, request_key
 from agents.llm.endpoints import Route
-from agents.llm.messages import with_example
 from agents.models import LLMBatch, owner_name
 from evaluation.judge.questions import Replies
 from evaluation.models import EvaluationRun
@@ -172,7 +171,7 @@ def see_through(
         if words != told:
             told = words
             notice(words)
-        if not batch_work.work_one(owner=owner):
+        if not batches.work_one(owner=owner):
             time.sleep(_pause(unfinished))
 
 

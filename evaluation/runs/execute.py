@@ -13,8 +13,7 @@ from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 
-from agents.llm.batch_answers import forget_answers, is_waiting
-from agents.llm.dispatch import is_distant
+from agents.llm.batches import forget_answers, is_waiting
 from agents.llm.endpoints import route_of
 from agents.models import Leasable, owner_name
 from agents.ops.telemetry import logging_about
@@ -118,7 +117,7 @@ def _evaluate(run: EvaluationRun, leases: Leases, opening: Callable[[EvaluationR
         run.finish(owner=leases.owner, status=Status.FAILED, error=str(error))
         return
     way = route_of("judge", run.judge)
-    batch = BatchAsking(session, way) if run.batch and is_distant(way) else None
+    batch = BatchAsking(session, way) if run.batch and way.is_distant else None
     if batch is not None:
         session.ask = batch.ask
     side_by_side(

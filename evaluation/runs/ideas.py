@@ -15,8 +15,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from agents.llm import Block, Label, LLMRequest, Reply, Status, Turn, answers
 from agents.llm.requests import InvalidAnswer
 from agents.models import Message
-from agents.text.fences import fence, neutral
-from agents.text.names import one_line
+from agents.text.fences import fence, neutral, one_line
 from agents.text.tokens import tokenize
 from evaluation.judge.prompts import Event, Window, render, render_trajectory
 from evaluation.judge.verdicts import Verdict, unscored

@@ -15,9 +15,9 @@ from django.db import connection, transaction
 from django.db.models import Q
 from django.utils import timezone
 
-from agents.llm.batch_answers import is_waiting
+from agents.llm.batches import is_waiting
 from agents.persona import TraitLike, current_digest, render_persona
-from agents.text.names import one_line
+from agents.text.fences import one_line
 from evaluation.models import CHANNEL_DIMENSIONS, ChannelShare, EvaluationRun, EvaluationScore
 from evaluation.propositions.files import LoadedFile, load_all, propositions_for
 from evaluation.propositions.schema import Proposition, digest_of_each, fill, propositions_digest

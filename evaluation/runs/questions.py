@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from agents.models import Message
-from agents.text.names import one_line
+from agents.text.fences import one_line
 from evaluation.judge.prompts import Context
 from evaluation.judge.verdicts import Verdict, trivial, unscored, verdict_by_rule
 from evaluation.propositions.rules import PRECONDITIONS, Target

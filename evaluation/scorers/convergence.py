@@ -11,8 +11,14 @@ from functools import lru_cache
 from typing import Any
 
 from agents.models import Message
-from agents.text.voices import Distinctness, voice_distinctness
-from agents.text.word_statistics import PairSimilarity, VocabularyStatistics, pairwise_similarity, vocabulary_statistics
+from agents.text.voices import (
+    Distinctness,
+    PairSimilarity,
+    VocabularyStatistics,
+    pairwise_similarity,
+    vocabulary_statistics,
+    voice_distinctness,
+)
 from evaluation.judge.prompts import Context
 from evaluation.propositions.schema import Proposition
 from evaluation.scorers.subjects import ChannelSubject, Item

@@ -13,8 +13,8 @@ from django.db.models import QuerySet
 
 from agents.models import Agent, Channel, Message
 from agents.persona import render_persona
-from agents.text.style import StyleProfile, style_profile
 from agents.text.tokens import tokenize
+from agents.text.voices import StyleProfile, style_profile
 from evaluation.judge.prompts import Event, Window
 from evaluation.propositions.schema import Proposition
 from evaluation.scorers.positions import sample_by_position

@@ -12,7 +12,7 @@ import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator
 from pydantic_core import PydanticCustomError
 
-from agents.llm.extraction import storable
+from agents.llm.answers import storable
 from evaluation.propositions.yaml_files import (
     FileProblem,
     YamlProblems,

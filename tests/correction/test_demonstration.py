@@ -30,7 +30,7 @@ def cast() -> None:
     """The example agents that play in the scenes."""
     for persona in personas():
         if persona.slug in scenes.MEMBERS:
-            upsert_agent(values=persona.values(), note="test", source="seed")
+            upsert_agent(values=persona, note="test", source="seed")
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pytest_django import Settings
 
 from agents.llm import Label, LLMRequest, Reply, Status, complete_many
-from agents.llm.client import Clients
+from agents.llm.loop import Clients
 from agents.llm.requests import Block, Turn
 from agents.models import LLMCall, Message
 from correction.gate.scores import Part, combine, judge_parts

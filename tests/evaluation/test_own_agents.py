@@ -18,7 +18,7 @@ from pytest_django import Settings
 
 from agents.models import Agent
 from agents.persona import save_persona, upsert_agent
-from agents.personas_io.service import import_agents
+from agents.personas_io.reader import import_agents
 from agents.seed import loader
 from correction.interventions.nudges import NudgeType, load_nudges, nudge_text
 from evaluation.runs.planning import RunSpec, make_plan
@@ -39,7 +39,7 @@ def _offline(settings: Settings) -> None:
 
 
 def example_kelly() -> Agent:
-    return upsert_agent(values=EXAMPLE.values(), note=loader.NOTE, source="seed").agent
+    return upsert_agent(values=EXAMPLE, note=loader.NOTE, source="seed").agent
 
 
 def by_import(tmp_path: Path, *, reset: bool = False) -> Agent:

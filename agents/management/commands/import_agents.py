@@ -14,7 +14,7 @@ from rich.table import Table
 from agents.commands import WRONG_USAGE, CodedCommand, console_on
 from agents.models import Agent
 from agents.persona import Outcome, UpsertResult
-from agents.personas_io.service import import_agents
+from agents.personas_io.reader import import_agents
 from agents.personas_io.shape import PersonaError
 
 _EXAMPLES = (

@@ -11,8 +11,7 @@ import pytest
 from pytest_django import Settings
 
 from agents.llm import LLMRequest, Reply, Status, complete, complete_many
-from agents.llm.limiter import CUT_INTERVAL, MAX_PAUSE, Limiter
-from agents.llm.loop import background
+from agents.llm.loop import CUT_INTERVAL, MAX_PAUSE, Limiter, background
 from tests.agents.llm.asking import text_request
 from tests.llm_server import LLMServer
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agents.llm import Block, Tool, ToolCall, ToolResult, Turn, complete
-from agents.llm.messages import body_of
+from agents.llm.anthropic_api import body_of
 from tests.agents.llm.asking import act_request, judge_request, text_request
 from tests.llm_server import LLMServer
 

@@ -12,7 +12,7 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 from pytest_django import Settings
 
-from agents.persona_changes import changes_since
+from agents.persona import changes_since
 from correction.behavior.applying import revert_request
 from evaluation.change.baselines import is_stale, stale_reasons
 from evaluation.models import Baseline

@@ -171,9 +171,9 @@ def test_ideas_are_counted_in_batches(server: BatchServer, propositions) -> None
 
 
 def test_a_large_run_is_handed_in_in_parts(ada: Agent, server: BatchServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    from agents.llm import batch_submit
+    from agents.llm import batches
 
-    monkeypatch.setattr(batch_submit, "MOST_REQUESTS", 2)
+    monkeypatch.setattr(batches, "MOST_REQUESTS", 2)
     run = handed_in(ada)
     assert [len(batch.requests) for batch in server.batches.values()] == [2, 1]
     server.end()

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from django.utils import timezone
 
-from agents.llm import batch_work
+from agents.llm import batches
 from agents.models import Agent, LLMBatch, LLMBatchRequest, LLMCall, ModelPrice
 from evaluation.runs.batches import waiting_words
 from evaluation.runs.control import cancel_run, resume_run
@@ -110,7 +110,7 @@ def test_a_server_that_is_away_is_asked_again_later(ada: Agent, server: BatchSer
     assert "503" in batch.error
     assert "503" in waiting_words([run])[run.pk]
     assert batch.next_look_at > timezone.now() + timedelta(seconds=50)
-    assert not batch_work.work_one(owner="test")  # not before its time
+    assert not batches.work_one(owner="test")  # not before its time
     server.fail = lambda method, path: None
     server.end()
     LLMBatch.objects.update(next_look_at=timezone.now())
@@ -190,15 +190,15 @@ def killed(*args):
 batch_api.hand_in = killed
 """
 WHILE_COLLECTING = """
-from agents.llm import batch_api, batch_work
+from agents.llm import batch_api, batches
 batch_api.RESULTS_AT_ONCE = 1
-store, stored = batch_work._store, []
+store, stored = batches._store, []
 def killed(*args):
     store(*args)
     stored.append(1)
     if len(stored) == 2:
         os.kill(os.getpid(), signal.SIGKILL)
-batch_work._store = killed
+batches._store = killed
 """
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from agents.llm import batch_work
+from agents.llm import batches
 from agents.models import Agent, LLMBatch
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs.control import queue_run
@@ -30,7 +30,7 @@ def handed_in(agent: Agent, **fields: Any) -> EvaluationRun:
 
 def look() -> None:
     """Have a worker look at the batches whose turn it is."""
-    assert batch_work.work_one(owner=OWNER)
+    assert batches.work_one(owner=OWNER)
 
 
 def work(run: EvaluationRun) -> EvaluationRun:

@@ -1,4 +1,4 @@
-"""Character cards (V1, V2, V3), as JSON or inside a PNG."""
+"""Personas in the formats of others: character cards (V1 to V3, JSON or PNG), TinyTroupe specifications, and plain prompt files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from itertools import zip_longest
 from typing import Any
 
-from agents.personas_io.shape import NotAPersonaError
+from agents.personas_io.shape import NotAPersonaError, slug_of
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 MAX_CHUNK = 16 * 1024 * 1024
@@ -32,7 +32,7 @@ def is_card(value: Mapping[str, Any]) -> bool:
     return "name" in value and bool({"mes_example", "first_mes"} & set(value))
 
 
-def read(card: Mapping[str, Any]) -> dict[str, Any]:
+def read_card(card: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a persona file.
 
     Raises:
@@ -41,25 +41,25 @@ def read(card: Mapping[str, Any]) -> dict[str, Any]:
     data = card.get("data", card)
     if not isinstance(data, dict):
         raise NotAPersonaError("'data' of the character card must be an object")
-    name = _text(data, "nickname") or _text(data, "name")
+    name = _text_of(data, "nickname") or _text_of(data, "name")
     if not name:
         raise NotAPersonaError("'data.name' of the character card is missing")
-    prompt = [_resolve(_ORIGINAL.sub("", _text(data, "system_prompt")), name, "the user")]
+    prompt = [_resolve(_ORIGINAL.sub("", _text_of(data, "system_prompt")), name, "the user")]
     for key, heading in _SECTIONS:
-        text = _resolve(_text(data, key), name, "the user")
+        text = _resolve(_text_of(data, key), name, "the user")
         prompt.append(f"## {heading}\n{text}" if text else "")
     parts = [part.strip() for part in prompt if part.strip()]
     if not parts:
         raise NotAPersonaError("the character card has no description, personality, scenario or system_prompt")
     return {
         "display_name": name,
-        "description": _text(data, "creator_notes")[:500],
+        "description": _text_of(data, "creator_notes")[:500],
         "system_prompt": "\n\n".join([f"You are {name}.", *parts]),
-        "sample_lines": list(sample_lines(_text(data, "mes_example"), name)),
+        "sample_lines": list(sample_lines(_text_of(data, "mes_example"), name)),
     }
 
 
-def _text(data: Mapping[str, Any], key: str) -> str:
+def _text_of(data: Mapping[str, Any], key: str) -> str:
     value = data.get(key)
     return value.strip() if isinstance(value, str) else ""
 
@@ -122,3 +122,100 @@ def _text_chunks(data: bytes) -> Iterator[tuple[str, bytes]]:
         if kind == b"IEND":
             return
         at += 12 + length
+
+
+NOT_GIVEN = "not specified"
+
+
+def is_tinytroupe(value: Any) -> bool:
+    """Whether this is a ``{"persona": {...}}`` object, as in ``*.agent.json``."""
+    return isinstance(value, dict) and isinstance(value.get("persona"), dict)
+
+
+def read_tinytroupe(value: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a persona file.
+
+    Raises:
+        NotAPersonaError: The persona has no name, as in a fragment.
+    """
+    persona = value["persona"]
+    name = persona.get("name") or value.get("agent") or value.get("name")
+    if not isinstance(name, str) or not name.strip():
+        raise NotAPersonaError("'persona.name' is missing; a fragment is no persona of its own")
+    return {
+        "display_name": name.strip(),
+        "title": _title(persona)[:200],
+        "description": _description(persona)[:2000],
+        "system_prompt": tinytroupe_text(persona, name.strip()),
+    }
+
+
+def tinytroupe_text(persona: Mapping[str, Any], name: str) -> str:
+    """The persona as text: a heading for each key, lists as bullets."""
+    parts = [f"You are {name}."]
+    for key, value in persona.items():
+        if key != "name":
+            parts.append(f"## {_label(key)}\n" + "\n".join(_lines(value, 3)))
+    return "\n\n".join(parts)
+
+
+def _label(key: str) -> str:
+    text = str(key).replace("_", " ").strip()
+    return text[:1].upper() + text[1:]
+
+
+def _lines(value: Any, level: int) -> list[str]:
+    """A value under its heading; nested objects get headings down to level 4, then labels."""
+    if isinstance(value, dict):
+        lines: list[str] = []
+        for key, item in value.items():
+            if isinstance(item, dict | list) and item and level <= 4:
+                lines += [f"{'#' * level} {_label(key)}", *_lines(item, level + 1)]
+            else:
+                lines.append(f"- {_label(key)}: {_inline(item)}")
+        return lines or [NOT_GIVEN]
+    if isinstance(value, list):
+        return [f"- {_inline(item)}" for item in value] or [NOT_GIVEN]
+    return [_inline(value)]
+
+
+def _inline(value: Any) -> str:
+    """A value on one line; a person's ``{"name", "description"}`` reads as ``name: description``."""
+    if isinstance(value, dict):
+        if set(value) == {"name", "description"}:
+            return f"{_inline(value['name'])}: {_inline(value['description'])}"
+        return "; ".join(f"{_label(key)}: {_inline(item)}" for key, item in value.items()) or NOT_GIVEN
+    if isinstance(value, list):
+        return ", ".join(_inline(item) for item in value) or NOT_GIVEN
+    if value is None or value == "":
+        return NOT_GIVEN
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return str(value).strip()
+
+
+def _title(persona: Mapping[str, Any]) -> str:
+    occupation = persona.get("occupation")
+    if isinstance(occupation, dict):
+        return str(occupation.get("title") or "")
+    return occupation if isinstance(occupation, str) else ""
+
+
+def _description(persona: Mapping[str, Any]) -> str:
+    """One line for people: job, age, place."""
+    parts = [_title(persona), persona.get("age"), persona.get("residence") or persona.get("country_of_residence")]
+    return ", ".join(str(part) for part in parts if isinstance(part, str | int) and str(part))
+
+
+_HEADING = re.compile(r"^#[ \t]+(\S.*)$", re.MULTILINE)
+
+
+def read_prompt(stem: str, text: str) -> dict[str, Any]:
+    """The fields of a persona file. The first ``# Heading`` is the display name; without one, the file's name is."""
+    heading = _HEADING.search(text)
+    name = heading.group(1).strip().rstrip("#").strip() if heading else ""
+    return {
+        "slug": slug_of(stem),
+        "display_name": (name or re.sub(r"[-_]+", " ", stem).strip().title())[:120],
+        "system_prompt": text,
+    }

@@ -1,0 +1,378 @@
+"""Figures of how people write (AC-6.4.2, AC-6.4.3, AC-6.4.9): vocabulary, style, and whether voices can be told apart."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import unicodedata
+from collections import Counter
+from math import isclose, sqrt
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents.text.authors import MASK, NameMask, character_similarities
+from agents.text.ngrams import shared_phrases
+from agents.text.tokens import tokenize
+from agents.text.voices import (
+    FARTHEST,
+    FEATURES,
+    pairwise_similarity,
+    pairwise_vocabulary_similarity,
+    punctuation_density,
+    stem,
+    style_deviations,
+    style_distance,
+    style_of,
+    style_profile,
+    vocabulary,
+    vocabulary_overlap,
+    vocabulary_similarity,
+    vocabulary_statistics,
+    voice_distinctness,
+    word_counts,
+)
+
+counts = st.dictionaries(st.sampled_from("abcdef"), st.integers(1, 20), max_size=6)
+
+
+# -- vocabulary (AC-6.4.2)
+def test_figures_of_one_speaker_ac_6_4_2_ac_6_4_9() -> None:
+    found = vocabulary_statistics(["The cat, the cat!", "A dog sat. It sat."])
+
+    assert (found.messages, found.words) == (2, 9)
+    assert found.unique_word_ratio == pytest.approx(6 / 9, abs=1e-4)  # the, cat, a, dog, sat, it
+    assert found.average_sentence_length == 3.0
+    assert found.punctuation_density == pytest.approx(4 / 28, abs=1e-4)
+
+
+@pytest.mark.parametrize("messages", [[], [""], ["   "], ["?!"]])
+def test_without_a_word_there_is_nothing_to_average(messages: list[str]) -> None:
+    found = vocabulary_statistics(messages)
+
+    assert (found.words, found.unique_word_ratio, found.average_sentence_length) == (0, 0.0, 0.0)
+
+
+@pytest.mark.parametrize("text", ["猫。犬！", "قطة، كلب؟", "cat, dog?"])
+def test_punctuation_counts_in_every_script(text: str) -> None:
+    assert 0 < punctuation_density([text]) < 1
+
+
+# -- how alike two are (AC-6.4.3)
+def test_equal_shares_are_wholly_alike_and_nothing_shared_not_at_all_ac_6_4_3() -> None:
+    a, twice, other = Counter(x=1, y=2), Counter(x=2, y=4), Counter(z=3)
+
+    assert vocabulary_similarity(a, twice) == pytest.approx(1.0)
+    assert vocabulary_similarity(a, other) == 0.0
+    assert vocabulary_similarity(a, Counter()) == 0.0
+    assert vocabulary_similarity(Counter(x=1, y=1), Counter(x=1)) == pytest.approx(sqrt(0.5))
+
+
+@given(counts, counts)
+def test_similarity_is_a_share_and_the_same_both_ways(a: dict[str, int], b: dict[str, int]) -> None:
+    found = vocabulary_similarity(a, b)
+
+    assert 0.0 <= found <= 1.0
+    assert found == vocabulary_similarity(b, a)
+    by_hand = sum(sqrt(a[w] / sum(a.values()) * b[w] / sum(b.values())) for w in set(a) & set(b))
+    assert isclose(found, min(1.0, by_hand), abs_tol=1e-9)
+
+
+def test_each_pair_stands_once_most_alike_first() -> None:
+    found = pairwise_similarity({"cyd": ["red blue"], "ada": ["red blue"], "bea": ["green"], "dov": []})
+
+    assert (found[0].first, found[0].second) == ("ada", "cyd")
+    assert len(found) == 6
+    assert found[0].similarity == 1.0
+    assert {p.similarity for p in found[1:]} == {0.0}
+
+
+# -- style
+CLERK = [
+    "I have filed it.",
+    "It is in order.",
+    "Nobody is to touch the drawer.",
+    "The list is complete.",
+    "It was checked.",
+]
+
+
+def test_a_text_has_nine_figures_whatever_its_script() -> None:
+    for text in ("Hello, there!", "会議は三時です。", "الاجتماع في الثالثة؟", "", "💖"):
+        assert len(style_of(text)) == len(FEATURES) == 9
+    assert style_of("") == style_of("...") == (0.0,) * 9
+
+
+def test_another_hand_lies_farther_away_and_by_what_is_said() -> None:
+    profile = style_profile(CLERK)
+
+    assert style_distance("It is filed in the drawer.", profile) < 0.4
+    assert style_distance("omg it's soooo cute!!! 💖💖", profile) > 0.8
+    odd = style_deviations("omg it's soooo cute!!! 💖💖", profile)
+    assert next(iter(odd)) == "exclamation marks"
+    assert max(odd.values()) <= FARTHEST
+
+
+def test_one_text_has_no_spread() -> None:
+    with pytest.raises(ValueError, match="at least 2 texts, got 1"):
+        style_profile(["alone"])
+
+
+# -- voices
+def test_voices_are_distinct_when_lines_of_one_speaker_are_alike() -> None:
+    lines = [
+        (speaker, text) for n in range(6) for speaker, text in (("a", f"Filed number {n}."), ("b", f"OMG {n} wow!!!"))
+    ]
+
+    found = voice_distinctness(lines)
+
+    assert found is not None
+    assert (found.lines, found.speakers) == (12, 2)
+    assert found.vocabulary > 0.5
+    assert found.style > 0.5
+
+
+def test_lines_dealt_out_at_random_make_no_voices() -> None:
+    rng = random.Random(1)
+    words = ["stamp", "drawer", "key", "list", "lamp", "till", "door", "desk", "safe", "coin"]
+    texts = [" ".join(rng.choices(words, k=6)) + rng.choice(".!?") for _ in range(60)]
+    both = []
+    for _ in range(20):
+        found = voice_distinctness([(rng.choice("abc"), text) for text in texts])
+        assert found is not None
+        both.append((found.vocabulary, found.style))
+
+    means = [sum(values) / len(both) for values in zip(*both, strict=True)]
+    assert all(abs(mean) < 0.03 for mean in means), means
+
+
+@pytest.mark.parametrize(
+    "lines", [[], [("a", "x"), ("a", "y")], [("a", "x"), ("b", "y")], [("a", "x"), ("a", "y"), ("b", "z")]]
+)
+def test_two_speakers_with_two_lines_each_are_needed(lines: list[tuple[str, str]]) -> None:
+    assert voice_distinctness(lines) is None
+
+
+def test_empty_lines_do_no_harm() -> None:
+    assert voice_distinctness([("a", ""), ("a", ""), ("b", ""), ("b", "")]) is not None
+
+
+def test_words_are_counted_over_all_messages() -> None:
+    assert word_counts(["red Red", "blue"]) == Counter(red=2, blue=1)
+
+
+speech = st.lists(st.sampled_from(["the", "paper", "clips", "staplers", "desk", "agreed", "1984", "很"]), max_size=8)
+conversations = st.dictionaries(st.sampled_from("abcd"), speech.map(" ".join).map(lambda text: [text]), max_size=4)
+
+
+def test_stop_words_numbers_and_endings_do_not_count() -> None:
+    texts = ["The plans were planned in 1984.", "It's PLANNING, and she'll plan!"]
+
+    assert vocabulary(texts) == {"plan"}
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("agree", "agreed", "agrees", "agreeing"), {"agr"}),
+        (("plan", "plans", "planned", "planning", "plan's"), {"plan"}),
+        (("idea", "ideas"), {"idea"}),
+        (("party", "parties"), {"party"}),
+        (("sell", "selling", "sells"), {"sell"}),
+        (("bus",), {"bus"}),
+        (("yes",), {"yes"}),
+        (("is",), {"is"}),
+        (("red",), {"red"}),
+        (("glass",), {"glass"}),
+    ],
+)
+def test_forms_of_one_word_are_one_word(words: tuple[str, ...], expected: set[str]) -> None:
+    assert {stem(word) for word in words} == expected
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "overlap"),
+    [
+        ({"x", "y"}, {"x", "y"}, 1.0),
+        ({"x"}, {"x", "y", "z"}, 1.0),
+        ({"x", "y"}, {"y", "z", "w"}, 0.5),
+        ({"x"}, {"y"}, 0.0),
+        (set(), {"y"}, 0.0),
+        (set(), set(), 0.0),
+    ],
+)
+def test_the_overlap_is_measured_by_the_smaller_vocabulary(a: set[str], b: set[str], overlap: float) -> None:
+    assert vocabulary_overlap(frozenset(a), frozenset(b)) == overlap
+
+
+def test_the_similarity_is_the_mean_over_all_pairs() -> None:
+    spoken = {"a": ["paper clips desk"], "b": ["paper clips lamp"], "c": ["paper ink glue"]}
+
+    assert pairwise_vocabulary_similarity(spoken) == pytest.approx((2 / 3 + 1 / 3 + 1 / 3) / 3)
+
+
+def test_who_says_hardly_anything_is_left_out() -> None:
+    assert pairwise_vocabulary_similarity({"a": ["paper clips desk"], "b": ["Yes."]}) is None
+    assert pairwise_vocabulary_similarity({"a": ["paper clips desk", "lamp"]}) is None
+    assert pairwise_vocabulary_similarity({}) is None
+
+
+@given(conversations)
+def test_the_similarity_is_a_share_whatever_the_order(spoken: dict[str, list[str]]) -> None:
+    found = pairwise_vocabulary_similarity(spoken)
+
+    assert found is None or 0 <= found <= 1
+    again = pairwise_vocabulary_similarity(dict(reversed(spoken.items())))
+    assert again == found or again == pytest.approx(found)
+
+
+@given(st.dictionaries(st.text(max_size=3), st.lists(st.text(), max_size=3), max_size=4))
+def test_any_text_has_a_vocabulary(spoken: dict[str, list[str]]) -> None:
+    pairwise_vocabulary_similarity(spoken)
+
+
+# -- words are read the same way whichever alphabet a text is in
+@given(st.text(alphabet=st.characters(max_codepoint=127)))
+def test_plain_text_has_the_words_it_has_beside_other_alphabets(text: str) -> None:
+    assert tokenize(f"{text} ⟂ ж") == [*tokenize(text), "ж"]
+
+
+@given(st.text())
+def test_words_are_those_of_the_composed_text(text: str) -> None:
+    assert tokenize(text) == tokenize(unicodedata.normalize("NFKC", text))
+
+
+# -- shared phrases
+def test_a_phrase_inside_a_longer_one_is_kept_only_if_more_messages_hold_it() -> None:
+    said = ["a b c d e", "a b c d e", "x b c d y"]
+
+    assert shared_phrases([text.split() for text in said]) == [("b c d", 3), ("a b c d e", 2)]
+
+
+def test_runs_that_only_touch_are_not_put_together() -> None:
+    """“a b c d” stands in one message only, though both its 3-grams recur."""
+    said = ["a b c d", "a b c x", "y b c d"]
+
+    assert shared_phrases([text.split() for text in said]) == [("a b c", 2), ("b c d", 2)]
+
+
+TEXTS = [
+    "Well, I never did.",
+    "well i never did",
+    "No!!! NO!!!",
+    "おはようございます。",
+    "おはよう。",
+    "مرحبا بكم جميعا",
+]
+
+
+def similarity(texts: list[str], first: int, second: int) -> float:
+    return float(character_similarities(texts)[first, second])
+
+
+def test_like_texts_are_more_alike_than_unlike_ones() -> None:
+    found = character_similarities(TEXTS)
+
+    assert found[0, 1] > 4 * max(found[0, 2], found[1, 2])
+    assert found[3, 4] > 10 * max(found[0, 3], found[0, 4])
+
+
+def test_case_and_punctuation_are_part_of_a_voice() -> None:
+    assert similarity(["stop it now", "stop it now", "Stop It Now", "other words"], 0, 1) == pytest.approx(1)
+    assert similarity(["stop it now", "stop it now!!", "Stop It Now", "other words"], 0, 1) < 0.95
+    assert similarity(["stop it now", "stop it now!!", "Stop It Now", "other words"], 0, 2) < 0.8
+
+
+def test_what_everybody_says_counts_for_nothing() -> None:
+    assert character_similarities(["yes", "yes", "yes"]).tolist() == np.zeros((3, 3)).tolist()
+
+
+@given(st.lists(st.text(min_size=1, max_size=20), min_size=2, max_size=6))
+def test_similarities_are_symmetric_shares(texts: list[str]) -> None:
+    found = character_similarities(texts)
+
+    assert np.allclose(found, found.T, atol=1e-5)
+    assert ((found > -1e-5) & (found < 1 + 1e-5)).all()
+
+
+@given(st.permutations(range(len(TEXTS))))
+def test_the_order_of_texts_only_moves_the_figures(order: list[int]) -> None:
+    found = character_similarities([TEXTS[index] for index in order])
+
+    assert np.allclose(found, character_similarities(TEXTS)[np.ix_(order, order)], atol=1e-5)
+
+
+@pytest.mark.parametrize("texts", [[], [""], ["", "a"], ["\ud800", "a"]])
+def test_texts_of_next_to_nothing_are_defined(texts: list[str]) -> None:
+    found = character_similarities(texts)
+
+    assert found.shape == (len(texts), len(texts))
+    assert np.isfinite(found).all()
+
+
+def test_the_figures_are_the_same_in_another_process() -> None:
+    script = f"from agents.text.authors import character_similarities as s; print(repr(float(s({TEXTS!r})[0, 1])))"
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+        env={"PYTHONHASHSEED": "5"},
+    )
+
+    assert float(done.stdout) == pytest.approx(similarity(TEXTS, 0, 1))
+
+
+@pytest.mark.parametrize(
+    ("names", "text", "masked"),
+    [
+        (["Chloe Turner"], "Chloe said so. TURNER too, chloe turner!", "□ said so. □ too, □ □!"),
+        (["Chloe"], "Chloe's idea, the two Chloes, chloe’s", "□'s idea, the two □, □’s"),
+        (["Ann"], "Annex, plan, Hannah and Ann", "Annex, plan, Hannah and □"),
+        (["ann-lee", "Ann Lee"], "ask ann-lee or Lee", "ask □-□ or □"),
+        (["ann_lee"], "ann_lee and lee", "□_□ and □"),
+        (["A", "B. Smith"], "A plan B for Smith", "A plan B for □"),
+        (["José"], "Jose\u0301 and JOSÉ", "□ and □"),
+        (["Иван Петров"], "Спроси Иван, не Петров", "Спроси □, не □"),
+        ([], "nobody to mask, not even @michael.scott and <@U123>!", "nobody to mask, not even □ and <□>!"),
+        (["x"], "a@example.org", "a□"),
+    ],
+)
+def test_every_form_of_a_name_is_masked_and_nothing_else(names: list[str], text: str, masked: str) -> None:
+    assert NameMask(names)(text) == masked
+
+
+@pytest.mark.parametrize(
+    ("names", "text", "masked"),
+    [
+        (["田中太郎"], "田中さんと太郎が来た。田中太郎", "□さんと□が来た。□"),
+        (["王小明"], "小明說王小明不在", "□說□不在"),
+        (["김민수"], "김민수가 왔다", "□가 왔다"),
+        (["أحمد"], "قال لأحمد وأحمد هنا", "قال ل□ و□ هنا"),
+        (["さくら"], "さくらちゃん、おはよう", "□ちゃん、おはよう"),
+    ],
+)
+def test_names_with_nothing_around_them_are_masked_wherever_they_stand(
+    names: list[str], text: str, masked: str
+) -> None:
+    assert NameMask(names)(text) == masked
+
+
+@given(st.text(max_size=60), st.lists(st.text(max_size=10), max_size=4))
+def test_masking_twice_is_masking_once(text: str, names: list[str]) -> None:
+    mask = NameMask(names)
+
+    assert mask(mask(text)) == mask(text)
+
+
+@given(st.text(alphabet="abc XY.,!", max_size=40))
+def test_a_text_without_names_stays_as_it_is(text: str) -> None:
+    assert NameMask(["Michael Scott"])(text) == text
+
+
+def test_the_mask_is_no_letter() -> None:
+    assert not MASK.isalnum()
