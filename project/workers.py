@@ -14,7 +14,7 @@ WORK_QUEUES = {
     "schedules": "evaluation.schedules.work_one",
     "batches": "agents.llm.batches.work_one",
     "evaluations": "evaluation.runs.execute.work_one",
-    "calibration": "evaluation.calibration.stored.work_one",
+    "calibration": "evaluation.calibration.agreement.work_one",
     "line-ups": "evaluation.lineup_runs.work_one",
     "imports": "agents.imports.work_one",
     "descriptions": "correction.behavior.description.work_one",

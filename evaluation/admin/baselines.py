@@ -17,8 +17,15 @@ from agents.console import display
 from agents.console.filters import AgentFilter, RecentValuesFilter
 from agents.console.forms import confirmed
 from agents.models import Agent
-from evaluation.admin.agreement import agreement_of_baseline, mark_agreements
-from evaluation.admin.display import dimension_badge, judge_badge, number, procedure_badge, simulated_by
+from evaluation.admin.display import (
+    agreement_of_baseline,
+    dimension_badge,
+    judge_badge,
+    mark_agreements,
+    number,
+    procedure_badge,
+    simulated_by,
+)
 from evaluation.admin.drift import TONES
 from evaluation.admin.drift_overview import OverviewAdmin
 from evaluation.change.baselines import is_stale, stale_reasons
