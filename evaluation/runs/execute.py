@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from functools import cache, partial
@@ -50,12 +51,32 @@ def _no_progress(run: EvaluationRun, done: int) -> None:
     """Do nothing."""
 
 
+def _threads() -> int:
+    """Threads that judge in this process, over evaluations and their dimensions. More would mostly wait for each other."""
+    return 1 if settings.WORKER_THREADS == 1 else 2 * settings.WORKER_THREADS
+
+
+class _BeingJudged:
+    """Counts the evaluations that this process judges right now: the dimensions of few go side by side, those of many do not."""
+
+    def __init__(self) -> None:
+        self._number, self._lock = 0, threading.Lock()
+
+    def __enter__(self) -> int:
+        with self._lock:
+            self._number += 1
+            return self._number
+
+    def __exit__(self, *error: object) -> None:
+        with self._lock:
+            self._number -= 1
+
+
+_being_judged = _BeingJudged()
+
+
 def execute(
-    runs: Sequence[EvaluationRun],
-    *,
-    owner: str = "",
-    progress: Progress = _no_progress,
-    hand_back: bool = True,
+    runs: Sequence[EvaluationRun], *, owner: str = "", progress: Progress = _no_progress, hand_back: bool = True
 ) -> list[EvaluationRun]:
     """Judge several runs side by side, with those of the channels they link to.
 
@@ -70,21 +91,32 @@ def execute(
     Returns:
         The runs this call held, as they ended.
     """
+    return execute_as_made(with_channels(runs), owner=owner, progress=progress, hand_back=hand_back)
+
+
+def execute_as_made(
+    runs: Iterable[EvaluationRun], *, owner: str = "", progress: Progress = _no_progress, hand_back: bool = True
+) -> list[EvaluationRun]:
+    """The same for runs that are made one by one, each after those of its channels, while those before are being judged."""
     owner = owner or owner_name()
     leases, health, files = Leases(owner), JudgeHealth(), cache(load_all)
     read: dict[tuple[object, ...], Ends] = {}
     held: list[EvaluationRun] = []
-    try:
-        for run in with_channels(runs):
+    opening = partial(open_session, leases=leases, files=files, progress=progress, health=health, read=read)
+
+    def jobs() -> Iterator[Callable[[], None]]:
+        for run in runs:
             if run.is_leased_by(owner) or run.acquire(owner=owner, lease=lease(), resumable=RESUMABLE):
                 held.append(run)
                 leases.add(run)
+                yield partial(_evaluate, run, leases, opening)
+
+    try:
         with suppress(PropositionError):  # each run says so itself
             files()
         with sentry_sdk.start_span(op="evaluation.run", name="evaluate") as span:
+            side_by_side(jobs(), _threads())
             span.set_data("evaluation_runs", [run.pk for run in held])
-            opening = partial(open_session, leases=leases, files=files, progress=progress, health=health, read=read)
-            side_by_side([partial(_evaluate, run, leases, opening) for run in held], settings.WORKER_THREADS)
     except BaseException as error:
         for run in held:  # those that did not end
             if is_outage(error):  # no fault of the runs: they go on from what is stored
@@ -120,10 +152,9 @@ def _evaluate(run: EvaluationRun, leases: Leases, opening: Callable[[EvaluationR
     batch = BatchAsking(session, way) if run.batch and way.is_distant else None
     if batch is not None:
         session.ask = batch.ask
-    side_by_side(
-        [partial(JUDGES[dimension], session) for dimension in run.own_dimensions],
-        1 if batch is not None or settings.WORKER_THREADS == 1 else len(SCORERS),
-    )
+    with _being_judged as evaluations:
+        at_once = 1 if batch is not None else max(1, _threads() // evaluations)
+        side_by_side([partial(JUDGES[dimension], session) for dimension in run.own_dimensions], at_once)
     if batch is not None:
         batch.submit()
     if session.waits:
