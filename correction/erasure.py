@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from django.db.models import Q
 
-from agents.erasure import Person, Place
 from agents.models import LLMPayload, Trait
+from agents.ops.erasure import Person, Place
 from correction.models import (
     AgentEvaluationConfig,
     BehaviorEffect,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.db.models import Exists, OuterRef, Q
 
-from agents.retention import Log
+from agents.ops.retention import Log
 from correction.models import (
     BehaviorEffect,
     BehaviorRequest,

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from django.db.models import Q
 
-from agents.erasure import Person, Place
-from agents.erasure.place import NOTHING
 from agents.models import LLMPayload
+from agents.ops.erasure import NOTHING, Person, Place
 from evaluation.models import EvaluationRun, EvaluationSchedule, EvaluationScore, Idea, LineUpRun, ScoreLabel
 
 

@@ -144,8 +144,8 @@ INSTALLED_APPS = [
 ]
 MIDDLEWARE = [
     "agents.ops.request_ids.RequestIds",
-    "agents.health.Probes",  # /healthz, /readyz and /metrics, whatever host they are asked under
-    "agents.metrics.requests.CountRequests",
+    "agents.ops.health.Probes",  # /healthz, /readyz and /metrics, whatever host they are asked under
+    "agents.ops.metrics.CountRequests",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "csp.middleware.CSPMiddleware",
@@ -249,7 +249,7 @@ NUDGE_DIRS = [Path(path).expanduser() for path in env.list("NUDGE_DIRS", default
 # Asked before an evaluation asks its judge: takes agent and judge, returns why to pause, or nothing. Empty = never pauses.
 EVALUATION_BUDGET = "correction.costs.evaluation_over_budget"
 # Told of versions of personas, says which request made them: dotted paths of callables that take keys of versions.
-PERSONA_CHANGE_ORIGINS = ["correction.behavior.origins.origins_of"]
+PERSONA_CHANGE_ORIGINS = ["correction.behavior.applying.origins_of"]
 # What `manage.py seed` does besides: callables that take the example agents and return a sentence.
 SEED_STEPS = ["correction.seed.seed_configs"]
 # What `manage.py seed --remove` does besides: callables that take the agents that go and return how many rows of what they removed.

@@ -11,7 +11,7 @@ urlpatterns = [
     path("api/", include("agents.api.urls")),
     path("api/evaluations/", include("evaluation.api.urls")),
     path("api/evaluations/", include("correction.api.urls")),
-    path("api/behavior-requests/", include("correction.api.behavior_urls")),
+    path("api/behavior-requests/", include("correction.api.behavior")),
     path("api/quality-checks/", include("correction.api.quality_urls")),
 ]
 

@@ -14,7 +14,7 @@ WORK_QUEUES = {
     "schedules": "evaluation.schedules.work_one",
     "batches": "agents.llm.batches.work_one",
     "evaluations": "evaluation.runs.execute.work_one",
-    "calibration": "evaluation.calibration.stored.work_one",
+    "calibration": "evaluation.calibration.agreement.work_one",
     "line-ups": "evaluation.lineup_runs.work_one",
     "imports": "agents.imports.work_one",
     "descriptions": "correction.behavior.description.work_one",
@@ -33,10 +33,10 @@ CHORES: dict[str, float] = {
 # Raw rows that are summed by hour, and minutes after an hour's end when that is done: transactions may end late.
 ROLLUPS = ["agents.ops.sums.LEDGER", "correction.rollup.GATE"]
 ROLLUP_LAG_MINUTES = 10
-# What `manage.py prune_logs` deletes when it is old, in this order: dotted paths of sequences of `agents.retention.Log`.
-RETENTION = ["correction.retention.LOGS", "agents.retention.LOGS"]
-# Where `manage.py forget` looks for somebody's words, in this order: dotted paths of sequences of `agents.erasure.Place`.
-ERASURE = ["correction.erasure.PLACES", "evaluation.erasure.PLACES", "agents.erasure.places.PLACES"]
+# What `manage.py prune_logs` deletes when it is old, in this order: dotted paths of sequences of `agents.ops.retention.Log`.
+RETENTION = ["correction.retention.LOGS", "agents.ops.retention.LOGS"]
+# Where `manage.py forget` looks for somebody's words, in this order: dotted paths of sequences of `agents.ops.erasure.Place`.
+ERASURE = ["correction.erasure.PLACES", "evaluation.erasure.PLACES", "agents.ops.erasure.PLACES"]
 WORKER_THREADS = int(
     number("WORKER_THREADS", 4)
 )  # of `manage.py work`, one of which only does turns, and of commands that measure
@@ -63,4 +63,8 @@ METRICS_DIR = (
 )
 if METRICS_TOKEN:
     os.environ.setdefault("PROMETHEUS_MULTIPROC_DIR", METRICS_DIR)  # read by Prometheus' client when it is imported
-METRICS_COLLECTORS = ["agents.metrics.work.collect", "agents.metrics.calls.collect", "correction.metrics.collect"]
+METRICS_COLLECTORS = [
+    "agents.ops.metrics.collect_work",
+    "agents.ops.metrics.collect_calls",
+    "correction.metrics.collect",
+]

@@ -54,6 +54,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _nothing_remembered(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a process remembers of servers and prices must not pass from one test to the next; nor may a developer's own files."""
     settings.PROPOSITION_DIRS = []
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]  # a good hash takes a second
     settings.WORKER_THREADS = 1  # other threads do not see what a test wrote inside its transaction
     monkeypatch.delenv("COLUMNS", raising=False)
     cache.clear()

@@ -85,8 +85,6 @@ SECRETS = {
 }
 PRINT_PAGE = """
 import django; django.setup()
-from django.core.management import call_command
-call_command("migrate", verbosity=0)
 from django.contrib.auth.models import User
 from django.test import Client
 client = Client(); client.force_login(User.objects.create_superuser("root"))
@@ -94,9 +92,9 @@ print(client.get("/admin/settings/", secure=True, headers={"host": "localhost"})
 """
 
 
-def test_no_secret_is_on_the_page_and_each_is_said_to_be_set(tmp_path: Path) -> None:
+def test_no_secret_is_on_the_page_and_each_is_said_to_be_set(tmp_path: Path, database_file: Path) -> None:
     environment = {**os.environ, **SECRETS, "DJANGO_SETTINGS_MODULE": "project.settings", "DEBUG": "true"}
-    environment["DATABASE_URL"] = f"sqlite:///{tmp_path}/db.sqlite3"
+    environment["DATABASE_URL"] = f"sqlite:///{database_file}"
     environment["LLM_MAX_CONCURRENCY"] = "7"
     (tmp_path / "token").write_text("hush-from-file\n")
     environment.pop("METRICS_TOKEN")

@@ -18,7 +18,6 @@ from django.db.models import Sum
 from pytest_django import Settings
 from rest_framework.authtoken.models import Token
 
-from agents.erasure import ERASED, find_outsider, forget
 from agents.models import (
     Channel,
     IdempotentRequest,
@@ -29,6 +28,7 @@ from agents.models import (
     Message,
     RunMessage,
 )
+from agents.ops.erasure import ERASED, find_outsider, forget
 from agents.turn.receive import receive_message
 from correction.gate.statistics import get_gate_statistics
 from correction.models import CorrectionLog, GateDimensionResult, Intervention, InterventionLog

@@ -16,9 +16,9 @@ from django.utils import timezone
 from prometheus_client.parser import text_string_to_metric_families
 from pytest_django import Settings
 
-from agents import health
-from agents.metrics.requests import instruments
 from agents.models import LLMCall, Run, WorkerHeartbeat
+from agents.ops import health
+from agents.ops.metrics import instruments
 from agents.work.worker import Worker
 from tests.factories import make_agent
 from tests.llm_server import LLMServer

@@ -26,9 +26,9 @@ from agents.console.home import (
     since,
     step,
 )
-from agents.health import CHECKS
 from agents.llm.endpoints import model_of, provider_of, route_of
 from agents.models import Agent, Leasable, Run, WorkerHeartbeat
+from agents.ops.health import CHECKS
 from agents.work.queues import work_models
 from agents.work.worker import alive, silence_allowed
 

@@ -16,14 +16,13 @@ from rest_framework.response import Response
 from rest_framework.reverse import reverse
 from rest_framework.views import APIView
 
-from agents.api import parameters
-from agents.api.bodies import MOST_OBJECT, MOST_TAGS, Pairs, Slug, StrictBody, Tags, _Allowing, unstorable
+from agents.api.bodies import MOST_OBJECT, MOST_TAGS, Pairs, Slug, StrictBody, Tags, _Allowing, read_body, unstorable
 from agents.api.headers import IdempotentPosts
 from agents.api.requests import Ingests
 from agents.api.schema import documented
-from agents.ingest import MOST_MESSAGES, IngestRefused, Spoken, ingest_messages
 from agents.models import Message
 from agents.models.conversations import TAG_KEY
+from agents.transcripts.ingest import MOST_MESSAGES, IngestRefused, Spoken, ingest_messages
 from agents.transcripts.records import TEXT_LIMIT, parse_time, to_utc
 from agents.transcripts.store import NotEntitled, rights_of
 
@@ -245,10 +244,7 @@ class Ingest(IdempotentPosts, APIView):
 
     @documented({200: IngestedFields}, body=NewMessages)
     def post(self, request: Request) -> Response:
-        parameters.only(request)
-        body = NewMessages(data=request.data)
-        body.is_valid(raise_exception=True)
-        given = body.validated_data
+        given = read_body(request, NewMessages)
         spoken = read(given["messages"], channel=given.get("channel", ""), tags=given.get("tags", {}))
         try:
             done = ingest_messages(spoken, rights=rights_of(request.user))

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from django.http import HttpRequest, HttpResponse
 
-from agents.health import PATHS
+from agents.ops.health import PATHS
 from agents.ops.telemetry import logging_about
 
 logger = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from correction.admin.agents import (
     nudges_panel,
     switch_mechanism,
 )
-from correction.admin.behavior_page import agent_behavior_panel, behavior_notes
+from correction.admin.behavior import agent_behavior_panel, behavior_notes
 from correction.admin.logs import GateOfMessage, GateOfRun
 from correction.admin.sessions import gate_notes, gate_panel, run_panel
 from evaluation.admin.cast_steps import add_steps

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
 from rest_framework.exceptions import NotFound, ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -16,11 +18,102 @@ from agents.api.parameters import Pages
 from agents.api.schema import PAGES, documented
 from agents.finding import no_agent
 from agents.models import Agent
-from correction.api.answers import CHANGES, AgentConfig, ConfigPage, DefaultConfig, WholeAgentConfig
 from correction.config.configure import configure, notes_on, plain_values
-from correction.config.fields import CONFIG_FIELDS, ConfigError
+from correction.config.fields import CONFIG_FIELDS, INHERIT, ConfigError, ConfigField
 from correction.config.resolve import ResolvedConfig, resolve_all, resolve_config, resolve_defaults
 from correction.models import AgentEvaluationConfig
+from correction.models.config import LONGEST_NAME, MOST_NAMES
+
+_TYPES = {
+    "toggle": "boolean",
+    "choice": "string",
+    "whole number": "integer",
+    "number": "number",
+    "list of names": "array",
+}
+_NAMES = {
+    "items": {"type": "string", "minLength": 1, "maxLength": LONGEST_NAME},
+    "maxItems": MOST_NAMES,
+}
+
+
+def _value(field: ConfigField) -> dict[str, Any]:
+    shape: dict[str, Any] = {"type": [_TYPES[field.kind], "null"]}
+    if field.choices:
+        shape["enum"] = [*field.choices, None]
+    return shape | _NAMES if field.kind == "list of names" else shape
+
+
+VALUES = {
+    "type": "object",
+    "properties": {name: _value(field) for name, field in CONFIG_FIELDS.items()},
+    "required": list(CONFIG_FIELDS),
+}
+CHANGES = {
+    "application/json": {
+        "type": "object",
+        "properties": {
+            **{
+                name: {**_value(field), "description": f"{field.description}; {field.allowed}; null = {INHERIT}"}
+                for name, field in CONFIG_FIELDS.items()
+            },
+            "reason": {"type": "string", "maxLength": 100, "description": "why; stands in the history"},
+        },
+        "additionalProperties": False,
+    }
+}
+PROVENANCE = {"type": "string", "enum": ["override", "agent", "defaults", "built-in"]}
+
+
+@extend_schema_field(VALUES)
+class Values(serializers.DictField):
+    """Every field's value in effect."""
+
+
+@extend_schema_field({"type": "object", "additionalProperties": PROVENANCE})
+class WhereFrom(serializers.DictField):
+    """Where each field's value comes from."""
+
+
+class DefaultConfig(serializers.Serializer[Any]):
+    """What holds for an agent that says nothing of its own."""
+
+    config = Values()
+    provenance = WhereFrom()
+    notes = serializers.ListField(child=serializers.CharField(), help_text="settings that have no effect as they stand")
+
+
+class AgentConfig(DefaultConfig):
+    """The configuration in effect for one agent."""
+
+    agent = serializers.CharField()
+    display_name = serializers.CharField()
+    url = serializers.URLField()
+
+
+class FieldWords(serializers.Serializer[Any]):
+    """What a field is, and what it may be set to."""
+
+    kind = serializers.ChoiceField(list(_TYPES))
+    allowed = serializers.CharField()
+    description = serializers.CharField(allow_blank=True)
+
+
+class WholeAgentConfig(AgentConfig):
+    """The configuration in effect for one agent, with what may be set."""
+
+    fields = serializers.DictField(child=FieldWords())  # type: ignore[assignment]  # a name of the answer
+
+
+class ConfigPage(serializers.Serializer[Any]):
+    """The configuration in effect for every agent, and the defaults."""
+
+    count = serializers.IntegerField()
+    next = serializers.URLField(allow_null=True)
+    previous = serializers.URLField(allow_null=True)
+    results = AgentConfig(many=True)
+    defaults = DefaultConfig()
+
 
 EXAMPLE = {"gate_adherence_enabled": True, "gate_adherence_threshold": 5.0, "reason": "a trial"}
 MOST_BYTES = 64 * 1024  # of a body: every field once, and a reason

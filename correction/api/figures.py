@@ -1,10 +1,11 @@
-"""TODO: what this module is for."""
+"""Figures over a stretch of time: costs (AC-7.3.6), what the gate did (AC-7.0.14), and how often people found it right."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
+from pydantic import AwareDatetime, BaseModel
+from rest_framework import serializers
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -12,8 +13,7 @@ from rest_framework.views import APIView
 
 from agents.api import parameters
 from agents.api.schema import AGENT, SINCE, UNTIL, documented, query
-from agents.models import Agent, LLMCall
-from correction.api.answers import CostAnswer, GateAnswer, PrecisionAnswer
+from agents.models import LLMCall
 from correction.config.resolve import GATE_DIMENSIONS
 from correction.costs import (
     ALLOWED_WINDOWS,
@@ -23,8 +23,8 @@ from correction.costs import (
     groupings,
     window_of_time,
 )
-from correction.gate.statistics import Checks, DimensionStatistics, get_gate_statistics
-from correction.gate.thresholds import precision
+from correction.gate.statistics import GateStatistics, get_gate_statistics
+from correction.gate.thresholds import Precision, precision
 from correction.models import CorrectionLog, GateDimensionResult
 from evaluation.scorers.windows import MessageWindow
 
@@ -46,6 +46,45 @@ def stretch(request: Request, default: str = "7d") -> MessageWindow:
         return window_of_time(spec or default)
     except ValueError as error:
         raise ValidationError({"window": [str(error)]}) from None
+
+
+class Sums(serializers.Serializer[Any]):
+    """Calls, tokens and US dollars; `cost_usd` leaves out the `unpriced` calls."""
+
+    calls = serializers.IntegerField()
+    input_tokens = serializers.IntegerField()
+    output_tokens = serializers.IntegerField()
+    cache_read_tokens = serializers.IntegerField()
+    cache_write_tokens = serializers.IntegerField()
+    cost_usd = serializers.FloatField()
+    unpriced = serializers.IntegerField()
+
+
+class CostRowShown(Sums):
+    """Sums for one key of a grouping, which stands under the grouping's name; null = none was noted."""
+
+    purpose = serializers.CharField(required=False, help_text="where a grouping tells purposes apart")
+    mechanism = serializers.CharField(required=False, allow_null=True)
+    dimension = serializers.CharField(required=False, allow_null=True)
+    model = serializers.CharField(required=False, allow_null=True)
+    day = serializers.DateField(required=False, allow_null=True)
+    agent = serializers.CharField(required=False, allow_null=True)
+
+
+class CostAnswer(serializers.Serializer[Any]):
+    agent = serializers.CharField(allow_null=True, help_text="null = all")
+    since = serializers.DateTimeField(allow_null=True)
+    until = serializers.DateTimeField(allow_null=True)
+    total = Sums()
+    correction = Sums(help_text="what was spent on messages about to be said")
+    by = serializers.DictField(child=CostRowShown(many=True))
+
+
+class PrecisionAnswer(BaseModel):
+    agent: str | None
+    since: AwareDatetime | None
+    until: AwareDatetime | None
+    results: list[Precision]
 
 
 class Costs(APIView):
@@ -73,15 +112,7 @@ class Costs(APIView):
         return Response(costs_as_json(get_cost_summary(agent=agent, window=window, by=by)))
 
 
-_COUNTS = (
-    *("total_actions", "judged_count", "original_pass_count", "original_success_rate"),
-    "regeneration_count",
-    *("passed_after_retry_count", "forced_through_count", "regeneration_failure_rate", "abandoned"),
-    *("timeouts", "overloads", "errors", "unscored", "over_budget"),
-)
-
-
-class GateStatistics(APIView):
+class GateFigures(APIView):
     """What the gate did in a stretch of time, of one agent or of all: `?agent=michael&window=7d`, or `since` and `until`.
 
     `total_actions` counts each message once, however many drafts it took; `original_success_rate` is first drafts passed ÷
@@ -91,20 +122,11 @@ class GateStatistics(APIView):
 
     queryset = CorrectionLog.objects.all()
 
-    @documented(GateAnswer, parameters=(AGENT, *STRETCH))
+    @documented(GateStatistics, parameters=(AGENT, *STRETCH))
     def get(self, request: Request) -> Response:
         parameters.only(request, "agent", *NAMES)
         agent, window = parameters.agent(request), stretch(request)
-        found = get_gate_statistics(agent, window)
-        return Response(
-            {
-                **_asked(agent, window),
-                **{name: getattr(found, name) for name in _COUNTS},
-                "dimensions": {name: _dimension(d) for name, d in found.dimensions.items()},
-                "observed": _checks(found.observed),
-                "external": _checks(found.external),
-            }
-        )
+        return Response(get_gate_statistics(agent, window).model_dump(mode="json"))
 
 
 class GatePrecision(APIView):
@@ -121,30 +143,7 @@ class GatePrecision(APIView):
         agent, window = parameters.agent(request), stretch(request, default="all")
         dimension = parameters.choice(request, "dimension", GATE_DIMENSIONS)
         found = precision(agent=agent, window=window, dimension=dimension)
-        results = [
-            {**asdict(p), "threshold": float(p.threshold), "marked": p.marked, "heuristic": p.heuristic} for p in found
-        ]
-        return Response({**_asked(agent, window), "results": results})
-
-
-def _asked(agent: Agent | None, window: MessageWindow) -> dict[str, Any]:
-    start, end = window.start, window.end
-    return {
-        "agent": agent.slug if agent else None,
-        "since": start.isoformat() if start else None,
-        "until": end.isoformat() if end else None,
-    }
-
-
-def _dimension(found: DimensionStatistics) -> dict[str, Any]:
-    counts = {name: getattr(found, name) for name in ("checks", "scored", "failures", "first_failures")}
-    judges = [asdict(means) | {"heuristic": means.heuristic} for means in found.by_judge]
-    return {**counts, "unjudged": dict(found.unjudged), "by_judge": judges}
-
-
-def _checks(found: Checks) -> dict[str, Any]:
-    return {
-        "total": found.total,
-        "passed": found.passed,
-        "dimensions": {name: _dimension(d) for name, d in found.dimensions.items()},
-    }
+        answer = PrecisionAnswer(
+            agent=agent.slug if agent else None, since=window.start, until=window.end, results=found
+        )
+        return Response(answer.model_dump(mode="json"))

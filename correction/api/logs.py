@@ -19,7 +19,6 @@ from agents.api.headers import IdempotentPosts
 from agents.api.parameters import LogByTime
 from agents.api.requests import ActionPermissions
 from agents.api.schema import AGENT, SINCE, UNTIL, documented, query
-from correction.api.answers import MarkRequest
 from correction.config.resolve import GATE_DIMENSIONS
 from correction.gate.thresholds import mark_result
 from correction.models import CorrectionLog, GateDimensionResult, Outcome
@@ -77,6 +76,10 @@ class WholeLog(BriefLog):
         model = CorrectionLog
         fields = (*_OF_LOG, *_TEXTS, "persona_version", "draft_key")
         ref_name = "WholeCorrectionLog"
+
+
+class MarkRequest(serializers.Serializer[Any]):
+    mark = serializers.ChoiceField(["right", "false_alarm", ""], help_text="empty takes a mark back")
 
 
 _FILTERS = (

@@ -24,7 +24,7 @@ from agents.api.requests import Sends
 from agents.api.schema import documented
 from agents.persona import render_persona
 from agents.turn.send_message import MAX_CHARACTERS
-from correction.api.answers import Sums
+from correction.api.figures import Sums
 from correction.config.fields import CONFIG_FIELDS, ConfigError
 from correction.config.resolve import GATE_DIMENSIONS
 from correction.gate.quality_check import (

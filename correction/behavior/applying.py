@@ -1,36 +1,182 @@
-"""Deciding about behaviour requests: applied, held for a person, rejected, taken back exactly, tried again.
+"""Decide about behaviour requests: apply, reject, revert or retry them, and settle what a worker has read.
 
 Every decision is one short transaction that ends in a conditional UPDATE of the request, so that two people, or a person and a worker,
-never both decide.
+never both decide. What is applied is exactly the proposal that was shown. Reverting makes the trait exactly what it was.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import contextlib
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import UTC
+from typing import Any, TypeVar
 
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
-from django.db import transaction
+from django.db import IntegrityError, transaction
+from django.db.models import QuerySet
 from django.utils import timezone
 
-from agents.models import Agent
-from agents.persona import TraitValue, record_version
+from agents.models import Agent, Message, PersonaVersion, Trait
+from agents.persona import TraitLike, TraitValue, current_digest, record_version
 from agents.work.queues import wake_workers
-from correction.behavior import reverting
 from correction.behavior.description import queue_description
-from correction.behavior.errors import BehaviorError, TraitChangedSince
-from correction.behavior.policy import protected
-from correction.behavior.proposing import as_proposed
-from correction.behavior.rules import Change, change_to, find_trait, trait_json
-from correction.behavior.writing import (
-    Overtaken,
-    StillOvertaken,
-    in_one_go,
-    locked_agent,
-    version_before,
-    write_trait,
-)  # fmt: skip
+from correction.behavior.policy import decide, made_by_requests, protected, requester_of
+from correction.behavior.rules import (
+    STOP,
+    Change,
+    Operation,
+    as_value,
+    change_to,
+    find_trait,
+    name_key,
+    read_map,
+    trait_from_json,
+    trait_json,
+)
 from correction.config.resolve import resolve_config
 from correction.models import BehaviorRequest
+
+
+class BehaviorError(ValueError):
+    """A decision that is not possible; names what is allowed. Nothing was changed."""
+
+
+class TraitChangedSince(BehaviorError):
+    """The trait is not what the request made of it: taking it back would lose what came after."""
+
+
+TRIES = 5
+logger = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+
+
+class Conflict(Exception):
+    """Another writer changed the same row after it was read."""
+
+
+class TooManyConflicts(Exception):
+    """Every try met a conflict."""
+
+
+def in_transaction(work: Callable[[], Result]) -> Result:
+    """Do the work in a transaction; start again when another writer changed the same row.
+
+    Raises:
+        TooManyConflicts: Each of five tries met another writer, or a rule of the database speaks against it.
+    """
+    for number in range(TRIES):
+        try:
+            with transaction.atomic():
+                return work()
+        except (IntegrityError, Conflict) as error:
+            logger.info("try %d of %d at a trait: %s", number + 1, TRIES, type(error).__name__)  # its text quotes names
+    raise TooManyConflicts
+
+
+def locked_agent(pk: int | None) -> Agent | None:
+    """The agent, so that changes of its persona wait for each other; on SQLite transactions do so anyway."""
+    return Agent.objects.select_for_update(no_key=True).order_by().filter(pk=pk).first() if pk is not None else None
+
+
+def version_before(agent: Agent, note: str) -> PersonaVersion | None:
+    """The version the persona is at; one is made when nobody kept what it is now."""
+    latest = PersonaVersion.objects.filter(agent=agent).order_by("-number").first()
+    if latest is not None and latest.digest == current_digest(agent):
+        return latest
+    return record_version(agent=agent, note=note) or latest
+
+
+def write_trait(agent: Agent, row: Trait | None, after: TraitValue, source: str) -> Trait:
+    """Make the trait, or change it if it still is what `row` says; the others stay as they are.
+
+    Raises:
+        Conflict: It is not.
+        IntegrityError: Another trait of the agent has that name to the database.
+    """
+    values = {
+        "name": after.name,
+        "description": after.description,
+        "sentiment": after.sentiment,
+        "strength": after.strength,
+    }
+    if row is None:
+        return Trait.objects.create(agent=agent, source=source[:64], **values)
+    if not _as_seen(row).update(**values, updated_at=timezone.now()):
+        raise Conflict(f"trait {row.pk} was changed")
+    row.refresh_from_db()
+    return row
+
+
+def delete_trait(row: Trait) -> None:
+    """Delete the trait if it still is what `row` says.
+
+    Raises:
+        Conflict: It is not.
+    """
+    if not _as_seen(row).delete()[0]:
+        raise Conflict(f"trait {row.pk} was changed")
+
+
+def _as_seen(row: Trait) -> QuerySet[Trait]:
+    return Trait.objects.filter(
+        pk=row.pk, name=row.name, description=row.description, sentiment=row.sentiment, strength=row.strength
+    )
+
+
+INSTEAD = "allowed: to edit it, then apply, or to reject it"
+
+
+def as_proposed(row: BehaviorRequest, traits: Sequence[TraitLike]) -> Change:
+    """The change that was shown.
+
+    Args:
+        row: What was read from the message, and proposed.
+        traits: As they are now.
+
+    Raises:
+        BehaviorError: The trait was changed, deleted or made since; says how. What was shown is not what would be done.
+    """
+    if not row.trait_after:
+        return Change(operation="none", why=row.why or "nothing was proposed")
+    before = trait_from_json(row.trait_before) if row.trait_before else None
+    after = trait_from_json(row.trait_after)
+    known = find_trait(before.name if before is not None else after.name, traits)
+    now = as_value(known) if known is not None else None
+    if now == after:
+        return Change(operation="none", why=f"the trait {after.name!r} is like that already")
+    if now != before:
+        raise BehaviorError(f"{row}: since it was proposed {_what_happened(before, now)}; {INSTEAD}")
+    namesake = find_trait(after.name, traits)
+    if namesake is not None and namesake is not known:
+        raise BehaviorError(f"{row}: there is another trait {namesake.name!r} by now; {INSTEAD}")
+    operation: Operation = "stop" if after.strength == STOP else "update" if before is not None else "add"
+    return Change(operation=operation, before=before, after=after, touches=_touched(row, before))
+
+
+def _touched(row: BehaviorRequest, before: TraitValue | None) -> tuple[str, ...]:
+    """The names the answer spoke of; what was erased is none of a trait."""
+    answer: Mapping[str, Any] = row.map_result if isinstance(row.map_result, dict) else {}
+    said = [answer.get("replaces_trait"), *(answer.get("touches") or ())]
+    names = [before.name] if before is not None else []
+    return tuple(dict.fromkeys([*names, *(name for name in said if isinstance(name, str) and name)]))
+
+
+def _what_happened(before: TraitValue | None, now: TraitValue | None) -> str:
+    if before is None:
+        return f"a trait {now.name!r} was made" if now is not None else ""
+    if now is None:
+        return f"the trait {before.name!r} was deleted or renamed"
+    pairs = {
+        "name": (before.name, now.name),
+        "description": (before.description, now.description),
+        "sentiment": (before.sentiment, now.sentiment),
+        "strength": (before.strength, now.strength),
+    }
+    changes = ", ".join(f"{name} is {is_now!r}" for name, (was, is_now) in pairs.items() if was != is_now)
+    return f"the trait {before.name!r} was changed: {changes}"
+
 
 __all__ = [
     "BehaviorError",
@@ -119,7 +265,7 @@ def revert_request(*, request: BehaviorRequest, user: User, anyway: bool = False
 
     def work() -> None:
         agent, row = _to_decide(request, "reverted", (Status.APPLIED,))
-        reverting.restore(agent, row, _account(user), anyway=anyway)
+        restore(agent, row, _account(user), anyway=anyway)
         now = timezone.now()
         _decided(
             row, (Status.APPLIED,), status=Status.REVERTED, reverted_at=now, reviewed_at=now, reviewed_by_id=_pk(user)
@@ -220,13 +366,13 @@ def _fresh(request: BehaviorRequest, verb: str, allowed: tuple[str, ...]) -> Beh
 
 def _decided(row: BehaviorRequest, expected: tuple[str, ...], **values: Any) -> None:
     if not BehaviorRequest.objects.filter(pk=row.pk, status__in=expected).update(**values):
-        raise Overtaken(f"{row} was decided by somebody else")
+        raise Conflict(f"{row} was decided by somebody else")
 
 
 def _carry_out(request: BehaviorRequest, work: Any) -> None:
     try:
-        in_one_go(work)
-    except StillOvertaken:
+        in_transaction(work)
+    except TooManyConflicts:
         raise BehaviorError(
             f"behaviour request {request.pk}: the persona was changed by others at the same time, or has another trait of that name; "
             "allowed: to try again, or another name"
@@ -240,3 +386,193 @@ def _pk(user: User) -> int | None:
 
 def _account(user: User) -> AbstractBaseUser | None:
     return user if isinstance(user, AbstractBaseUser) else None
+
+
+def restore(agent: Agent, row: BehaviorRequest, user: AbstractBaseUser | None, *, anyway: bool) -> None:
+    """Undo an applied request, in the caller's transaction and with the agent locked.
+
+    Raises:
+        TraitChangedSince: The same trait was changed or deleted since, and `anyway` is false.
+        BehaviorError: Another trait has the name that this one had before.
+    """
+    before = trait_from_json(row.trait_before) if row.trait_before else None
+    made = trait_from_json(row.trait_after) if row.trait_after else None
+    traits = list(agent.traits.all())
+    trait = next((t for t in traits if t.pk == row.trait_id), None)
+    if trait is None and made is not None:
+        trait = find_trait(made.name, traits)
+    now = as_value(trait) if trait is not None else None
+    later = _later(row)
+    if now == before and not later:
+        return
+    if (now != made or later) and not anyway:
+        raise TraitChangedSince(_changed(row, now, made, later))
+    if now == before:
+        return
+    if (undone := _reverted_below(row)) and not anyway:
+        raise TraitChangedSince(
+            f"{row}: what the trait was before came of behaviour request {undone}, which was reverted since; allowed: to revert this one "
+            "anyway, by which the trait becomes that again, or to edit the trait itself"
+        )
+    if before is None:
+        assert trait is not None  # noqa: S101 (it is not as before: there is one)
+        delete_trait(trait)
+    else:
+        _check_name(row, before, trait, traits)
+        write_trait(agent, trait, before, f"behaviour request {row.pk}")
+    version = record_version(agent=agent, note=f"revert of behaviour request {row.pk}", user=user)
+    if version is not None:
+        queue_description(agent=agent, version=version)
+
+
+def _check_name(row: BehaviorRequest, before: TraitValue, trait: Trait | None, traits: list[Trait]) -> None:
+    mine = trait.pk if trait is not None else None
+    taken = next((t for t in traits if t.pk != mine and name_key(t.name) == name_key(before.name)), None)
+    if taken is not None:
+        raise BehaviorError(
+            f"{row}: its trait was called {before.name!r} before, and another trait has that name by now; allowed: to rename or delete "
+            "that one first"
+        )
+
+
+def _later(row: BehaviorRequest) -> int | None:
+    """The last request that was applied to the same trait after this one, and still is."""
+    found: int | None = (
+        BehaviorRequest.objects.filter(
+            agent=row.agent_id, trait=row.trait_id, trait__isnull=False, status=BehaviorRequest.Status.APPLIED,
+            applied_at__gt=row.applied_at,
+        )
+        .order_by("-applied_at")
+        .values_list("pk", flat=True)
+        .first()
+    )  # fmt: skip
+    return found
+
+
+def _reverted_below(row: BehaviorRequest) -> int | None:
+    """A request whose result this one changed, and that was reverted while this one stood."""
+    reverted = BehaviorRequest.objects.filter(
+        agent=row.agent_id, trait=row.trait_id, trait__isnull=False, status=BehaviorRequest.Status.REVERTED,
+        applied_at__lt=row.applied_at, reverted_at__gt=row.applied_at,
+    ).order_by("-applied_at")  # fmt: skip
+    return next((pk for pk, after in reverted.values_list("pk", "trait_after") if after == row.trait_before), None)
+
+
+def _changed(row: BehaviorRequest, now: TraitValue | None, made: TraitValue | None, later: int | None) -> str:
+    """What is different, and who did it where that is known."""
+    name = made.name if made is not None else row.trait_name
+    by = f" (by behaviour request {later}, which can be reverted first)" if later else ""
+    if now is None:
+        what = "was deleted"
+    else:
+        pairs = zip(("name", "description", "sentiment", "strength"), _values(now), _values(made), strict=True)
+        different = ", ".join(f"{field} is {is_now!r}" for field, is_now, was in pairs if is_now != was)
+        what = f"was changed: {different}" if different else "was changed, and is as this request made it again,"
+    return (
+        f"{row}: the trait {name!r} {what} since{by}; allowed: to revert it anyway, by which the trait becomes what it was before this "
+        "request"
+    )
+
+
+def _values(trait: TraitValue | None) -> tuple[object, ...]:
+    return (trait.name, trait.description, trait.sentiment, trait.strength) if trait is not None else (None,) * 4
+
+
+_ENDED = {"lease_owner": "", "lease_expires_at": None, "deaths": 0}
+CHANGED_MEANWHILE = "the persona was changed while the request was read"
+
+
+def settle_request(*, request: BehaviorRequest, owner: str, again: bool = True, warnings: Sequence[str] = ()) -> bool:
+    """Decide about a request whose tiers have answered (`map_result` is there), and do it: applied, pending review or detected.
+
+    One short transaction; the agent is locked, so that requests of the same agent wait for each other, and the limit of a day is
+    counted right.
+
+    Args:
+        request: Running, and claimed by `owner`.
+        owner: Who holds the claim. When it was lost, nothing is done.
+        again: Whether the map tier can be asked once more.
+        warnings: What was odd about the message or the answers of the tiers before, kept with the request.
+
+    Returns:
+        False when the persona is another than the map tier was shown (`map_digest`) and `again` allows for asking it once more: then
+        `map_result` and `map_digest` are empty again. Else True.
+    """
+    try:
+        settled = in_transaction(lambda: _settle(request, owner, again, warnings))
+    except TooManyConflicts:
+        why = f"{CHANGED_MEANWHILE}, or has another trait of that name"
+        change = read_map(request.map_result, traits=list(Trait.objects.filter(agent=request.agent_id)))
+        with contextlib.suppress(Conflict):
+            _finish(request, owner, status=Status.PENDING_REVIEW, why=why, **_said(change, warnings))
+        settled = True
+    request.refresh_from_db()
+    return settled
+
+
+def _settle(request: BehaviorRequest, owner: str, again: bool, warnings: Sequence[str]) -> bool:
+    agent = locked_agent(request.agent_id)
+    row = BehaviorRequest.objects.filter(pk=request.pk, status=Status.RUNNING, lease_owner=owner).first()
+    if row is None:
+        return True  # somebody else's by now
+    message = Message.objects.select_related("user", "channel").filter(pk=row.message_id).first()
+    if agent is None or message is None:
+        gone = "agent" if agent is None else "message"
+        return _finish(
+            row, owner, status=Status.CANCELLED, error=f"the {gone} was deleted before the request was decided"
+        )
+    is_other = bool(row.map_digest) and row.map_digest != current_digest(agent)
+    if is_other and again:
+        BehaviorRequest.objects.filter(pk=row.pk, lease_owner=owner).update(map_result=None, map_digest="")
+        return False
+    config = resolve_config(agent)
+    if not config["behavior_requests_enabled"]:
+        return _finish(row, owner, status=Status.CANCELLED, error="behaviour requests were switched off meanwhile")
+    change = read_map(row.map_result, traits=list(agent.traits.all()))
+    confidence = row.confidence or str((row.gate_result or {}).get("confidence", ""))
+    decision = decide(
+        change=change,
+        confidence=confidence,
+        text=message.text,
+        requester=requester_of(message),
+        config=config,
+        applied_today=applied_today(agent.pk),
+        made=made_by_requests(agent.pk),
+    )
+    if decision.verdict == "drop":
+        return _finish(row, owner, status=Status.DETECTED, why="\n".join(decision.reasons), **_said(change, warnings))
+    if decision.verdict == "review" or is_other:
+        reasons = (*decision.reasons, *((CHANGED_MEANWHILE,) if is_other else ()))
+        return _finish(row, owner, status=Status.PENDING_REVIEW, why="\n".join(reasons), **_said(change, warnings))
+    made = {**make_change(agent, row, change, None), **_said(change, warnings)}
+    return _finish(row, owner, automatic=True, why="", **made)
+
+
+def applied_today(agent_id: int) -> int:
+    """How many requests were applied to the agent by themselves today (UTC), those since reverted included."""
+    midnight = timezone.now().astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    return BehaviorRequest.objects.filter(agent=agent_id, automatic=True, applied_at__gte=midnight).count()
+
+
+def _said(change: Change, warnings: Sequence[str]) -> dict[str, Any]:
+    return {**proposal(change), "warnings": [*warnings, *change.warnings]}
+
+
+def _finish(row: BehaviorRequest, owner: str, **values: Any) -> bool:
+    """End the worker's part; True. The claim may have been lost meanwhile: then the whole transaction is undone."""
+    mine = BehaviorRequest.objects.filter(pk=row.pk, status=Status.RUNNING, lease_owner=owner)
+    if not mine.update(**{"finished_at": timezone.now(), **_ENDED, **values}):
+        raise Conflict(f"{row} is no longer {owner}'s")
+    return True
+
+
+def origins_of(versions: Collection[int]) -> Mapping[int, str]:
+    """``behaviour request 12 by anna`` by the version's key, as long as it is known who asked; the name is read from the message."""
+    made = BehaviorRequest.objects.filter(persona_version__in=versions).select_related("message__user")
+    found: dict[int, str] = {}
+    for request in made:
+        message = request.message
+        who = message.author_name if message is not None else ""
+        if request.persona_version_id is not None:
+            found[request.persona_version_id] = f"behaviour request {request.pk}{f' by {who}' if who else ''}"
+    return found

@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agents.llm.requests import LLMRequest
-from correction.behavior.hostile import hostile_signs
-from correction.behavior.masking import masked
 from correction.behavior.patterns import folded, read_request, written_name
+from correction.behavior.policy import hostile_signs
 from correction.behavior.rules import strength_of
+from correction.behavior.words import masked
 
 CORE = "core persona"
 _BEING = re.compile(

@@ -18,11 +18,10 @@ from agents.models import Agent, Message
 from agents.persona import persona_digest
 from agents.work.outages import is_outage, outlasting
 from agents.work.queues import wake_workers
+from correction.behavior.applying import settle_request
 from correction.behavior.detect import subject_of
-from correction.behavior.own_words import Words, own_words
 from correction.behavior.policy import may_ask, requester_of
 from correction.behavior.postponing import HANDED_BACK, after_failure, midnight, resume
-from correction.behavior.settling import settle_request
 from correction.behavior.tiers import (
     JUDGED_WITHOUT_MODEL,
     TIERS,
@@ -34,6 +33,7 @@ from correction.behavior.tiers import (
     next_tier,
     warnings_about,
 )
+from correction.behavior.words import Words, own_words
 from correction.config.resolve import resolve_config
 from correction.costs import evaluation_over_budget
 from correction.models import BehaviorRequest

@@ -10,13 +10,11 @@ from decimal import Decimal
 from typing import Any, Literal
 
 from django.core.exceptions import ValidationError
-from django.core.validators import MaxValueValidator, MinValueValidator
-from django.db import models
 
 from correction.models import AgentEvaluationConfig
-from correction.models.config import LONGEST_NAME, MOST_NAMES
+from correction.models.config import LONGEST_NAME, MOST_NAMES, SETTINGS, Setting
 
-NOBODY = "none"  # a list with nothing in it, which is not the same as inheriting one
+NO_NAMES = "none"  # a list with nothing in it, which is not the same as inheriting one
 
 
 def read_names(value: Any) -> list[str]:
@@ -26,7 +24,7 @@ def read_names(value: Any) -> list[str]:
         ValueError: It is neither, or a quote is not closed.
     """
     if isinstance(value, str):
-        if value.strip().lower() == NOBODY:
+        if value.strip().lower() == NO_NAMES:
             return []
         try:
             value = [name for row in csv.reader(value.splitlines(), skipinitialspace=True, strict=True) for name in row]
@@ -40,12 +38,12 @@ def read_names(value: Any) -> list[str]:
 
 def show_names(names: Sequence[str]) -> str:
     """The list as one line that `read_names` reads."""
-    return ", ".join(_quoted(names)) or NOBODY
+    return ", ".join(_quoted(names)) or NO_NAMES
 
 
 def _quoted(names: Iterable[str]) -> Iterable[str]:
     for name in names:
-        odd = "," in name or '"' in name or name.lower() in (NOBODY, "inherit")
+        odd = "," in name or '"' in name or name.lower() in (NO_NAMES, "inherit")
         yield '"' + name.replace('"', '""') + '"' if odd else name
 
 
@@ -54,9 +52,8 @@ Kind = Literal["toggle", "choice", "whole number", "number", "list of names"]
 INHERIT = "inherit"
 _ON = ("on", "true", "yes", "1")
 _OFF = ("off", "false", "no", "0")
-_NOT_SETTINGS = ("id", "agent", "is_defaults", "updated_at")
 _SHOWN_CHARACTERS = 60
-_MOST_ERRORS = len(AgentEvaluationConfig._meta.fields)
+_MOST_ERRORS = len(SETTINGS)
 
 
 class ConfigError(ValueError):
@@ -96,7 +93,7 @@ class ConfigField:
         try:
             field = AgentEvaluationConfig._meta.get_field(self.name)
             typed = self._typed(value)
-            if typed == []:  # a column takes it for no value; here it is one: nobody
+            if typed == []:  # a column takes it for no value; here it is one: no name
                 return typed
             return field.clean(typed, None)  # type: ignore[union-attr]
         except (ValueError, ArithmeticError, ValidationError):
@@ -167,33 +164,24 @@ def unknown(name: str, known: Iterable[str], *, kind: str) -> str:
     return f"there is no {kind} {shown!r}{guess}; allowed: {', '.join(names)}"
 
 
-def _described(field: models.Field[Any, Any]) -> ConfigField:
-    if isinstance(field, models.BooleanField):
-        return ConfigField(field.name, "toggle", "on or off", str(field.help_text))
-    if field.choices:
-        labels = tuple((str(value), str(label)) for value, label in field.flatchoices if value)
-        allowed = " or ".join(value for value, _ in labels)
-        return ConfigField(field.name, "choice", allowed, str(field.help_text), labels)
-    if isinstance(field, models.JSONField):
+def _described(name: str, setting: Setting) -> ConfigField:
+    if setting.choices is not None:
+        labels = tuple((str(value), str(label)) for value, label in setting.choices.choices)
+        return ConfigField(name, "choice", " or ".join(setting.choices.values), setting.help, labels)
+    if setting.bounds is not None:
+        low, high = setting.bounds
+        if not setting.places:
+            return ConfigField(name, "whole number", f"a whole number, {low} to {high}", setting.help)
+        plural = "s" if setting.places > 1 else ""
+        allowed = f"{low} to {high} with at most {setting.places} decimal place{plural}"
+        return ConfigField(name, "number", allowed, setting.help, places=setting.places)
+    if isinstance(setting.built_in, list):
         allowed = (
             f"up to {MOST_NAMES} names of at most {LONGEST_NAME} characters, separated by commas or lines (one with a comma in double "
-            f"quotes), or {NOBODY}"
+            f"quotes), or {NO_NAMES}"
         )
-        return ConfigField(field.name, "list of names", allowed, str(field.help_text))
-    low, high = _range(field)
-    if isinstance(field, models.DecimalField):
-        places = field.decimal_places or 0
-        allowed = f"{low} to {high} with at most {places} decimal place{'s' if places > 1 else ''}"
-        return ConfigField(field.name, "number", allowed, str(field.help_text), places=places)
-    return ConfigField(field.name, "whole number", f"a whole number, {low} to {high}", str(field.help_text))
+        return ConfigField(name, "list of names", allowed, setting.help)
+    return ConfigField(name, "toggle", "on or off", setting.help)
 
 
-def _range(field: models.Field[Any, Any]) -> tuple[Any, Any]:
-    lowest = [v.limit_value for v in field.validators if isinstance(v, MinValueValidator)]
-    highest = [v.limit_value for v in field.validators if isinstance(v, MaxValueValidator)]
-    return max(lowest), min(highest)
-
-
-CONFIG_FIELDS: dict[str, ConfigField] = {
-    field.name: _described(field) for field in AgentEvaluationConfig._meta.fields if field.name not in _NOT_SETTINGS
-}
+CONFIG_FIELDS: dict[str, ConfigField] = {name: _described(name, setting) for name, setting in SETTINGS.items()}

@@ -15,40 +15,12 @@ from agents.models import Agent
 from agents.turn.pipeline import Turn
 from correction.config.fields import CONFIG_FIELDS, ConfigError
 from correction.models import AgentEvaluationConfig, GateMode
+from correction.models.config import SETTINGS
 
 Provenance = Literal["override", "agent", "defaults", "built-in"]
 
-# What holds where nobody said anything: every mechanism is off (AC-7.3.2), but requests to behave differently are heard.
-# None = follows from other fields, see `resolve_config`.
-BUILT_IN: dict[str, Any] = {
-    "gate_mode": None,
-    "observe_sample_rate": Decimal("1.000"),
-    "gate_adherence_enabled": False,
-    "gate_adherence_threshold": Decimal("5.0"),
-    "gate_adherence_hard": False,
-    "gate_consistency_enabled": False,
-    "gate_consistency_threshold": Decimal("5.0"),
-    "gate_fluency_enabled": False,
-    "gate_fluency_threshold": Decimal("5.0"),
-    "gate_rules_enabled": None,
-    "max_correction_attempts": 2,
-    "gate_deadline_seconds": Decimal("5.00"),
-    "gate_total_deadline_seconds": Decimal("12.00"),
-    "anti_convergence_enabled": False,
-    "convergence_threshold": Decimal("6.0"),
-    "variety_intervention_enabled": False,
-    "variety_message_threshold": 7,
-    "repetition_suppression_enabled": False,
-    "repetition_threshold": Decimal("0.300"),
-    "budget_enabled": False,
-    "daily_budget_usd": None,
-    "behavior_requests_enabled": True,
-    "behavior_auto_apply": "high",
-    "behavior_requesters": "members",
-    "behavior_named_requesters": [],
-    "behavior_protected_traits": [],
-    "behavior_daily_limit": 10,
-}
+# What holds where no row says anything. None = follows from other fields, see `resolve_config`.
+BUILT_IN: dict[str, Any] = {name: setting.built_in for name, setting in SETTINGS.items()}
 FIELDS: tuple[str, ...] = tuple(BUILT_IN)
 # A dimension the gate can check is one that has these two columns; its claims are the action-level files of its name.
 GATE_DIMENSIONS: tuple[str, ...] = tuple(

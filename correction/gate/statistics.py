@@ -1,4 +1,4 @@
-"""What the gate did, in numbers (AC-7.0.13, AC-7.0.14).
+"""What the gate did, in numbers (AC-7.0.13, AC-7.0.14). The values are what the API answers.
 
 Two aggregates in the database, over sums of whole hours (`correction.rollup`) and over raw rows only at the edges of a window.
 """
@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from django.db.models import Case, F, Q, When
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, computed_field
 
 from agents.models import Agent
 from agents.ops.sums import HourlySums, read
@@ -22,9 +22,12 @@ from evaluation.models import is_heuristic
 from evaluation.scorers.windows import MessageWindow
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JudgeMeans:
-    """Mean scores (0 to 9) by one judge; None where nothing was scored. Scores of different judges never share a mean."""
+class _Figures(BaseModel):
+    model_config = ConfigDict(frozen=True, json_schema_serialization_defaults_required=True)
+
+
+class JudgeMeans(_Figures):
+    """Mean scores (0 to 9) by one judge; null where nothing was scored. Scores of different judges never share a mean."""
 
     judge: str
     scored: int
@@ -32,28 +35,20 @@ class JudgeMeans:
     mean_first: float | None
     mean_committed: float | None
 
+    @computed_field  # type: ignore[prop-decorator]
     @property
     def heuristic(self) -> bool:
         return is_heuristic(self.judge)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DimensionStatistics:
-    """One dimension over all checks of one kind.
+class DimensionStatistics(_Figures):
+    """One dimension over all checks of one kind."""
 
-    Attributes:
-        checks: Attempts in which it was checked. `scored` of them have a score of their own, `failures` failed.
-        first_failures: First drafts that failed it.
-        unjudged: How many could not be judged, by status (``timeout``, ``overload``, ``error``, ``unscored``, ``budget``).
-        by_judge: Mean scores, per judge that was asked.
-    """
-
-    dimension: str
-    checks: int = 0
-    scored: int = 0
+    checks: int = Field(0, description="attempts in which it was checked")
+    scored: int = Field(0, description="of them, those with a score of their own")
     failures: int = 0
-    first_failures: int = 0
-    unjudged: Mapping[str, int] = field(default_factory=dict)
+    first_failures: int = Field(0, description="first drafts that failed it")
+    unjudged: dict[str, int] = Field({}, description="how many could not be judged, by why")
     by_judge: tuple[JudgeMeans, ...] = ()
 
     @property
@@ -67,77 +62,52 @@ class DimensionStatistics:
         return self.by_judge[0].mean_committed if len(self.by_judge) == 1 else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Checks:
-    """Checks that held nothing back: of messages said already, or of drafts of other programs, each attempt one check."""
+class Checks(_Figures):
+    """Checks that held nothing back: of messages sent already, or of drafts of other programs, each attempt one check."""
 
     total: int = 0
     passed: int = 0
-    dimensions: Mapping[str, DimensionStatistics] = field(default_factory=dict)
+    dimensions: dict[str, DimensionStatistics] = {}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GateStatistics:
+class GateStatistics(_Figures):
     """What the gate did in a window.
 
-    Attributes:
-        total_actions: Messages that were attempted, each counted once however many drafts it took.
-        original_pass_count: Messages whose first draft was judged and failed nothing.
-        judged_count: Messages whose first draft was judged on at least one dimension.
-        regeneration_count: Drafts after the first ones.
-        passed_after_retry_count: Messages of which a later draft passed.
-        forced_through_count: Messages sent with their best attempt because none passed.
-        abandoned: Messages the agent gave up after a draft was sent back.
-        timeouts, overloads, errors, unscored, over_budget: Drafts that passed because not everything could be judged.
-        dimensions: By dimension id.
-        observed, external: Checks in observe mode, and of drafts of other programs; in none of the numbers above.
+    A retry is no message of its own: five messages of which one took three drafts have a success rate of 4/5, not 4/7. What could not be
+    judged is in neither number of a rate, but in `total_actions`. `timeouts` to `over_budget` are drafts that passed because not
+    everything could be judged. `observed` and `external` checks are in no other number.
     """
 
-    agent: Agent | None
-    window: MessageWindow
-    total_actions: int = 0
-    original_pass_count: int = 0
-    judged_count: int = 0
-    regeneration_count: int = 0
+    agent: str | None = Field(None, description="slug; null = all")
+    since: AwareDatetime | None = None
+    until: AwareDatetime | None = None
+    total_actions: int = Field(0, description="messages, each once however many drafts it took")
+    judged_count: int = Field(0, description="of them, those whose first draft was judged on some dimension")
+    original_pass_count: int = Field(0, description="messages whose first draft was judged and failed nothing")
+    regeneration_count: int = Field(0, description="drafts after the first ones")
     passed_after_retry_count: int = 0
-    forced_through_count: int = 0
-    abandoned: int = 0
+    forced_through_count: int = Field(0, description="messages sent with their best attempt because none passed")
+    abandoned: int = Field(0, description="messages the agent gave up after a draft was sent back")
     timeouts: int = 0
     overloads: int = 0
     errors: int = 0
     unscored: int = 0
     over_budget: int = 0
-    dimensions: Mapping[str, DimensionStatistics] = field(default_factory=dict)
+    dimensions: dict[str, DimensionStatistics] = {}
     observed: Checks = Checks()
     external: Checks = Checks()
 
+    @computed_field(description="original_pass_count ÷ judged_count, 0 to 1; null where nothing was judged")  # type: ignore[prop-decorator]
     @property
     def original_success_rate(self) -> float | None:
-        """First drafts that passed ÷ messages whose first draft was judged, 0 to 1; None where none was.
-
-        A retry is no message of its own: five messages of which one took three drafts have a rate of 4/5, not 4/7. What could not be
-        judged is in neither number, but in `total_actions`.
-        """
         return self.original_pass_count / self.judged_count if self.judged_count else None
 
+    @computed_field(description="forced through ÷ (forced through + passed after a retry), 0 to 1")  # type: ignore[prop-decorator]
     @property
     def regeneration_failure_rate(self) -> float | None:
-        """Messages forced through ÷ those forced through or passed after a retry, 0 to 1; None where there is none of either.
-
-        Retried ones that passed because they could not be judged are in neither number.
-        """
         ended = self.forced_through_count + self.passed_after_retry_count
         return self.forced_through_count / ended if ended else None
 
-
-__all__ = [
-    "Checks",
-    "DimensionStatistics",
-    "GateStatistics",
-    "JudgeMeans",
-    "get_gate_statistics",
-    "get_recent_statistics",
-]
 
 Keys = Mapping[str, Any]
 Source = CorrectionLog.Source
@@ -186,7 +156,7 @@ def get_gate_statistics(
     Args:
         agent: Whose; None for all.
         window: ``all`` or a duration such as ``24h``, ``7d``, ``4w``.
-        synthetic: Of what was played in synthetic channels instead of what was really said; the two are never mixed.
+        synthetic: Of simulations in synthetic channels instead of real messages; the two are never mixed.
 
     Raises:
         ValueError: The window is not one; names what is allowed.
@@ -201,7 +171,7 @@ def _statistics(
     agent: Agent | None,
     stretch: MessageWindow,
     totals: Mapping[str, Mapping[str, int]],
-    dimensions: Mapping[str, Mapping[str, DimensionStatistics]],
+    dimensions: Mapping[str, dict[str, DimensionStatistics]],
 ) -> GateStatistics:
     apart = {
         source: Checks(
@@ -213,8 +183,9 @@ def _statistics(
         if source in totals
     }
     return GateStatistics(
-        agent=agent,
-        window=stretch,
+        agent=agent.slug if agent else None,
+        since=stretch.start,
+        until=stretch.end,
         dimensions=dimensions.get(Source.GATE, {}),
         observed=apart.get(Source.OBSERVE, Checks()),
         external=apart.get(Source.EXTERNAL, Checks()),
@@ -249,7 +220,7 @@ def _sums(
 
 
 def _checks(counts: Mapping[str, int]) -> int:
-    """Every attempt: whether another program said a draft that was sent back, nobody here knows."""
+    """Every attempt: whether another program sent a draft that was sent back is not known here."""
     return counts["total_actions"] + counts["regeneration_count"]
 
 
@@ -276,19 +247,15 @@ def _dimensions(verdicts: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Di
         judges = found.setdefault(row["k_source"], {}).setdefault(row["k_dimension"], {})
         sums = {name.removeprefix("s_"): value for name, value in row.items() if name.startswith("s_")}
         judges.setdefault(row["k_judge"], Counter()).update(sums)
-    return {
-        source: {dimension: _dimension(dimension, by[dimension]) for dimension in sorted(by)}
-        for source, by in found.items()
-    }
+    return {source: {dimension: _dimension(by[dimension]) for dimension in sorted(by)} for source, by in found.items()}
 
 
-def _dimension(dimension: str, judges: Mapping[str, Counter[str]]) -> DimensionStatistics:
+def _dimension(judges: Mapping[str, Counter[str]]) -> DimensionStatistics:
     counts = {
         name: sum(sums[name] for sums in judges.values()) for name in ("checks", "scored", "failures", "first_failures")
     }
     unjudged = {str(status): sum(sums[f"were_{status}"] for sums in judges.values()) for status in rollup.UNJUDGED}
     return DimensionStatistics(
-        dimension=dimension,
         unjudged={status: number for status, number in unjudged.items() if number},
         by_judge=tuple(_means(judge, judges[judge]) for judge in sorted(judges) if judges[judge]["scored"]),
         **counts,

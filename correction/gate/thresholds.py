@@ -14,6 +14,7 @@ from django.contrib.auth.models import AnonymousUser
 from django.db.models import Count, F, FilteredRelation, Q, QuerySet
 from django.db.models.functions import Floor
 from django.utils import timezone
+from pydantic import BaseModel, ConfigDict, Field, computed_field, field_serializer
 
 from agents.models import Agent
 from correction.costs import window_of_time
@@ -49,31 +50,30 @@ def mark_result(
     return result
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Precision:
-    """How often a failed check was right, as far as people said so.
+class Precision(BaseModel):
+    """How often a failed check was right, as far as people marked it; `low` and `high` are Wilson's 95 % interval."""
 
-    Attributes:
-        dimension: Its id. `threshold`: the lowest passing score then.
-        judge: Who was asked then.
-        right, false_alarms: Marks.
-        precision: right ÷ marked, 0 to 1.
-        low, high: Wilson's 95 % interval of it.
-    """
+    model_config = ConfigDict(frozen=True)
 
     dimension: str
     threshold: Decimal
     judge: str
     right: int
     false_alarms: int
-    precision: float
+    precision: float = Field(description="right ÷ marked, 0 to 1")
     low: float
     high: float
 
+    @field_serializer("threshold")
+    def _number(self, threshold: Decimal) -> float:
+        return float(threshold)
+
+    @computed_field  # type: ignore[prop-decorator]
     @property
     def marked(self) -> int:
         return self.right + self.false_alarms
 
+    @computed_field  # type: ignore[prop-decorator]
     @property
     def heuristic(self) -> bool:
         return is_heuristic(self.judge)

@@ -1,16 +1,16 @@
-"""Looking at the interventions of a turn: what is cheap first, then every judge at once."""
+"""Evaluating the interventions of a turn: what is cheap first, then every judge at once; then the log, and the text in the prompt."""
 
 from __future__ import annotations
 
 import logging
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 import sentry_sdk
-from django.db.models import Max
+from django.db.models import Max, QuerySet
 
 from agents.llm import Label
 from agents.llm.answers import storable
@@ -23,23 +23,22 @@ from correction.costs import over_budget
 from correction.interventions.builtin import enabled_builtins, from_row, rows_for
 from correction.interventions.functions import InterventionContext, Surroundings
 from correction.interventions.intervention import (
+    AnyPrecondition,
     Intervention,
-    JudgedPrecondition,
     PreconditionResult,
     PromptModification,
     not_asked,
     not_judged,
 )
 from correction.models import InterventionLog
-from evaluation.judge.check import Check, ask_together
-from evaluation.judge.questions import Question
+from evaluation.judge.check import ask_together
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(kw_only=True)
 class Evaluation:
-    """One intervention being looked at in one turn. `why` says why it fired or did not; empty as long as that is open."""
+    """One intervention being evaluated in one turn. `why` says why it fired or did not; empty as long as that is open."""
 
     intervention: Intervention
     context: InterventionContext
@@ -55,123 +54,25 @@ class Evaluation:
     def judge(self) -> str:
         return next((result.judge for result in self.results if result.judge), "")
 
-
-def conclude(evaluation: Evaluation) -> None:
-    """All must hold (AC-7.1.2); what could not be judged does not hold. Then the effect says what to add."""
-    intervention = evaluation.intervention
-    if not evaluation.why:
-        stopping = next((result for result in evaluation.results if not result.held), None)
-        if stopping is not None:
-            evaluation.why = why_not(stopping)
-        else:
-            count = len(evaluation.results)
-            evaluation.why = "its precondition held" if count == 1 else f"all {count} preconditions held"
-            try:
-                evaluation.modification = intervention.effect(evaluation.context)
-                evaluation.fired = True
-            except Exception as error:  # noqa: BLE001 (as for functions: one mistake costs one intervention)
-                logger.warning("intervention %s: its effect failed: %s", intervention.name, error)
-                sentry_sdk.capture_exception(error)
-                evaluation.why += f", but its effect failed: {type(error).__name__}: {error}"
-    _trace(evaluation)
-
-
-def why_not(result: PreconditionResult) -> str:
-    if result.held is None:
-        return f"{result.kind} precondition {result.reasoning}"
-    measured = f": {result.reasoning}" if result.kind == "functional" and result.reasoning else ""
-    if result.threshold is not None:
-        measured = f": score {result.score:g} is {'not ' if result.fires_below else ''}below {result.threshold:g}"
-    return f"the {result.kind} precondition does not hold{measured}"
-
-
-def _trace(evaluation: Evaluation) -> None:
-    """A span of its own, with the times at which it was looked at (AC-7.1.15). No text of messages or claims."""
-    start = datetime.fromtimestamp(evaluation.started, UTC)
-    span = sentry_sdk.start_span(op="correction.intervention", name=evaluation.intervention.name, start_timestamp=start)
-    span.set_data("fired", evaluation.fired)
-    span.set_data("held", [result.held for result in evaluation.results])
-    span.finish(end_timestamp=start + timedelta(seconds=evaluation.seconds))
-
-
-def log(turn: Turn, evaluations: Sequence[Evaluation], around: Surroundings) -> None:
-    """A row for every evaluation, in one insert."""
-    InterventionLog.objects.bulk_create(
-        InterventionLog(
-            key=one.key,
-            name=one.intervention.name,
-            intervention_id=one.intervention.row_id,
-            agent=turn.agent,
-            channel=turn.channel,
-            channel_position=around.position,
-            run=turn.run,
-            fired=one.fired,
-            why=storable(one.why)[:300],
-            preconditions=storable([result.as_json() for result in one.results]),
-            nudge_type=one.modification.nudge_type if one.modification else "",
-            nudge=storable(one.modification.guidance) if one.modification else "",
-            judge=one.judge[:200],
-            duration_ms=round(one.seconds * 1000),
-        )
-        for one in evaluations
-    )
-
-
-def apply(turn: Turn, evaluations: Sequence[Evaluation]) -> None:
-    """Add what fired to the prompt, equal texts once, under one heading each. It is kept nowhere else (AC-7.1.9, AC-7.1.10)."""
-    turn.reports["interventions"] = [
-        {
-            "name": one.intervention.name,
-            "fired": one.fired,
-            "why": one.why,
-            "nudge_type": one.modification.nudge_type if one.modification else "",
-        }
-        for one in evaluations
-    ]
-    sections: dict[str, dict[str, None]] = {}
-    for one in evaluations:
-        if one.modification is not None:
-            sections.setdefault(one.modification.heading, {})[one.modification.guidance] = None
-    for heading, texts in sections.items():
-        with sentry_sdk.start_span(op="correction.nudge", name="inject nudge") as span:
-            turn.add_section(heading, "\n\n".join(texts))
-            span.set_data("nudges", len(texts))
-    for one in evaluations:
-        logger.log(
-            logging.INFO if one.fired else logging.DEBUG,
-            "intervention %s %s for agent %s in channel %s (run %s)",
-            one.intervention.name,
-            "fired" if one.fired else "did not fire",
-            turn.agent.slug,
-            turn.channel.slug,
-            turn.run.pk if turn.run is not None else None,
-        )
-
-
-@dataclass(frozen=True)
-class _Asked:
-    evaluation: Evaluation
-    precondition: JudgedPrecondition
-    text: str
-    question: Check | Question
+    @property
+    def nudge_type(self) -> str:
+        return self.modification.nudge_type if self.modification else ""
 
 
 def prepare(turn: Turn) -> None:
     """The stage: what is enabled for this agent, evaluated here and now; those that fire add to the prompt of this turn."""
     config = config_of(turn)
     enabled = [*enabled_builtins(config), *map(from_row, rows_for(turn.agent))]
+    usable = [one for one in enabled if one.dm_allowed or turn.channel.kind != Channel.Kind.DM]
     if not enabled:
         turn.skip("no intervention is enabled for this agent")
-        return
-    usable = [one for one in enabled if one.dm_allowed or turn.channel.kind != Channel.Kind.DM]
-    if not usable:
+    elif not usable:
         turn.skip("direct message: the interventions enabled for this agent are for channels only")
-        return
-    if turn.preview:
+    elif turn.preview:
         names = ", ".join(one.name for one in usable)
         turn.skip(f"preview: nothing is evaluated; in a turn these would be looked at: {names}")
-        return
-    evaluate_interventions(turn, usable, config=config)
+    else:
+        evaluate_interventions(turn, usable, config=config)
 
 
 def evaluate_interventions(
@@ -184,18 +85,23 @@ def evaluate_interventions(
 
     Args:
         turn: Whose prompt is prepared.
-        interventions: What to look at.
+        interventions: What to evaluate.
         config: The deadline (`gate_deadline_seconds`, for all judges together) and the budget.
-
-    Returns:
-        What was found of each.
     """
     mine = [one for one in interventions if one.agent_id in (None, turn.agent.pk)]
     if not mine:
         return []
     with sentry_sdk.start_span(op="correction.interventions", name="evaluate interventions") as span:
         around = Surroundings.read(agent=turn.agent, channel=turn.channel, reach=max(one.window for one in mine))
-        evaluations = [_begin(one, around) for one in mine]
+        evaluations = []
+        for one in mine:
+            context = InterventionContext(
+                agent=around.agent,
+                channel=around.channel,
+                messages=around.messages[-one.window :],
+                surroundings=around,
+            )
+            evaluations.append(Evaluation(intervention=one, context=context))
         _pass_over_cooling(turn, evaluations, around)
         with one_message():
             for evaluation in evaluations:
@@ -203,9 +109,9 @@ def evaluate_interventions(
         _pass_over_asked(turn, evaluations, around)
         asked = _ask_judges(turn, [one for one in evaluations if not one.why], config)
         for evaluation in evaluations:
-            conclude(evaluation)
-        log(turn, evaluations, around)
-        apply(turn, evaluations)
+            _conclude(evaluation)
+        _log(turn, evaluations, around)
+        _apply(turn, evaluations)
         turn.count(evaluated=len(evaluations), fired=sum(one.fired for one in evaluations), judge_calls=asked)
         span.set_data("agent_id", turn.agent.pk)
         span.set_data("evaluated", len(evaluations))
@@ -213,61 +119,46 @@ def evaluate_interventions(
     return evaluations
 
 
-def _begin(intervention: Intervention, around: Surroundings) -> Evaluation:
-    context = InterventionContext(
-        agent=around.agent,
-        channel=around.channel,
-        messages=around.messages[-intervention.window :],
-        surroundings=around,
-    )
-    return Evaluation(intervention=intervention, context=context)
-
-
 def _pass_over_cooling(turn: Turn, evaluations: Sequence[Evaluation], around: Surroundings) -> None:
-    """One query says for all of them where in this channel they last fired.
-
-    What fired in this very run does not count: it was interrupted before its agent read the nudge.
-    """
+    """Those that fired lately for this agent in this channel; one query for all of them."""
     cooling = [one for one in evaluations if one.intervention.cooldown_messages]
-    if not cooling:
-        return
-    fired = InterventionLog.objects.filter(
-        agent=around.agent, channel=around.channel, fired=True, name__in={one.intervention.name for one in cooling}
-    )
-    if turn.run is not None:
-        fired = fired.exclude(run_id=turn.run.pk)
-    last = dict(fired.order_by().values_list("name").annotate(Max("channel_position")))
-    for evaluation in cooling:
-        intervention = evaluation.intervention
-        since = around.position - last[intervention.name] if intervention.name in last else None
-        if since is not None and since < intervention.cooldown_messages:
-            evaluation.why = (
-                f"cooldown: fired {since} messages ago, may fire again after {intervention.cooldown_messages}"
-            )
-            evaluation.results = [not_asked(other, "cooldown") for other in intervention.preconditions]
+    fired = InterventionLog.objects.filter(agent=around.agent, channel=around.channel, fired=True)
+    for one, since in _lately(turn, cooling, around, fired, lambda one: one.cooldown_messages):
+        after = one.intervention.cooldown_messages
+        one.why = f"cooldown: fired {since} messages ago, may fire again after {after}"
+        one.results = [not_asked(other, "cooldown") for other in one.intervention.preconditions]
 
 
 def _pass_over_asked(turn: Turn, evaluations: Sequence[Evaluation], around: Surroundings) -> None:
-    """One query says for all of them where in this channel a judge was last asked, in whichever agent's turn. Not in this very run."""
+    """Those about which a judge was asked lately in this channel, in whichever agent's turn; one query for all of them."""
     open_ = [one for one in evaluations if not one.why and one.intervention.ask_every]
-    if not open_:
-        return
-    recent = InterventionLog.objects.filter(
-        channel=around.channel,
-        name__in={one.intervention.name for one in open_},
-        channel_position__gt=around.position - max(one.intervention.ask_every for one in open_),
-    ).exclude(judge="")
+    position = around.position - max((one.intervention.ask_every for one in open_), default=0)
+    recent = InterventionLog.objects.filter(channel=around.channel, channel_position__gt=position).exclude(judge="")
+    for one, since in _lately(turn, open_, around, recent, lambda one: one.ask_every):
+        after = one.intervention.ask_every
+        one.why = f"not asked: the judge was asked {since} messages ago, is asked again after {after}"
+        one.results += [not_asked(other, "a judge was asked lately") for other in one.intervention.judged]
+
+
+def _lately(
+    turn: Turn,
+    evaluations: Sequence[Evaluation],
+    around: Surroundings,
+    logs: QuerySet[InterventionLog],
+    least: Callable[[Intervention], int],
+) -> list[tuple[Evaluation, int]]:
+    """Those with a log fewer than `least` messages ago, and how many.
+
+    What was logged in this very run does not count: it was interrupted before its agent read the nudge.
+    """
+    if not evaluations:
+        return []
+    logs = logs.filter(name__in={one.intervention.name for one in evaluations})
     if turn.run is not None:
-        recent = recent.exclude(run_id=turn.run.pk)
-    last = dict(recent.order_by().values_list("name").annotate(Max("channel_position")))
-    for evaluation in open_:
-        intervention = evaluation.intervention
-        since = around.position - last[intervention.name] if intervention.name in last else None
-        if since is not None and since < intervention.ask_every:
-            evaluation.why = (
-                f"not asked: the judge was asked {since} messages ago, is asked again after {intervention.ask_every}"
-            )
-            evaluation.results += [not_asked(other, "a judge was asked lately") for other in intervention.judged]
+        logs = logs.exclude(run_id=turn.run.pk)
+    last = dict(logs.order_by().values_list("name").annotate(Max("channel_position")))
+    since = [(one, around.position - last.get(one.intervention.name, -(10**9))) for one in evaluations]
+    return [(one, messages) for one, messages in since if messages < least(one.intervention)]
 
 
 def _ask_functions(evaluation: Evaluation) -> None:
@@ -285,8 +176,8 @@ def _ask_functions(evaluation: Evaluation) -> None:
             result = not_judged("functional", precondition.text, f"{type(error).__name__}: {error}")
         evaluation.results.append(result)
         if not result.held:
-            evaluation.why = why_not(result)
-            left = (*intervention.functional[number:], *intervention.judged)
+            evaluation.why = _why_not(result)
+            left: tuple[AnyPrecondition, ...] = (*intervention.functional[number:], *intervention.judged)
             evaluation.results += [not_asked(other, "another precondition does not hold") for other in left]
             break
     evaluation.seconds += time.perf_counter() - begun
@@ -302,31 +193,110 @@ def _ask_judges(turn: Turn, open_: Sequence[Evaluation], config: ResolvedConfig)
             evaluation.results.append(not_asked(precondition, "the daily budget of the agent is used up"))
         return 0
     begun, nonce = time.perf_counter(), new_nonce()
-    asked: list[_Asked] = []
+    asked = []
     for evaluation, precondition in waiting:
+        label = Label(
+            purpose="intervention",
+            mechanism=evaluation.intervention.name,
+            agent_id=turn.agent.pk,
+            run_id=turn.run.pk if turn.run is not None else None,
+            work_id=f"intervention:{evaluation.key}",
+        )
         try:
-            text, question = precondition.ask(evaluation.context, _label(turn, evaluation), nonce)
+            text, question = precondition.ask(evaluation.context, label, nonce)
         except ValueError as error:
             evaluation.results.append(not_judged(precondition.kind, precondition.text, str(error)))
         else:
-            asked.append(_Asked(evaluation, precondition, text, question))
+            asked.append((evaluation, precondition, text, question))
     answers = ask_together(
-        [one.question for one in asked],
+        [question for *_, question in asked],
         deadline=float(config["gate_deadline_seconds"]),
         about=(turn.agent.slug, turn.trigger.pk if turn.trigger is not None else None),
     )
-    for one, answer in zip(asked, answers, strict=True):
-        one.evaluation.results.append(one.precondition.read(one.text, answer))
+    for (evaluation, precondition, text, _), answer in zip(asked, answers, strict=True):
+        evaluation.results.append(precondition.read(text, answer))
     for evaluation in open_:
         evaluation.seconds += time.perf_counter() - begun
     return len(asked)
 
 
-def _label(turn: Turn, evaluation: Evaluation) -> Label:
-    return Label(
-        purpose="intervention",
-        mechanism=evaluation.intervention.name,
-        agent_id=turn.agent.pk,
-        run_id=turn.run.pk if turn.run is not None else None,
-        work_id=f"intervention:{evaluation.key}",
+def _conclude(evaluation: Evaluation) -> None:
+    """All must hold (AC-7.1.2); what could not be judged does not hold. Then the effect says what to add."""
+    intervention = evaluation.intervention
+    if not evaluation.why:
+        stopping = next((result for result in evaluation.results if not result.held), None)
+        if stopping is not None:
+            evaluation.why = _why_not(stopping)
+        else:
+            count = len(evaluation.results)
+            evaluation.why = "its precondition held" if count == 1 else f"all {count} preconditions held"
+            try:
+                evaluation.modification = intervention.effect(evaluation.context)
+                evaluation.fired = True
+            except Exception as error:  # noqa: BLE001 (as for functions: one mistake costs one intervention)
+                logger.warning("intervention %s: its effect failed: %s", intervention.name, error)
+                sentry_sdk.capture_exception(error)
+                evaluation.why += f", but its effect failed: {type(error).__name__}: {error}"
+    # A span of its own, with the times at which it was evaluated (AC-7.1.15). No text of messages or claims.
+    start = datetime.fromtimestamp(evaluation.started, UTC)
+    span = sentry_sdk.start_span(op="correction.intervention", name=intervention.name, start_timestamp=start)
+    span.set_data("fired", evaluation.fired)
+    span.set_data("held", [result.held for result in evaluation.results])
+    span.finish(end_timestamp=start + timedelta(seconds=evaluation.seconds))
+
+
+def _why_not(result: PreconditionResult) -> str:
+    if result.held is None:
+        return f"{result.kind} precondition {result.reasoning}"
+    measured = f": {result.reasoning}" if result.kind == "functional" and result.reasoning else ""
+    if result.threshold is not None:
+        measured = f": score {result.score:g} is {'not ' if result.fires_below else ''}below {result.threshold:g}"
+    return f"the {result.kind} precondition does not hold{measured}"
+
+
+def _log(turn: Turn, evaluations: Sequence[Evaluation], around: Surroundings) -> None:
+    """A row for every evaluation, in one insert."""
+    InterventionLog.objects.bulk_create(
+        InterventionLog(
+            key=one.key,
+            name=one.intervention.name,
+            intervention_id=one.intervention.row_id,
+            agent=turn.agent,
+            channel=turn.channel,
+            channel_position=around.position,
+            run=turn.run,
+            fired=one.fired,
+            why=storable(one.why)[:300],
+            preconditions=storable([result.as_json() for result in one.results]),
+            nudge_type=one.nudge_type,
+            nudge=storable(one.modification.guidance) if one.modification else "",
+            judge=one.judge[:200],
+            duration_ms=round(one.seconds * 1000),
+        )
+        for one in evaluations
     )
+
+
+def _apply(turn: Turn, evaluations: Sequence[Evaluation]) -> None:
+    """Add what fired to the prompt, equal texts once, under one heading each. It is stored nowhere else (AC-7.1.9, AC-7.1.10)."""
+    turn.reports["interventions"] = [
+        {"name": one.intervention.name, "fired": one.fired, "why": one.why, "nudge_type": one.nudge_type}
+        for one in evaluations
+    ]
+    sections: dict[str, dict[str, None]] = {}
+    for one in evaluations:
+        if one.modification is not None:
+            sections.setdefault(one.modification.heading, {})[one.modification.guidance] = None
+        logger.log(
+            logging.INFO if one.fired else logging.DEBUG,
+            "intervention %s %s for agent %s in channel %s (run %s)",
+            one.intervention.name,
+            "fired" if one.fired else "did not fire",
+            turn.agent.slug,
+            turn.channel.slug,
+            turn.run.pk if turn.run is not None else None,
+        )
+    for heading, texts in sections.items():
+        with sentry_sdk.start_span(op="correction.nudge", name="inject nudge") as span:
+            turn.add_section(heading, "\n\n".join(texts))
+            span.set_data("nudges", len(texts))

@@ -1,7 +1,6 @@
 """The tables of correction, one file per group."""
 
-from correction.models.behavior import BehaviorRequest
-from correction.models.behavior_effect import BehaviorEffect
+from correction.models.behavior import BehaviorEffect, BehaviorRequest
 from correction.models.config import AgentEvaluationConfig, GateMode, LeastConfidence, Requesters
 from correction.models.gate import CorrectionLog, GateDimensionResult, ObservedMessage, Outcome, played
 from correction.models.gate_hours import AttemptHour, DimensionHour

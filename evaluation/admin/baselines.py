@@ -17,10 +17,17 @@ from agents.console import display
 from agents.console.filters import AgentFilter, RecentValuesFilter
 from agents.console.forms import confirmed
 from agents.models import Agent
-from evaluation.admin.agreement import agreement_of_baseline, mark_agreements
 from evaluation.admin.cast import CastAdmin
 from evaluation.admin.comparisons import newest_comparison
-from evaluation.admin.display import dimension_badge, judge_badge, number, procedure_badge, simulated_by
+from evaluation.admin.display import (
+    agreement_of_baseline,
+    dimension_badge,
+    judge_badge,
+    mark_agreements,
+    number,
+    procedure_badge,
+    simulated_by,
+)
 from evaluation.baselines import is_stale, stale_reasons
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore
 from evaluation.propositions.files import PropositionError

@@ -9,8 +9,9 @@ from django.utils.safestring import SafeString
 from agents.console import display
 from agents.console.display import Tone
 from agents.models import Channel
+from evaluation.calibration.agreement import NOT_CALIBRATED, Agreement, Key, all_agreements, calibration_of
 from evaluation.judge.verdicts import RULE_JUDGE
-from evaluation.models import Dimension, EvaluationRun, EvaluationScore, Method, is_heuristic
+from evaluation.models import COUNTED, Baseline, Dimension, EvaluationRun, EvaluationScore, Method, is_heuristic
 from evaluation.runs.coverage import Share, percent
 from evaluation.runs.summary import DimensionSummary, PropositionSummary
 from evaluation.simulation.queued import awaits_simulation
@@ -19,6 +20,9 @@ MOST_LINKS = 20  # conversations of a simulation
 SCORE_TONES: dict[str, Tone] = {"scored": "good", "trivial": "plain", "unscored": "warning", "pending": "plain"}
 SIMULATED = "+simulated"  # how a procedure of simulated speech ends
 SIMULATED_HINT = "said in a simulated conversation: it is in no figure of real speech"
+AGREEMENT = (
+    "quadratic-weighted kappa of this judge and people, with its 95 % interval: 0 is chance, 1 perfect agreement"
+)
 HEURISTIC = "scores by word lists and statistics: not comparable with a model's"
 
 
@@ -143,3 +147,30 @@ def _link(channel: Channel) -> SafeString:
     repeat = channel.tags.get("repeat", "1")
     label = channel.tags.get("situation", channel.slug) + (f" ({repeat})" if repeat != "1" else "")
     return display.link(reverse("admin:agents_channel_transcript", args=[channel.pk]), label)
+
+
+def agreement_badge(found: Agreement | None, dimension: str) -> SafeString | str:
+    """The figure of a judge in a dimension; nothing for a dimension that is counted."""
+    if dimension in COUNTED:
+        return ""
+    changed = "a worker computes it again"
+    stale = display.badge("labels changed since", "warning", changed) if found is not None and found.stale else ""
+    if found is None or not found.labels:
+        unknown = "no labels of people: how far this judge can be trusted is not known"
+        return format_html("{} {}", display.badge(NOT_CALIBRATED, "plain", unknown), stale)
+    return format_html("{} {}", display.badge(found.figure, "info" if found.enough else "plain", AGREEMENT), stale)
+
+
+def mark_agreements(baselines: list[Baseline]) -> None:
+    """Put each baseline's figure on it, in one query for all."""
+    found = all_agreements()
+    for row in baselines:
+        row.agreement = found.get(Key(row.judge, row.procedure, row.dimension))  # type: ignore[attr-defined]
+
+
+def agreement_of_baseline(baseline: Baseline) -> SafeString | str:
+    """The figure put there by `mark_agreements`, or looked up for a baseline alone."""
+    if not hasattr(baseline, "agreement"):
+        found = calibration_of(baseline.judge, baseline.procedure).get(baseline.dimension)
+        return agreement_badge(found, baseline.dimension)
+    return agreement_badge(baseline.agreement, baseline.dimension)

@@ -28,10 +28,9 @@ from agents.console.home import (
 from agents.llm.call_health import call_health
 from agents.llm.endpoints import model_of
 from agents.models import Agent, LLMCall
-from evaluation.admin.agreement import agreement_badge
 from evaluation.admin.cast_form import usual_cast
 from evaluation.admin.cast_words import STATES
-from evaluation.admin.display import judge_badge, meter
+from evaluation.admin.display import agreement_badge, judge_badge, meter
 from evaluation.admin.home_chart import drift_chart
 from evaluation.calibration import calibration_of
 from evaluation.cast.sentences import now_words, numbers_of, short_name

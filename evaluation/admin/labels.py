@@ -5,26 +5,198 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from django import forms
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
+from django.db.models import Avg, Count, F, FloatField, Q
+from django.db.models.functions import Abs, Cast
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
 from django.urls import URLPattern, path, reverse
+from django.utils.dateparse import parse_datetime
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from agents.admin.access import user_of
 from agents.console import display
 from agents.console.filters import RecentValuesFilter
-from agents.console.site import ModelAdmin
-from evaluation.admin.display import dimension_badge, judge_badge, procedure_badge
-from evaluation.admin.label_form import DrawForm, known_judges
-from evaluation.admin.label_results import label_url, results_context
+from agents.console.site import ModelAdmin, NumberInput, Select, TextInput
+from evaluation.admin.display import agreement_badge, dimension_badge, judge_badge, procedure_badge
 from evaluation.admin.labelling import CANNOT_TELL, desk_of, page_context
-from evaluation.calibration.labels import Progress, begun, open_figures, progress, save_label, withdraw_label
-from evaluation.calibration.population import draw_label_set
-from evaluation.calibration.stored import Key, refresh
-from evaluation.models import EvaluationScore, LabelSet
+from evaluation.calibration.agreement import (
+    Key,
+    agreement_of,
+    confusion,
+    figure_rows,
+    interval_text,
+    notes_of,
+    refresh,
+    value_text,
+)
+from evaluation.calibration.labels import (
+    Progress,
+    begun,
+    everybody_done,
+    figures_opened,
+    open_figures,
+    progress,
+    save_label,
+    withdraw_label,
+)
+from evaluation.calibration.population import MOST_DRAWN, draw_label_set
+from evaluation.models import (
+    COUNTED,
+    Dimension,
+    EvaluationRun,
+    EvaluationScore,
+    JudgeCalibration,
+    LabelSet,
+    procedure_name,
+)
 from evaluation.runs.capture import UnknownAgents, choose_agents
+
+
+class DrawForm(forms.Form):
+    """What to draw."""
+
+    name = forms.CharField(max_length=100, widget=TextInput, help_text="of the label set, unique")
+    judged_by = forms.ChoiceField(label="judge", widget=Select, help_text="and how it judged")
+    dimension = forms.ChoiceField(
+        widget=Select, choices=[(d.value, d.label) for d in Dimension if d.value not in COUNTED]
+    )
+    n = forms.IntegerField(
+        label="how many", min_value=1, max_value=MOST_DRAWN, initial=80, widget=NumberInput,
+        help_text="judgements, drawn at random; 50 or more give a prediction-powered mean",
+    )  # fmt: skip
+    agents = forms.CharField(
+        required=False, widget=TextInput, help_text="slugs separated by commas; empty = from everything by that judge"
+    )
+    seed = forms.IntegerField(
+        initial=0, min_value=-(2**63), max_value=2**63 - 1, widget=NumberInput, help_text="the same seed draws the same"
+    )
+
+    def __init__(self, *args: Any, judges: Sequence[tuple[str, str]], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.judges = list(judges)
+        field = self.fields["judged_by"]
+        assert isinstance(field, forms.ChoiceField)  # noqa: S101 (for the type checker)
+        field.choices = [(str(n), f"{judge}, {procedure}") for n, (judge, procedure) in enumerate(self.judges)]
+
+
+def known_judges() -> list[tuple[str, str]]:
+    """Judge and procedure of the evaluations there are."""
+    fields = ("judge", "method", "hard", "double_check", "simulated")
+    rows = EvaluationRun.objects.order_by("judge").values_list(*fields).distinct()
+    named = [
+        (judge, procedure_name(method=m, hard=hard, double_check=double, simulated=simulated))
+        for judge, m, hard, double, simulated in rows
+    ]
+    return sorted(set(named))
+
+
+MOST_DIFFERENCES = 10
+SHADES = 4
+
+
+def results_context(label_set: LabelSet, *, annotator: str, may_label: bool) -> dict[str, Any]:
+    """What the template shows.
+
+    Args:
+        annotator: Who looks. Whoever began to label sees no figures before the end, and until all are done only own labels.
+        may_label: Whether that person may label; then figures are shown before the first label only when they were opened for good.
+    """
+    entries = progress([label_set])[label_set.pk]
+    mine = next((entry for entry in entries if entry.annotator == annotator), None)
+    closed = may_label and mine is None and not figures_opened(label_set=label_set, annotator=annotator)
+    hidden = "not begun" if closed else "unfinished" if mine is not None and not mine.done else ""
+    only_mine = mine is not None and not everybody_done(entries)
+    return {
+        "label_set": label_set,
+        "judge": judge_badge(label_set.judge),
+        "procedure": procedure_badge(label_set.procedure),
+        "dimension": dimension_badge(label_set.dimension),
+        "drawn": f"{label_set.drawn.count():,} of {label_set.population_size:,}",
+        "drawn_at": display.moment(parse_datetime(label_set.population["until"])),
+        "runs": len(label_set.population["runs"]),
+        "agents": ", ".join(label_set.population.get("agents", [])),
+        "entries": entries,
+        "hidden": hidden,
+        "only_mine": only_mine,
+        **({} if hidden else _figures(label_set, [annotator] if only_mine else None)),
+    }
+
+
+def _figures(label_set: LabelSet, annotators: Sequence[str] | None) -> dict[str, Any]:
+    row = JudgeCalibration.objects.filter(
+        judge=label_set.judge, procedure=label_set.procedure, dimension=label_set.dimension
+    ).first()
+    return {
+        "agreement": agreement_badge(agreement_of(row) if row else None, label_set.dimension),
+        "stale": row is not None and row.is_stale,
+        "computed": display.moment(row.computed_at) if row else "",
+        "figures": [_figure(*figure) for figure in figure_rows(row.figures)] if row else [],
+        "notes": notes_of(row.figures) if row and row.figures else [],
+        "needed": row.figures.get("needed", []) if row else [],
+        "confusion": _confusion(confusion(label_set, annotators=annotators)),
+        "differences": _differences(label_set, annotators),
+    }
+
+
+def _figure(name: str, meaning: str, figure: dict[str, Any]) -> dict[str, Any]:
+    value = display.EMPTY if figure["value"] is None else value_text(figure)
+    shown = {"name": display.visible(name), "meaning": meaning, "value": value}
+    return {**shown, "interval": interval_text(figure), "n": f"{figure['n']:,}"}
+
+
+def _confusion(table: Sequence[Sequence[int]]) -> list[dict[str, Any]]:
+    """Rows from 9 down to 0, as an axis goes; a cell's shade grows with its share of the fullest cell."""
+    most = max(map(max, table))
+    if not most:
+        return []
+    return [
+        {
+            "value": value,
+            "cells": [
+                {
+                    "count": count or "",
+                    "shade": -(-SHADES * count // most),
+                    "same": value == raw,
+                    "title": f"people {value}, judge {raw}: {count}",
+                }
+                for raw, count in enumerate(table[value])
+            ],
+        }
+        for value in reversed(range(len(table)))
+    ]
+
+
+def _differences(label_set: LabelSet, annotators: Sequence[str] | None) -> list[dict[str, Any]]:
+    """The judgements in which people and judge are furthest apart."""
+    counted = Q(labels__blind=True, labels__value__isnull=False)
+    if annotators is not None:
+        counted &= Q(labels__annotator__in=annotators)
+    rows = (
+        EvaluationScore.objects.filter(label_sets=label_set, raw_score__isnull=False)
+        .annotate(people=Avg("labels__value", filter=counted), given=Count("labels", filter=counted))
+        .filter(people__isnull=False)
+        .annotate(apart=Abs(F("people") - Cast("raw_score", FloatField())))
+        .filter(apart__gte=1)
+        .order_by("-apart", "pk")[:MOST_DIFFERENCES]
+    )
+    return [
+        {
+            "page": display.page_of(row, row.proposition_id),
+            "claim": display.visible(row.claim),
+            "said": display.visible(display.shortened(row.context_snippet, 160)),
+            "people": f"{row.people:g}" if row.given == 1 else f"{row.people:.1f}",
+            "judge": row.raw_score,
+        }
+        for row in rows
+    ]
+
+
+def label_url(label_set: LabelSet, query: str = "") -> str:
+    return reverse("admin:evaluation_labelset_label", args=[label_set.pk]) + query
+
 
 PAGES = "admin/evaluation/labels/"
 LABELLING = "evaluation.add_scorelabel"

@@ -16,10 +16,10 @@ from agents.admin.transcript import transcript_url
 from agents.console import display
 from agents.console.filters import AgentFilter, DateRangeFilter, ErrorFilter, RecentValuesFilter, tag_filter
 from agents.models import LLMCall
-from evaluation.admin.agreement import agreement_badge
 from evaluation.admin.comparisons import comparison_panel
 from evaluation.admin.conversations import channel_rows, idea_rows, pair_rows
 from evaluation.admin.display import (
+    agreement_badge,
     baseline_badge,
     counts,
     dimension_badge,

@@ -26,7 +26,7 @@ from evaluation.api.refusals import reading_propositions
 from evaluation.api.run_request import CaptureRequest, spec_of
 from evaluation.api.runs import accepted
 from evaluation.api.serializers import BaselineRow, shown_run
-from evaluation.calibration.stored import all_agreements
+from evaluation.calibration.agreement import all_agreements
 from evaluation.cast.values import Judged
 from evaluation.comparison.choosing import nothing_newer
 from evaluation.comparison.compare import compare_runs, comparison_json

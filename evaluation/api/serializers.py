@@ -11,8 +11,7 @@ from rest_framework.request import Request
 from rest_framework.reverse import reverse
 
 from evaluation.baselines import is_stale, stale_reasons
-from evaluation.calibration.as_json import calibration_json
-from evaluation.calibration.stored import Key
+from evaluation.calibration.agreement import Key, calibration_json
 from evaluation.models import Baseline, Dimension, EvaluationRun, EvaluationScore, is_heuristic
 from evaluation.runs.control import Progress, progress_of
 from evaluation.runs.coverage import NOTHING, Share, shares_of

@@ -10,8 +10,8 @@ from django.db import IntegrityError, transaction
 from django.db.models import Count, Q
 
 from agents.transcripts.records import Cleaner
+from evaluation.calibration.agreement import key_of, mark_changed
 from evaluation.calibration.population import drawn_ids
-from evaluation.calibration.stored import key_of, mark_changed
 from evaluation.judge.verdicts import MAX_SCORE, MIN_SCORE, RULE_JUDGE
 from evaluation.models import COUNTED, DrawnScore, EvaluationScore, LabelSet, ScoreLabel
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from statistics import mean, stdev
@@ -160,65 +160,59 @@ def try_proposition(
         raise ValueError(f"repeats {repeats}: 1 to {MOST_REPEATS}")
     judge = "rule" if proposition.rule else model or str(settings.JUDGE_MODEL)
     work_id = f"{PURPOSE}:{secrets.token_hex(8)}"
-    subject = subject_for(agent, n=n, seed=seed, window=window)
-    messages = drawn(subject)
+    subject = _subject(agent, n=n, seed=seed, window=window)
+    messages = _drawn(subject)
     reason = "" if messages else f"{agent} has said nothing yet"
     if messages and not proposition.rule:
         reason = why_over_budget(agent, judge) or ""
     if reason:
         return Trial(proposition, agent, judge, (), totals(work_id=work_id), reason)
     label = Label(purpose=PURPOSE, dimension=proposition.dimension, agent_id=agent.pk, work_id=work_id)
-    seconds = settings.LLM_EVALUATION_DEADLINE if deadline is None else deadline
-    verdicts = _judged(proposition, messages, subject, repeats, judge, label, seconds, done)
-    tried = tuple(Tried(message, tuple(verdicts[message.pk])) for message in messages)
+    verdicts: dict[int, list[Verdict]] = defaultdict(list)
+    questions: list[Question] = []
+    for message, verdict_or_question in _settled_or_asked(proposition, messages, subject, judge, label):
+        if isinstance(verdict_or_question, Question):
+            questions += [verdict_or_question] * repeats
+        else:
+            verdicts[message.pk].append(verdict_or_question)
+            done(1)
+    for answered in ask_all(questions, deadline=settings.LLM_EVALUATION_DEADLINE if deadline is None else deadline):
+        [message] = answered.question.items
+        verdicts[message.pk].extend(answered.verdicts)
+        done(1)
+    tried = tuple(Tried(message, tuple(verdicts[message.pk] or [unscored("not judged")])) for message in messages)
     return Trial(proposition, agent, judge, tried, totals(work_id=work_id))
 
 
-def subject_for(agent: Agent, *, n: int, seed: int, window: MessageWindow | None = None) -> Subject:
-    """The agent as a trial looks at it."""
+def _subject(agent: Agent, *, n: int, seed: int, window: MessageWindow | None) -> Subject:
     persona = render_persona(system_prompt=agent.system_prompt, traits=agent.traits.all())
     return Subject(agent=agent, persona=persona, window=window or MessageWindow(), where={}, samples=n, seed=seed)
 
 
-def drawn(subject: Subject) -> list[Message]:
+def _drawn(subject: Subject) -> list[Message]:
     """The messages of a trial, in order of time."""
     chosen = subject.sample()
     rows = Message.objects.select_related("channel", "agent", "user").in_bulk(chosen)
     return [rows[pk] for pk in chosen if pk in rows]
 
 
-def _judged(
-    proposition: Proposition,
-    messages: list[Message],
-    subject: Subject,
-    repeats: int,
-    judge: str,
-    label: Label,
-    deadline: float,
-    done: Callable[[int], None],
-) -> dict[int, list[Verdict]]:
-    """Verdicts by message: what needs no judge first, the rest asked at once."""
-    found: dict[int, list[Verdict]] = defaultdict(list)
-    questions: list[Question] = []
-    about: dict[int, int] = {}
+def _settled_or_asked(
+    proposition: Proposition, messages: Sequence[Message], subject: Subject, judge: str, label: Label
+) -> Iterator[tuple[Message, Verdict | Question]]:
+    """Each message with its verdict where that takes no judge, else with the question."""
     nonce = new_nonce()
     for message in messages:
-        settled = settle(proposition, message, subject)
-        if settled is not None:
-            found[message.pk].append(settled)
-            done(1)
+        verdict = settle(proposition, message, subject)
+        if verdict is not None:
+            yield message, verdict
             continue
         context = context_of(adherence, subject, Open(None, proposition, message), None)
-        for _ in range(repeats):
-            question = Question(propositions=(proposition,), context=context, label=label, model=judge, nonce=nonce)
-            questions.append(question)
-            about[id(question)] = message.pk
-    for answered in ask_all(questions, deadline=deadline):
-        found[about[id(answered.question)]].extend(answered.verdicts)
-        done(1)
-    for message in messages:
-        found[message.pk] = found[message.pk] or [unscored("not judged")]
-    return found
+        yield (
+            message,
+            Question(
+                propositions=(proposition,), context=context, label=label, model=judge, nonce=nonce, items=(message,)
+            ),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,16 +241,11 @@ def estimate_trial(
 ) -> TrialEstimate:
     """What `try_proposition` would ask of the configured judge with the same arguments."""
     judge = "rule" if proposition.rule else str(settings.JUDGE_MODEL)
-    subject = subject_for(agent, n=n, seed=0, window=window)
-    messages = drawn(subject)
-    calls = sent = 0
-    label = Label(purpose=PURPOSE)
-    for message in messages:
-        if settle(proposition, message, subject) is not None:
-            continue
-        context = context_of(adherence, subject, Open(None, proposition, message), None)
-        question = Question(propositions=(proposition,), context=context, label=label, model=judge)
-        calls, sent = calls + 1, sent + estimate_tokens(build_request(question))
+    subject = _subject(agent, n=n, seed=0, window=window)
+    messages = _drawn(subject)
+    looked_at = _settled_or_asked(proposition, messages, subject, judge, Label(purpose=PURPOSE))
+    questions = [found for _, found in looked_at if isinstance(found, Question)]
+    calls, sent = len(questions), sum(estimate_tokens(build_request(question)) for question in questions)
     billed = calls > 0 and provider_of(judge) == "anthropic"
     answered = calls * OUTPUT_TOKENS_PER_CLAIM
     cost = ledger.estimate_cost(judge, sent, answered) if billed else Decimal(0)

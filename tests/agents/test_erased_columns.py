@@ -7,7 +7,7 @@ from typing import Any
 from django.apps import apps
 from django.db.models import CharField, Field, JSONField, Model, TextField
 
-from agents.erasure import known_places
+from agents.ops.erasure import known_places
 
 # Columns of the house's tables that never hold what somebody said: names that we give, ids, models, states, choices.
 NOT_SPEECH = {

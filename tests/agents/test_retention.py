@@ -15,7 +15,6 @@ from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
 from django.utils import timezone
 
-from agents import retention
 from agents.models import (
     Agent,
     Channel,
@@ -33,6 +32,7 @@ from agents.models import (
     RunMessage,
     RunStep,
 )
+from agents.ops import retention
 from correction.costs import get_total_cost_summary
 from correction.gate.statistics import get_gate_statistics
 from correction.gate.thresholds import mark_result, precision

@@ -18,8 +18,8 @@ import pytest
 from django.db import connection, connections
 from django.utils import timezone
 
-from agents import retention
 from agents.models import LLMCall
+from agents.ops import retention
 from agents.ops.sums import sum_up
 from tests.machinery import wait_until
 

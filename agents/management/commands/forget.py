@@ -11,8 +11,8 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from rich.progress import Progress
 
-from agents import erasure
 from agents.commands import console_for_bars, empty_tables
+from agents.ops import erasure
 
 NO_SUCH = 3  # exit code for a value that is not allowed
 OUT_OF_REACH = (

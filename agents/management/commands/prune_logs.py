@@ -14,8 +14,8 @@ from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 from rich.progress import Progress
 
-from agents import retention
 from agents.commands import console_for_bars, empty_tables
+from agents.ops import retention
 
 NO_SUCH = 3  # exit code for a value that is not allowed
 

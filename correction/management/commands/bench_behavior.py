@@ -12,16 +12,24 @@ from django.core.management.base import CommandError
 from rich.progress import Progress
 
 from agents.commands import NOT_ENOUGH, WRONG_USAGE, CodedCommand, console_for_bars
-from correction.behavior.bench import Bench, CaseFileError, bench, estimate, read_cases
-from correction.behavior.bench_figures import bench_json
-from correction.behavior.bench_output import show_bench, show_estimate
+from correction.behavior.bench import (
+    Bench,
+    CaseFileError,
+    bench,
+    bench_json,
+    estimate,
+    read_cases,
+    show_bench,
+    show_estimate,
+)
 
 
 class Command(CodedCommand):
     help = (
-        "Judge labelled messages (JSONL: text or message, request or has_request, and optionally kind and language) with the gate tier of "
-        "the configured judge, and print precision, recall, F1 and false-positive rate with 95 % intervals. Calls are in the ledger, "
-        "nothing else is stored. Exit code: 0 all could be judged, 2 some or all could not, 3 wrong usage."
+        "Judge labelled messages (JSONL: text or message, request or has_request, and optionally kind, language, behavior and strength) "
+        "with the configured judge. Print precision, recall, F1 and false-positive rate with 95 % intervals, and for each request with a "
+        "labelled behavior whether the proposed trait and its direction are right. Calls are in the ledger, nothing else is stored. "
+        "Exit code: 0 all could be judged, 2 some or all could not, 3 wrong usage."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:

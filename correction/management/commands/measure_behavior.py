@@ -12,10 +12,17 @@ from rich.progress import Progress
 
 from agents.commands import NOT_ENOUGH, STOPPED, WRONG_USAGE, CodedCommand, console_for_bars, printable
 from agents.work.stopping import stopping_on_sigterm
-from correction.behavior.before_after import RequestedChange, plan_as_json, plan_request
-from correction.behavior.effect_output import effect_json, show_effect, show_plan
-from correction.behavior.effects import check_measurable, measure_now
-from correction.behavior.errors import BehaviorError
+from correction.behavior.applying import BehaviorError
+from correction.behavior.effects import (
+    RequestedChange,
+    check_measurable,
+    effect_json,
+    measure_now,
+    plan_as_json,
+    plan_request,
+    show_effect,
+    show_plan,
+)
 from correction.models import BehaviorEffect, BehaviorRequest
 from evaluation.before_after import MESSAGES, MOST_MESSAGES
 

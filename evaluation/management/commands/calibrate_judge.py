@@ -4,23 +4,48 @@ from __future__ import annotations
 
 import json
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Any
 
 from django.conf import settings
 from django.core.management.base import CommandError, CommandParser
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
 
 from agents.commands import NOT_ENOUGH, WRONG_USAGE, CodedCommand, console_on
-from evaluation.calibration import LabelFileError, NothingToDraw, calibration_details, draw_label_set
-from evaluation.calibration.figures import calibration
-from evaluation.calibration.label_files import Imported, export_labels, export_template, import_labels
-from evaluation.calibration.population import check_dimension, procedure_fields
-from evaluation.calibration.presentation import calibration_tables
-from evaluation.calibration.stored import labelled_keys, labels_of, refresh
-from evaluation.calibration.values import Calibration, labels_text
+from evaluation.calibration.agreement import (
+    Calibration,
+    calibration,
+    calibration_details,
+    figure_rows,
+    interval_text,
+    labelled_keys,
+    labels_of,
+    labels_text,
+    notes_of,
+    refresh,
+    value_text,
+)
+from evaluation.calibration.label_files import (
+    Imported,
+    LabelFileError,
+    export_labels,
+    export_template,
+    import_labels,
+)
+from evaluation.calibration.population import NothingToDraw, check_dimension, draw_label_set, procedure_fields
 from evaluation.models import EvaluationRun, LabelSet, Method
 from evaluation.runs.capture import UnknownAgents, choose_agents
+from evaluation.runs.terminal import judge_label
+from evaluation.wording import counted
+
+SOURCE = (
+    "Prediction-powered mean: Angelopoulos, Bates, Fannjiang, Jordan & Zrnic, Science 382 (2023), 669–674; λ as in PPI++\n"
+    "(Angelopoulos, Duchi & Zrnic, arXiv:2311.01453, 2023). It holds for the judgements its label set was drawn from."
+)
 
 
 class Command(CodedCommand):
@@ -121,7 +146,7 @@ Exit code: 0 done, 2 there is nothing to calibrate or to draw from, 3 wrong usag
         if options["json"]:
             self.stdout.write(json.dumps(document, ensure_ascii=False, indent=2))
         elif found:
-            calibration_tables(found, console_on(self.stdout))
+            _print_tables(found, console_on(self.stdout))
         if not found and not (set(document) - {"calibrations"} or options["template"]):
             raise CommandError(_nothing(options), returncode=NOT_ENOUGH)
 
@@ -190,3 +215,31 @@ def _label_set_json(label_set: LabelSet) -> dict[str, Any]:
 
 def _imported_json(done: Imported) -> dict[str, Any]:
     return {name: getattr(done, name) for name in ("path", "added", "replaced", "unchanged", "empty")}
+
+
+def _print_tables(found: Sequence[Calibration], console: Console) -> None:
+    """A table per judge and dimension: each figure with its interval, then what is too little."""
+    powered = False
+    for row in found:
+        details = calibration_details(row)
+        people = counted(row.annotators, "annotator")
+        title = f"{judge_label(row.judge)} · {row.procedure} · {row.dimension}"
+        caption = f"{labels_text(row.labels)} of {counted(row.items, 'judgement')} by {people}"
+        table = Table(title=escape(f"{title}: {caption}"), box=box.SIMPLE_HEAD, title_justify="left")
+        table.add_column("Agreement of judge and people")
+        table.add_column("Value", justify="right", no_wrap=True)
+        table.add_column("95 % interval")
+        table.add_column("n", justify="right")
+        for name, _, figure in figure_rows(details):
+            table.add_row(escape(name), value_text(figure), escape(interval_text(figure)), str(figure["n"]))
+        console.print(table)
+        for sentence in notes_of(details):
+            console.print(escape(sentence))
+        if row.needed:
+            console.print("To say more:")
+        for needed in row.needed:
+            console.print(f"  • {escape(needed)}")
+        console.print()
+        powered = powered or any(mean.result.estimate.value is not None for mean in row.powered)
+    if powered:
+        console.print(SOURCE)

@@ -10,12 +10,12 @@ import pytest
 from django.utils import timezone
 from pytest_django import Settings
 
-from agents.erasure import find_outsider, forget
 from agents.imports import uploads
 from agents.imports.jobs import NotNow, preview
 from agents.imports.reading import Choices
 from agents.models import Import, ImportChunk, ImportFile
-from agents.retention import LOGS
+from agents.ops.erasure import find_outsider, forget
+from agents.ops.retention import LOGS
 from tests.agents.imports.uploading import file, lines, somebody, submit, uploaded, work
 from tests.factories import make_channel, say
 

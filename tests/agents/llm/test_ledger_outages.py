@@ -19,9 +19,9 @@ from django.db import OperationalError, connection
 from django.test import Client
 from django.utils import timezone
 
-from agents import health
 from agents.llm import Status, complete, complete_together, ledger
 from agents.models import Agent, LLMCall, LLMPayload, ModelPrice, WorkerHeartbeat
+from agents.ops import health
 from agents.work.worker import Worker
 from tests.agents.llm.asking import asking, row_of
 from tests.llm_server import LLMServer

@@ -7,7 +7,7 @@ import sys
 SETTLE = """
 import sys, django; django.setup()
 from correction.behavior.applying import BehaviorError, apply_request, reject_request, retry_request
-from correction.behavior.settling import settle_request
+from correction.behavior.applying import settle_request
 from correction.models import BehaviorRequest
 acts = {
     "apply": lambda row: apply_request(request=row),

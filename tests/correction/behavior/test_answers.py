@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agents.llm import InvalidAnswer
-from correction.behavior.answers import EXAMPLES, READERS, SCHEMAS, read_extract, read_gate, read_map_answer
+from correction.behavior.tiers import EXAMPLES, READERS, SCHEMAS, read_extract, read_gate, read_map_answer
 from tests.correction.behavior.asking import CONCISE, SHORTER, YES
 
 

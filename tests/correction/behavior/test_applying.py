@@ -8,9 +8,19 @@ from django.utils import timezone
 
 from agents.models import Agent, Message, PersonaVersion, Trait
 from agents.persona import TraitValue, render_persona
-from correction.behavior.applying import BehaviorError, apply_request, reject_request, retry_request, revert_request
+from correction.behavior.applying import (
+    BehaviorError,
+    Conflict,
+    TooManyConflicts,
+    apply_request,
+    delete_trait,
+    in_transaction,
+    reject_request,
+    retry_request,
+    revert_request,
+    write_trait,
+)
 from correction.behavior.rules import trait_json
-from correction.behavior.writing import Overtaken, StillOvertaken, delete_trait, in_one_go, write_trait
 from correction.config.configure import configure
 from correction.models import BehaviorRequest
 from tests.console import superuser
@@ -225,9 +235,9 @@ def test_a_trait_that_somebody_changed_since_it_was_read_is_not_written_over(ada
     seen = Trait.objects.get(name="dry wit")
     Trait.objects.filter(pk=seen.pk).update(sentiment=-1)
 
-    with pytest.raises(Overtaken):
+    with pytest.raises(Conflict):
         write_trait(ada, seen, TraitValue("dry wit", "", 0.0, 0.0), "test")
-    with pytest.raises(Overtaken):
+    with pytest.raises(Conflict):
         delete_trait(seen)
     assert traits_of(ada)["dry wit"] == ("Jokes with a straight face.", -1.0, 0.7)
 
@@ -235,8 +245,8 @@ def test_a_trait_that_somebody_changed_since_it_was_read_is_not_written_over(ada
 def test_what_always_meets_somebody_else_is_given_up_and_undone(ada: Agent) -> None:
     def work() -> None:
         Trait.objects.filter(name="dry wit").update(strength=0.0)
-        raise Overtaken
+        raise Conflict
 
-    with pytest.raises(StillOvertaken):
-        in_one_go(work)
+    with pytest.raises(TooManyConflicts):
+        in_transaction(work)
     assert traits_of(ada)["dry wit"][2] == 0.7

@@ -11,8 +11,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from pytest_django import Settings
 
-from correction.behavior.bench import Case, Judged
-from correction.behavior.bench_figures import Figures, Share, calibration
+from correction.behavior.bench import Case, Figures, Judged, Share, calibration
 from tests.correction.behavior.asking import NO, YES, judge
 from tests.llm_server import LLMServer
 
@@ -59,6 +58,28 @@ def test_offline_figures_come_as_json(cases: Path, settings: Settings) -> None:
     assert (found["judge"], found["heuristic"], found["unscored"]) == ("offline:lexical-1", True, 0)
     assert found["intervals"]["recall"][0] < 0.5
     assert found["kinds"]["discussion"] == {"n": 1, "recall": None, "false_positive_rate": 0.0}
+
+
+def test_each_labelled_request_is_held_against_its_trait_and_direction(tmp_path: Path, settings: Settings) -> None:
+    settings.JUDGE_MODEL = "offline:lexical-1"
+    rows: list[tuple[str, str, float | None]] = [
+        ("Stop using emoji", "emoji usage", 0.0),
+        ("Use emoji sometimes", "emoji usage", 0.3),
+        ("be more concise", "concise responses", None),
+        ("no more jokes", "jokes", 0.9),
+        ("stop swearing", "puns", 0.0),
+        ("use fewer puns", "puns", None),
+        ("Every footnote you add sends me scrolling.", "footnotes", 0.0),
+    ]
+    path = written(tmp_path, *({"text": t, "request": True, "behavior": b, "strength": s} for t, b, s in rows))
+
+    found = json.loads(run(path, "--json"))
+
+    assert [case["verdict"] for case in found["cases"]] == [
+        "right", "right", "right", "opposite", "other trait", "other strength", "no trait",
+    ]  # fmt: skip
+    assert (found["traits"]["n"], found["traits"]["right"], found["traits"]["opposite"]) == (7, 3, 1)
+    assert "Right trait and direction: 3 of 7 labelled requests; opposite: 1" in run(path)
 
 
 def test_a_model_is_asked_at_the_gate_and_its_confidence_is_held_against_what_is_right(

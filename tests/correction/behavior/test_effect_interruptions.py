@@ -16,8 +16,8 @@ from pytest_django import Settings
 
 from agents.models import LLMCall, ModelPrice, owner_name
 from correction.behavior import effects
+from correction.behavior.applying import BehaviorError
 from correction.behavior.effects import measure_now, queue_effect, resume_paused, work_one
-from correction.behavior.errors import BehaviorError
 from correction.config.configure import configure
 from correction.models import BehaviorEffect
 from tests.correction.behavior.changed import changed

@@ -15,9 +15,8 @@ from pytest_django import Settings
 
 from agents.models import Channel, LLMCall
 from agents.work.queues import work_models, work_queues
-from correction.behavior.applying import revert_request
+from correction.behavior.applying import BehaviorError, revert_request
 from correction.behavior.effects import queue_effect, work_one
-from correction.behavior.errors import BehaviorError
 from correction.models import BehaviorEffect, BehaviorRequest
 from tests.correction.behavior.changed import LESS, MORE, changed
 from tests.correction.behavior.measured import clerk, reads, speak

@@ -10,11 +10,11 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 from pytest_django import DjangoCaptureOnCommitCallbacks
 
-from agents.ingest import Spoken, ingest_messages
 from agents.models import Agent, Channel, ChannelMember, Message, Run
+from agents.transcripts.ingest import Spoken, ingest_messages
 from agents.work.queues import wake_workers, work_queues
 from correction.behavior import work
-from correction.behavior.own_words import own_words
+from correction.behavior.words import own_words
 from correction.models import AgentEvaluationConfig, BehaviorRequest
 from tests.correction.behavior.asking import dm_with, write
 from tests.correction.gating import join, send, statements

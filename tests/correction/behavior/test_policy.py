@@ -9,8 +9,7 @@ from django.contrib.auth.models import User
 
 from agents.models import ChannelMember, Message
 from agents.persona import TraitValue
-from correction.behavior.hostile import hostile_signs
-from correction.behavior.policy import Decision, Requester, decide, may_ask, requester_of
+from correction.behavior.policy import Decision, Requester, decide, hostile_signs, may_ask, requester_of
 from correction.behavior.rules import Change, read_map
 from correction.config.resolve import ResolvedConfig, merge
 from correction.models import AgentEvaluationConfig

@@ -10,10 +10,9 @@ from django.core.management import call_command
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
-from agents.erasure.forgetting import forget
-from agents.erasure.person import find_outsider
-from agents.metrics.work import collect
 from agents.models import Agent, LLMCall, Message, Trait
+from agents.ops.erasure import find_outsider, forget
+from agents.ops.metrics import collect_work
 from agents.work.queues import work_models
 from correction.behavior.applying import apply_request, revert_request
 from correction.models import BehaviorRequest
@@ -67,7 +66,7 @@ def test_what_waits_is_counted_for_the_metrics(ada: Agent) -> None:
     for status in (Status.QUEUED, Status.QUEUED, Status.PAUSED_BUDGET, Status.APPLIED):
         proposed(ada, status=status, applied_at=timezone.now())
 
-    found = {m.name: s.value for m in collect() for s in m.samples if s.labels.get("kind") == "behavior_requests"}
+    found = {m.name: s.value for m in collect_work() for s in m.samples if s.labels.get("kind") == "behavior_requests"}
 
     assert (found["plumbline_work_waiting"], found["plumbline_work_paused"]) == (2, 1)
 

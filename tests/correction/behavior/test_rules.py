@@ -11,11 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.persona import TraitValue
-from correction.behavior.map_answer import LONGEST_NAME, name_key
 from correction.behavior.rules import (
+    LONGEST_NAME,
     Change,
     change_to,
     find_trait,
+    name_key,
     read_map,
     strength_of,
     trait_from_json,

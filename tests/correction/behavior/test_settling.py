@@ -11,8 +11,7 @@ from django.utils import timezone
 
 from agents.models import Agent, Message, PersonaVersion, Trait
 from agents.persona import TraitValue, current_digest
-from correction.behavior.applying import revert_request
-from correction.behavior.settling import applied_today, settle_request
+from correction.behavior.applying import applied_today, revert_request, settle_request
 from correction.config.configure import configure
 from correction.models import BehaviorRequest
 from tests.correction.behavior.proposals import CONCISE, Status, proposed

@@ -10,13 +10,19 @@ from agents.llm.requests import LLMRequest
 from agents.models import Trait
 from agents.persona import MANNER, TraitValue, render_persona
 from correction.behavior import offline
-from correction.behavior.hostile import caution_signs, hostile_signs
-from correction.behavior.lookalikes import skeleton
-from correction.behavior.map_answer import name_key, read_answer
-from correction.behavior.own_words import own_words
-from correction.behavior.policy import Decision, Requester, decide, made_by_requests, protected
-from correction.behavior.rules import read_map
+from correction.behavior.policy import (
+    Decision,
+    Requester,
+    caution_signs,
+    decide,
+    hostile_signs,
+    made_by_requests,
+    protected,
+    skeleton,
+)
+from correction.behavior.rules import name_key, read_answer, read_map
 from correction.behavior.tiers import tier_request
+from correction.behavior.words import own_words
 from correction.config.resolve import ResolvedConfig, merge
 from correction.models import AgentEvaluationConfig
 from tests.correction.behavior.asking import CONCISE, subject

@@ -13,8 +13,8 @@ from pytest_django import Settings
 
 from agents.llm import LLMRequest
 from agents.persona import TraitValue
-from correction.behavior.own_words import own_words
 from correction.behavior.tiers import MAX_TOKENS, TIERS, Subject, Tier, tier_request
+from correction.behavior.words import own_words
 from tests.correction.behavior.asking import SHORTER, YES, subject
 from tests.evaluation.test_judge_prompts import laid_out, texts
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 
 import pytest
 from django.core.management import CommandError, call_command
+from pytest_django import Settings
 
-from agents.models import Agent
-from evaluation.models import Baseline, EvaluationRun
-from tests.evaluation.ci.building import baseline, planted, report, run
+from agents.models import Agent, ModelPrice
+from evaluation.models import Baseline, EvaluationRun, EvaluationScore
+from tests.evaluation.ci.building import baseline, half, planted, report, run
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers, tail_of
-from tests.factories import make_agent, talk
+from tests.factories import make_agent, make_channel, talk
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
@@ -215,3 +217,236 @@ def test_a_verdict_is_not_called_a_command_error(two: Agent, llm_server: LLMServ
         call_command("evaluate", "--threshold", "5", stdout=io.StringIO())
 
     assert type(caught.value).__name__ == "Verdict", "what Django prints before the text"
+
+
+# -- ``manage.py evaluate`` where not enough could be judged: neither a pass nor a fall
+def test_a_judge_that_fails_on_half_the_calls_exits_2_and_not_0_or_1(two: Agent, llm_server: LLMServer) -> None:
+    llm_server.respond = answers(lambda claim: 8)
+    baseline()
+    half(llm_server)
+
+    code, out, said = run("--where", "build=41", "--threshold", "5")
+    found = report("--where", "build=41", "--threshold", "5")
+
+    assert code == 2
+    assert "could not judge enough" in said
+    assert "12 of 24 judgements failed" in " ".join(out.split())
+    (unjudged,) = found["could_not_judge"]
+    assert (unjudged["agent"], unjudged["dimension"], unjudged["share"]) == ("ada", "adherence", 0.5)
+    assert "unavailable" in unjudged["why"]
+    assert found["summary"]["failed_share"] == 0.5
+    assert found["runs"][0]["dimensions"]["adherence"]["unscored_because"]["failed"] == 12
+    assert found["below_threshold"], "what was found is still said"
+
+
+def test_the_same_command_again_asks_only_what_failed(two: Agent, llm_server: LLMServer) -> None:
+    half(llm_server)
+    assert run("--where", "build=41")[0] == 2
+    llm_server.respond = answers(lambda claim: 8)
+    asked = llm_server.calls
+
+    assert run("--where", "build=41")[0] == 0
+    assert llm_server.calls - asked == 6
+
+
+def test_a_higher_limit_accepts_what_is_missing(two: Agent, llm_server: LLMServer) -> None:
+    half(llm_server)
+
+    assert run("--where", "build=41", "--max-unscored", "50%")[0] == 0
+
+
+def test_a_judge_that_is_down_exits_2(two: Agent, llm_server: LLMServer) -> None:
+    llm_server.always(status=500)
+
+    found = report("--where", "build=41")
+
+    assert found["summary"]["verdict"] == "could not judge enough"
+    assert any("the run is failed" in entry["why"] for entry in found["could_not_judge"])
+
+
+def test_a_typo_in_a_tag_measures_nothing_and_is_no_pass(two: Agent, llm_server: LLMServer) -> None:
+    found = report("--where", "biuld=41")
+
+    assert found["summary"]["exit_code"] == 2
+    assert found["could_not_judge"][0]["why"] == "nothing was scored for any agent"
+    assert llm_server.calls == 0
+
+
+def test_a_silent_agent_fails_nothing_unless_it_was_named_or_measured_before(two: Agent, llm_server: LLMServer) -> None:
+    llm_server.respond = answers(lambda claim: 8)
+    make_agent("mute")
+
+    assert report()["summary"]["exit_code"] == 0
+    named = report("--agents", "ada,mute")
+    assert [entry["agent"] for entry in named["could_not_judge"]] == ["mute"]
+    baseline("--agents", "ada")
+    talk(Agent.objects.get(slug="mute"), [f"line {n} of build 42" for n in range(3)], tags={"build": "42"})
+    gone = report("--where", "build=42")
+    assert [entry["agent"] for entry in gone["could_not_judge"]] == ["ada"], "it had a baseline and says nothing now"
+
+
+def test_a_threshold_without_a_score_is_no_pass(
+    propositions: PropositionFolder, two: Agent, llm_server: LLMServer
+) -> None:
+    propositions.claims("consistency/_default.yaml", "same", extra="include_personas: false")
+    llm_server.respond = answers(lambda claim: 8)
+
+    talk(two, ["line 1 of build 42"], channel=make_channel("new"), tags={"build": "42"})
+
+    found = report("--where", "build=42", "--threshold", "consistency=5")
+
+    assert found["summary"]["exit_code"] == 2
+    assert found["could_not_judge"][0]["dimension"] == "consistency"
+    assert report("--where", "build=42", "--threshold", "5")["summary"]["exit_code"] == 0
+
+
+def test_an_offline_judge_is_not_blamed_for_what_only_an_llm_can_judge(
+    two: Agent, propositions: PropositionFolder
+) -> None:
+    propositions.claims("adherence/ada.yaml", "brief", extra="rule: {max_words: 9}")
+
+    found = report("--where", "build=41")
+
+    summary = found["summary"]
+    assert (summary["exit_code"], summary["heuristic"]) == (0, True)
+    assert summary["judgements"] == {
+        "scored": 12,
+        "trivial": 0,
+        "unscored": 24,
+        "failed": 0,
+        "needs_llm_judge": 24,
+        "not_evaluable": 0,
+    }
+    assert found["runs"][0]["dimensions"]["adherence"]["unscored"] == 24
+
+
+def test_an_offline_judge_that_can_judge_nothing_exits_2(two: Agent) -> None:
+    assert report()["summary"]["exit_code"] == 2
+    assert EvaluationScore.objects.filter(status="unscored").count() == 40
+
+
+# -- A baseline that shares no proposition with what is asked now cannot say that nothing got worse
+RULE = "propositions:\n  - {{id: {0}, claim: short, rule: {{max_words: 3}}}}\n"
+
+
+@pytest.mark.parametrize(("options", "code"), [((), 0), (("--strict",), 2)])
+def test_renamed_propositions_are_not_enough_data(
+    propositions: PropositionFolder, options: tuple[str, ...], code: int
+) -> None:
+    ada = make_agent("ada")
+    for build, text in (("40", "Short."), ("41", "This goes on and on and on.")):
+        talk(ada, [f"{text} {n}" for n in range(12)], channel=make_channel(f"c{build}"), tags={"build": build})
+    propositions.write("adherence/_default.yaml", RULE.format("short"))
+
+    call_command(
+        "capture_baseline", "--agents", "ada", "--dimensions", "adherence", "--where", "build=40", "--no-simulate"
+    )
+    propositions.write("adherence/_default.yaml", RULE.format("brief"))
+
+    found, out, _ = run("--agents", "ada", "--dimensions", "adherence", "--where", "build=41", *options)
+
+    assert found == code
+    assert "no proposition was scored on both sides" in " ".join(out.split())
+    assert "Nothing got worse" not in out
+
+
+# -- ``evaluate --by turn``: fading within long conversations fails a build
+TURNS = 30
+ASKED = ("--by", "turn", "--bins", "1-10,11-20,21+", "--samples", "300")
+
+
+@pytest.fixture
+def talker(propositions: PropositionFolder) -> Agent:
+    """An agent in eight conversations of thirty turns."""
+    propositions.claims("adherence/_default.yaml", "voice")
+    agent = make_agent("ada")
+    for number in range(8):
+        talk(agent, [f"turn {n + 1} said" for n in range(TURNS)], channel=make_channel(f"talk-{number}"))
+    return agent
+
+
+def by_turn(server: LLMServer, *, late: int) -> None:
+    def respond(body: dict[str, object]) -> dict[str, object]:
+        said = tail_of(body).split("turn ")
+        turn = int(said[-1].split(" said")[0]) if " said" in said[-1] else int(said[1].split(" ")[0])
+        return answers(lambda claim: late if turn > 20 else 8 - turn % 2)(body)
+
+    server.respond = respond
+
+
+def test_an_agent_that_fades_exits_1_and_says_from_when(talker: Agent, llm_server: LLMServer) -> None:
+    by_turn(llm_server, late=3)
+
+    found = report(*ASKED)
+    code, out, said = run(*ASKED)
+
+    assert code == 1
+    (fading,) = found["fading"]
+    assert (fading["agent"], fading["dimension"], fading["first"], fading["last"]) == (
+        "ada",
+        "adherence",
+        "1-10",
+        "21+",
+    )
+    assert fading["delta"] == pytest.approx(-4.5, abs=0.3)
+    assert [row["turns"] for row in found["runs"][0]["by_turn"]["dimensions"]["adherence"]["bins"]] == [
+        "1-10",
+        "11-20",
+        "21+",
+    ]
+    assert "fades" in out
+    assert said.startswith("regression: 1 score fades within conversations")
+
+
+def test_an_agent_that_holds_passes_and_nothing_is_said_of_baselines(talker: Agent, llm_server: LLMServer) -> None:
+    by_turn(llm_server, late=8)
+
+    code, out, said = run(*ASKED, "--strict")
+
+    assert (code, said) == (0, "")
+    assert "baseline" not in out
+
+
+# -- What a verdict cost: estimated before anything is asked, counted after it
+@pytest.fixture
+def priced(llm_server: LLMServer) -> LLMServer:
+    ModelPrice.objects.create(
+        model="test-model", effective_from="2026-01-01", input_usd=1, output_usd=5, cache_write_usd=0, cache_read_usd=0
+    )
+    llm_server.respond = answers(lambda claim: 8)
+    return llm_server
+
+
+def test_the_estimate_stands_first_and_both_at_the_end(two: Agent, priced: LLMServer, tmp_path: Path) -> None:
+    comment = tmp_path / "comment.md"
+
+    code, out, _ = run("--where", "build=41", "--markdown", str(comment))
+
+    text = " ".join(out.split())
+    assert code == 0
+    assert text.startswith("Estimate: 12 calls, ")
+    assert "(if nothing was judged before)" in text
+    assert "Judging: estimated 12 calls, " in text
+    assert "; used 12 calls, " in text
+    (line,) = [line for line in comment.read_text(encoding="utf-8").splitlines() if line.startswith("Judging: ")]
+    assert "estimated 12 calls" in line
+    assert line.count("$") == 2
+
+
+def test_json_has_the_estimate_and_what_was_used_and_nothing_else_is_printed(two: Agent, priced: LLMServer) -> None:
+    spending = report("--where", "build=41")["spending"]
+
+    assert (spending["estimate"]["calls"], spending["actual"]["calls"]) == (12, 12)
+    assert spending["estimate"]["cost_usd"] > 0
+    assert spending["actual"]["cost_usd"] > 0
+    assert spending["actual"]["unpriced_calls"] == 0
+
+
+def test_an_offline_judge_costs_nothing_and_is_not_estimated(two: Agent, settings: Settings) -> None:
+    settings.JUDGE_MODEL = "offline:lexical-1"
+
+    _, out, _ = run("--where", "build=41")
+
+    assert "stimate" not in out
+    assert "Judging:" not in out
+    assert report("--where", "build=41")["spending"]["estimate"] is None

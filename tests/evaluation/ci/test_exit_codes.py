@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -16,10 +17,22 @@ from django.core.management import CommandError, call_command
 from agents.models import Agent
 from tests.evaluation.ci.building import run
 from tests.evaluation.conftest import PropositionFolder
+from tests.evaluation.test_resume import (
+    ANSWERED,
+    MESSAGES,
+    ROOT,
+    database,
+    environment,
+    rows,
+    run_in_the_middle,
+    scored,
+    server,
+    started,
+    template,
+)
 from tests.factories import make_agent, make_channel, talk
 from tests.llm_server import LLMServer
 
-ROOT = Path(__file__).resolve().parents[3]
 COMMANDS = (
     "evaluate",
     "capture_baseline",
@@ -188,3 +201,37 @@ def test_a_closed_pipe_keeps_the_verdicts_code(
     assert ended == code, said
     assert "Traceback" not in said
     assert "BrokenPipe" not in said
+
+
+# -- An evaluation that ends in the middle loses nothing: the same command takes it up. Real processes, o
+__all__ = ["database", "server", "template"]  # fixtures
+
+EVALUATE = ("manage.py", "evaluate", "--agents", "ada", "--dimensions", "adherence", "--json")
+
+
+def test_ctrl_c_says_how_to_go_on_and_the_same_command_asks_only_the_rest(database: Path, server: LLMServer) -> None:
+    with started(EVALUATE, database, server) as process:
+        run_in_the_middle(server, database)
+        process.send_signal(signal.SIGINT)
+        out, complaint = process.communicate(timeout=120)
+
+    assert (process.returncode, out) == (130, "")
+    assert "run the same command again to go on with the rest" in complaint
+    assert scored(database) == ANSWERED
+
+    server.release()
+    again = subprocess.run(
+        [sys.executable, *EVALUATE],
+        cwd=ROOT,
+        env=environment(database, server),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+    assert again.returncode == 0, again.stderr
+    assert json.loads(again.stdout)["summary"]["judgements"]["scored"] == 3 * MESSAGES
+    assert rows(database, "select count(*) from llm_calls where status = 'ok'") == [(MESSAGES,)], (
+        "nothing is judged twice"
+    )
+    assert rows(database, "select status, attempt from evaluation_runs") == [("completed", 2)]

@@ -27,6 +27,7 @@ from django.utils import timezone
 
 from agents.llm.endpoints import route_of
 from agents.llm.ledger import write_late
+from agents.ops.metrics import CONTENT_TYPE, exposition
 
 logger = logging.getLogger(__name__)
 
@@ -84,8 +85,6 @@ def metrics(request: HttpRequest) -> HttpResponse:
         )
         refused["WWW-Authenticate"] = "Bearer"
         return refused
-    from agents.metrics.exposition import CONTENT_TYPE, exposition  # who has no Prometheus need not import its client
-
     return HttpResponse(exposition(), content_type=CONTENT_TYPE)
 
 

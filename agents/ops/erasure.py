@@ -1,0 +1,533 @@
+"""Erase a person: their words, quotes of them and their name go wherever they are stored; numbers stay.
+
+Every table with texts registers its columns as a `Place` (the setting ERASURE). `forget` goes through the places batch by batch; what
+the person said goes last, because quotes are recognised by it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.conf import settings
+from django.contrib.admin.models import LogEntry
+from django.contrib.auth import get_user_model
+from django.contrib.auth.base_user import AbstractBaseUser
+from django.db import transaction
+from django.db.models import BooleanField, Case, Max, Model, Q, QuerySet, Value, When
+from django.utils.crypto import salted_hmac
+from django.utils.module_loading import import_string
+from rest_framework.authtoken.models import Token
+
+from agents.models import (
+    Agent,
+    Channel,
+    ChannelMember,
+    DescriptionUpdate,
+    IdempotentRequest,
+    Import,
+    ImportChunk,
+    ImportFile,
+    LLMBatchRequest,
+    LLMCall,
+    LLMPayload,
+    MemoryBlock,
+    MemoryPassage,
+    Message,
+    PersonaVersion,
+    Run,
+    RunMessage,
+    RunStep,
+    Trait,
+)
+
+ERASED = "[erased]"
+SHORTEST_QUOTE = 20  # characters
+# Keys whose values say how an exchange is built, not what was said.
+_STRUCTURE = frozenset({"type", "role", "tool", "nonce", "call_id", "id", "name", "cache", "ends"})
+
+
+class Words:
+    """What a person said, and what they are called.
+
+    A quote is any stretch of at least `shortest` characters of one of their texts, whatever its case and white space. Beside it, a
+    text that is nothing but one of their shorter messages counts where the person is known to have been.
+    """
+
+    def __init__(self, texts: Iterable[str], *, names: Iterable[str], label: str, shortest: int = SHORTEST_QUOTE):
+        self.label, self.shortest = label, shortest
+        windows: set[str] = set()
+        whole: set[str] = set()
+        for text in texts:
+            folded = _folded(text)
+            windows.update(folded[i : i + shortest] for i in range(len(folded) - shortest + 1))
+            if folded and folded != ERASED:
+                whole.add(folded)
+        self._windows, self._whole = windows, whole
+        self._name = _pattern([name for name in names if name and name != label])
+
+    def quoted(self, text: str) -> bool:
+        """Whether the text has a quote in it."""
+        folded, n, windows = _folded(text), self.shortest, self._windows
+        return any(folded[i : i + n] in windows for i in range(len(folded) - n + 1))
+
+    def named(self, value: Any) -> bool:
+        """Whether a text, or a text anywhere in a JSON value, has the name in it."""
+        return self._name is not None and any(self._name.search(text) for text in _texts(value))
+
+    def without(self, value: Any, *, near: bool) -> Any:
+        """A text or JSON value without the person's words.
+
+        Args:
+            value: What is kept now.
+            near: Whether the person is known to have been there: then their name and short messages go, too.
+        """
+        if isinstance(value, str):
+            return self._without(value, near)
+        if isinstance(value, dict):
+            return {self._without(key, near): self.without(one, near=near) for key, one in value.items()}
+        return [self.without(one, near=near) for one in value] if isinstance(value, list) else value
+
+    def _without(self, text: str, near: bool) -> str:
+        if near and _folded(text) in self._whole:
+            return ERASED
+        if self.quoted(text):
+            text = self._without_quotes(text)
+        return self._name.sub(self.label, text) if near and self._name is not None else text
+
+    def _without_quotes(self, text: str) -> str:
+        folded, places = _folded_with_places(text)
+        kept, done, i = [], 0, 0
+        while i <= len(folded) - self.shortest:
+            if folded[i : i + self.shortest] not in self._windows:
+                i += 1
+                continue
+            begin = i
+            while folded[i : i + self.shortest] in self._windows:
+                i += 1
+            i += self.shortest - 1
+            kept += [text[done : places[begin]], ERASED]
+            done = places[i - 1] + 1
+        return "".join(kept) + text[done:]
+
+
+def blanked(value: Any) -> Any:
+    """A text or JSON value with every text in it replaced by the mark; its build stays."""
+    if isinstance(value, str):
+        return ERASED if value else value
+    if isinstance(value, dict):
+        return {
+            key: one if key in _STRUCTURE and not isinstance(one, dict | list) else blanked(one)
+            for key, one in value.items()
+        }
+    return [blanked(one) for one in value] if isinstance(value, list) else value
+
+
+def _folded(text: str) -> str:
+    return " ".join(text.lower().split())
+
+
+def _folded_with_places(text: str) -> tuple[str, list[int]]:
+    """As `_folded`, with the place in `text` of each character."""
+    chars: list[str] = []
+    places: list[int] = []
+    for place, char in enumerate(text):
+        for low in " " if char.isspace() else char.lower():
+            if low != " " or (chars and chars[-1] != " "):
+                chars.append(low)
+                places.append(place)
+    return "".join(chars), places
+
+
+def _pattern(names: list[str]) -> re.Pattern[str] | None:
+    """Any of the names as words. One that could be a word of the language ("Will", "May") only as it is written."""
+    if not names:
+        return None
+    ways = (re.escape(n) if n.isalpha() else f"(?i:{re.escape(n)})" for n in sorted(names, key=len, reverse=True))
+    return re.compile(rf"(?<!\w)(?:{'|'.join(ways)})(?!\w)")
+
+
+def _texts(value: Any) -> Iterable[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for key, one in value.items():
+            yield from (key, *_texts(one))
+    elif isinstance(value, list):
+        for one in value:
+            yield from _texts(one)
+
+
+LISTED = 5
+SALT = "agents.erasure"
+
+
+class Unknown(LookupError):
+    """Nobody is called so; says who is called nearly so."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Person:
+    """Somebody whose words are to go.
+
+    Attributes:
+        names: What they are called in texts.
+        label: What stands in place of the name; the same whenever they are erased, and not to be guessed back.
+        said: Which messages are theirs.
+        channels, agents: Where they spoke or are members, and whose agents spoke there.
+        user: Their account, where they have one.
+        deactivate: Whether the account is closed, too.
+    """
+
+    names: tuple[str, ...]
+    label: str
+    said: Q
+    channels: frozenset[int]
+    agents: frozenset[int]
+    user: AbstractBaseUser | None = None
+    deactivate: bool = False
+
+    def own(self) -> QuerySet[Message]:
+        return Message.objects.filter(self.said)
+
+
+def find_outsider(name: str, *, channels: Collection[str] = ()) -> Person:
+    """The outsider of this name, also one that was erased in part or wholly.
+
+    Args:
+        name: As it stands in the messages, to the letter.
+        channels: Slugs, where others elsewhere have the same name; empty = everywhere.
+
+    Raises:
+        Unknown: No message has this name, or no channel this slug.
+    """
+    if missing := set(channels) - set(Channel.objects.filter(slug__in=channels).values_list("slug", flat=True)):
+        raise Unknown(f"channel {', '.join(sorted(missing))}: there is none; allowed: slugs of channels")
+    label = f"erased-{salted_hmac(SALT, name).hexdigest()[:8]}"
+    said = Q(outsider__in=[name, label])
+    if channels:
+        said &= Q(channel__slug__in=channels)
+    if not name or not Message.objects.filter(said).exists():
+        like = Message.objects.filter(outsider__icontains=name).order_by("outsider").values_list("outsider", flat=True)
+        others = ", ".join(map(repr, like.distinct()[:LISTED])) or "nobody is called nearly so"
+        raise Unknown(f"outsider {name!r} said nothing here; allowed: a speaker's name to the letter ({others})")
+    return _person(names=(name,), label=label, said=said)
+
+
+def find_user(who: str, *, deactivate: bool = False) -> Person:
+    """The user of this id or username.
+
+    Raises:
+        Unknown: There is none.
+    """
+    users: Any = get_user_model()._default_manager
+    user = users.filter(username=who).first()
+    if user is None and who.isdecimal():
+        user = users.filter(pk=int(who)).first()
+    if user is None:
+        like = users.filter(username__icontains=who).order_by("username").values_list("username", flat=True)
+        others = ", ".join(map(repr, like[:LISTED])) or "nobody is called nearly so"
+        raise Unknown(f"user {who!r}: there is none; allowed: an id or a username ({others})")
+    names = [user.get_full_name(), user.get_username()]
+    return _person(
+        names=tuple(name for name in names if name),
+        label=f"erased-{salted_hmac(SALT, f'user:{user.pk}').hexdigest()[:8]}",
+        said=Q(user=user.pk),
+        user=user,
+        deactivate=deactivate,
+    )
+
+
+def _person(*, said: Q, user: AbstractBaseUser | None = None, **fields: Any) -> Person:
+    channels = set(Message.objects.filter(said).order_by().values_list("channel", flat=True).distinct())
+    if user is not None:
+        channels |= set(ChannelMember.objects.filter(user_id=user.pk).values_list("channel", flat=True))
+    there = Message.objects.filter(channel__in=channels, agent__isnull=False).order_by()
+    agents = set(there.values_list("agent", flat=True).distinct())
+    agents |= set(
+        ChannelMember.objects.filter(channel__in=channels, agent__isnull=False).values_list("agent", flat=True)
+    )
+    return Person(
+        said=said,
+        user=user,
+        channels=frozenset(channels),
+        agents=frozenset(agent for agent in agents if agent is not None),
+        **fields,
+    )
+
+
+NOTHING = Q(pk__in=[])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Columns with texts, JSON or a name.
+
+    Attributes:
+        model: The table.
+        columns: What is searched, and rewritten without the person's words.
+        channel, agent: Lookups of a row's channel and agent: rows in a channel where the person was, or of an agent that spoke there,
+            are near, and lose the name and short messages as well as quotes.
+        near: Every row is near.
+        whole: Rows of which the columns are blanked whatever they say, or which are deleted where the place says so.
+        named: Rows of which the columns hold nothing but the person's name.
+        rows: Leaves rows out.
+        emptied: JSON columns that become empty where a row is blanked.
+        delete: A row with the person's words goes as a whole.
+        told_only: Nothing is changed: people wrote this as configuration, and are told that it looks like a quote.
+    """
+
+    model: type[Model]
+    columns: tuple[str, ...]
+    channel: tuple[str, ...] = ()
+    agent: tuple[str, ...] = ()
+    near: bool = False
+    whole: Callable[[Person], Q] | None = None
+    named: Callable[[Person], Q] | None = None
+    rows: Callable[[Person], QuerySet[Any]] | None = None
+    emptied: tuple[str, ...] = ()
+    delete: bool = False
+    told_only: bool = False
+
+    @property
+    def table(self) -> str:
+        return self.model._meta.db_table
+
+    def of(self, person: Person) -> QuerySet[Any]:
+        return self.model._default_manager.all() if self.rows is None else self.rows(person)
+
+    def is_near(self, person: Person) -> Q:
+        if self.near:
+            return Q(pk__isnull=False)
+        near = NOTHING
+        for path in self.channel:
+            near |= Q(**{f"{path}__in": person.channels})
+        for path in self.agent:
+            near |= Q(**{f"{path}__in": person.agents})
+        return near
+
+
+BATCH = 500  # rows read, and at most changed, by one transaction
+
+
+@dataclass(slots=True)
+class Erased:
+    """What a place had of the person.
+
+    Attributes:
+        keys: Rows changed or deleted, or that would be; where `told_only`, rows that people should look at.
+        named_elsewhere: Rows that have the name but are not near: left as they are, for it may be another's name.
+    """
+
+    place: Place
+    keys: set[int] = field(default_factory=set)
+    named_elsewhere: int = 0
+
+
+def known_places() -> list[Place]:
+    """Where words may be kept (the setting ERASURE), in the order in which it is looked."""
+    return [place for path in settings.ERASURE for place in import_string(path)]
+
+
+def forget(
+    person: Person,
+    *,
+    dry_run: bool = False,
+    shortest_quote: int = SHORTEST_QUOTE,
+    name_everywhere: bool = False,
+    progress: Callable[[Place, float], None] = lambda _place, _done: None,
+) -> Iterator[Erased]:
+    """Erase a person; each place as it is done.
+
+    May be stopped at any time and begun again: their own messages, by which quotes are found, are blanked last. A second time finds
+    nothing more.
+
+    Args:
+        person: Who.
+        dry_run: Only count.
+        shortest_quote: Characters of theirs in a row that count as a quote.
+        name_everywhere: Take every text with the name for one about them, also where they are not known to have been.
+        progress: Told how far a place is, 0 to 1.
+    """
+    texts = person.own().order_by().values_list("text", flat=True).iterator()
+    words = Words(texts, names=person.names, label=person.label, shortest=shortest_quote)
+    for place in known_places():
+        found = Erased(place)
+        for done in _go_through(found, person, words, dry_run=dry_run, everywhere=name_everywhere):
+            progress(place, done)
+        yield found
+    if person.user is not None and not dry_run:
+        _clear_account(person)
+
+
+def _go_through(found: Erased, person: Person, words: Words, *, dry_run: bool, everywhere: bool) -> Iterator[float]:
+    place = found.place
+    rows = place.of(person)
+    last = rows.order_by().aggregate(last=Max("pk"))["last"]
+    after: int | None = None
+    while last is not None:
+        ahead = rows.filter(pk__lte=last) if after is None else rows.filter(pk__gt=after, pk__lte=last)
+        read = list(_with_marks(place, person, ahead)[:BATCH])
+        if not read:
+            return
+        after = read[-1]["pk"]
+        changes: list[tuple[dict[str, Any], dict[str, Any]]] = []
+        for row in read:
+            changed = _changed(place, person, words, row, everywhere)
+            found.named_elsewhere += not changed and _is_named(place, words, row)
+            if changed:
+                changes.append((row, changed))
+        found.keys.update(row["pk"] for row, _ in changes)
+        if changes and not dry_run and not place.told_only:
+            _write(place, changes)
+        yield min(1.0, after / max(last, 1))
+
+
+def _with_marks(place: Place, person: Person, rows: Any) -> Any:
+    marks = {
+        "is_near": place.is_near(person),
+        "is_whole": NOTHING if place.whole is None else place.whole(person),
+        "is_named": NOTHING if place.named is None else place.named(person),
+    }
+    cases = {
+        name: Case(When(q, then=Value(True)), default=Value(False), output_field=BooleanField())
+        for name, q in marks.items()
+    }
+    return rows.order_by("pk").annotate(**cases).values("pk", *place.columns, *marks)
+
+
+def _changed(place: Place, person: Person, words: Words, row: dict[str, Any], everywhere: bool) -> dict[str, Any]:
+    """The columns that must change, with what they become."""
+    after: dict[str, Any] = {}
+    for column in place.columns:
+        value = row[column]
+        if row["is_named"]:
+            after[column] = person.label
+        elif row["is_whole"]:
+            after[column] = {} if column in place.emptied else blanked(value)
+        else:
+            after[column] = words.without(value, near=row["is_near"] or everywhere)
+    if place.delete and row["is_whole"]:
+        return after
+    return {column: _fitting(place, column, value) for column, value in after.items() if value != row[column]}
+
+
+def _is_named(place: Place, words: Words, row: dict[str, Any]) -> bool:
+    return not row["is_near"] and any(words.named(row[column]) for column in place.columns)
+
+
+def _fitting(place: Place, column: str, value: Any) -> Any:
+    """A label may be longer than the name it stands for."""
+    longest = place.model._meta.get_field(column).max_length  # type: ignore[union-attr]
+    return value[:longest] if isinstance(value, str) and longest else value
+
+
+def _write(place: Place, changes: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> None:
+    """Change or delete these rows. A text that somebody else changed meanwhile stays for the next time."""
+    rows = place.model._default_manager
+    with transaction.atomic():
+        if place.delete:
+            rows.filter(pk__in=[row["pk"] for row, _ in changes]).delete()
+            return
+        for row, values in changes:
+            as_read = {column: row[column] for column in values if isinstance(row[column], str)}
+            rows.filter(pk=row["pk"], **as_read).update(**values)
+
+
+def _clear_account(person: Person) -> None:
+    """Take the name from the account; where it is closed, also username, address, password and tokens."""
+    user: Any = person.user
+    user.first_name = user.last_name = ""
+    if person.deactivate:
+        user.username, user.email, user.is_active = person.label, "", False
+        user.set_unusable_password()
+        Token.objects.filter(user=user).delete()
+    user.save()
+
+
+Role = RunMessage.Role
+
+
+def _prompts_of_ended_runs(person: Person) -> Q:
+    """They have the conversation in them. Those of a run that goes on are what it goes on from: only quotes and name go."""
+    roles = (Role.SYSTEM, Role.USER)
+    return Q(run__channel__in=person.channels, run__status__in=Run.FINAL, role__in=roles)
+
+
+def _entries(person: Person) -> Q:
+    """Entries of the console's log about their messages, which it calls by author and text, and about their account."""
+    theirs = NOTHING
+    for name in (*person.names, person.label):
+        theirs |= Q(
+            content_type__app_label="agents", content_type__model="message", object_repr__startswith=f"{name}: "
+        )
+    if person.user is not None and person.deactivate:
+        account = {"app_label": person.user._meta.app_label, "model": person.user._meta.model_name}
+        theirs |= Q(
+            **{f"content_type__{name}": value for name, value in account.items()}, object_id=str(person.user.pk)
+        )
+    return theirs
+
+
+PLACES = (
+    Place(
+        model=LLMPayload,
+        columns=("request", "reply", "tool_calls"),
+        channel=("call__run__channel",),
+        agent=("call__agent",),
+        whole=lambda person: Q(call__run__channel__in=person.channels),
+        delete=True,
+    ),
+    Place(model=LLMBatchRequest, columns=("text", "error"), near=True),  # answers about channels are of no agent
+    Place(model=LLMCall, columns=("error",), channel=("run__channel",), agent=("agent",)),
+    Place(
+        model=RunMessage,
+        columns=("content",),
+        channel=("run__channel",),
+        whole=_prompts_of_ended_runs,
+    ),
+    Place(model=RunStep, columns=("detail",), channel=("run__channel",)),
+    Place(model=Run, columns=("prompt", "error", "overrides", "trace"), channel=("channel",)),
+    Place(model=MemoryPassage, columns=("text",), agent=("agent",)),
+    Place(model=MemoryBlock, columns=("value",), agent=("agent",)),
+    Place(
+        model=IdempotentRequest,
+        columns=("path", "answer", "headers"),
+        near=True,
+        whole=lambda person: NOTHING if person.user is None else Q(user=person.user.pk, status__isnull=False),
+        delete=True,
+    ),
+    # Bytes of files in any format cannot be searched, and importing one again would bring the words back: none of them is kept.
+    Place(model=ImportChunk, columns=("number",), whole=lambda person: Q(pk__isnull=False), delete=True),
+    Place(model=Import, columns=("choices", "found", "result", "error"), near=True),
+    Place(model=ImportFile, columns=("name",), near=True),
+    Place(model=LogEntry, columns=("object_repr", "change_message"), whole=_entries),
+    Place(model=Agent, columns=("title", "description", "system_prompt", "sample_lines"), told_only=True),
+    Place(model=DescriptionUpdate, columns=("error",), agent=("agent",)),  # of a call that failed
+    Place(model=PersonaVersion, columns=("system_prompt", "traits", "note"), told_only=True),
+    Place(model=Trait, columns=("name", "description", "source"), told_only=True),
+    Place(model=Channel, columns=("name", "topic", "tags"), channel=("pk",)),
+    Place(
+        model=Message,
+        columns=("text", "payload", "tags"),
+        channel=("channel",),
+        rows=lambda person: Message.objects.exclude(pk__in=person.own().order_by().values("pk")),
+    ),
+    # Last: by these the quotes above are found.
+    Place(model=Message, columns=("tags",), channel=("channel",), rows=lambda person: person.own()),
+    Place(
+        model=Message,
+        columns=("text", "payload"),
+        emptied=("payload",),
+        whole=lambda person: Q(pk__isnull=False),
+        rows=lambda person: person.own(),
+    ),
+    Place(
+        model=Message,
+        columns=("outsider",),
+        named=lambda person: ~Q(outsider=""),
+        rows=lambda person: person.own(),
+    ),
+)

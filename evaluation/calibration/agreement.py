@@ -1,0 +1,545 @@
+"""How far a judge agrees with people: the figures, in full and in one line, and their stored row beside the judge's scores."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from math import ceil
+from typing import Any, NamedTuple
+
+from django.db import transaction
+from django.db.models import F, QuerySet
+from django.utils import timezone
+
+from agents.work.queues import wake_workers
+from evaluation.calibration.population import judged, population_of, procedure_fields
+from evaluation.judge.verdicts import MAX_SCORE
+from evaluation.models import EvaluationScore, JudgeCalibration, LabelSet, Method, ScoreLabel, procedure_name
+from evaluation.statistics.agreement import RESAMPLES, krippendorff_alpha, quadratic_weighted_kappa, spearman
+from evaluation.statistics.bootstrap import Observation, bootstrap_mean
+from evaluation.statistics.estimates import Estimate
+from evaluation.statistics.prediction_powered import LEAST_LABELS, PredictionPowered, prediction_powered_mean
+from evaluation.wording import counted, decimal
+
+LEAST_ITEMS = (
+    20  # fewest labelled judgements whose kappa is shown beside scores: intervals of fewer are not to be trusted
+)
+WANTED_HALF_WIDTH = 0.1
+MOST_WANTED = 2_000  # more labels than people give: then only "many" is said
+NOT_CALIBRATED = "not calibrated"
+
+
+class Key(NamedTuple):
+    """What figures are about."""
+
+    judge: str
+    procedure: str
+    dimension: str
+
+
+def key_of(score: EvaluationScore) -> Key:
+    run = score.evaluation_run
+    return Key(run.judge, run.procedure, score.dimension)
+
+
+def labels_text(count: int) -> str:
+    return counted(count, "label")
+
+
+# -- values
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agreement:
+    """How well a judge agrees with people in one dimension: what is shown beside every score of that judge.
+
+    Attributes:
+        kappa: Quadratic-weighted kappa of the judge's raw scores and people's labels; None when it cannot be computed. `low`, `high`: 95 %.
+        labels: Blind labels with a value; `items` the judgements that have one, `annotators` the people who gave them.
+        stale: Labels changed since it was computed.
+    """
+
+    dimension: str
+    kappa: float | None
+    low: float | None
+    high: float | None
+    labels: int
+    items: int
+    annotators: int
+    stale: bool = False
+    computed_at: datetime | None = None
+
+    @property
+    def enough(self) -> bool:
+        """Whether there are labels enough for the figure to be shown."""
+        return self.items >= LEAST_ITEMS and self.kappa is not None
+
+    @property
+    def by_chance(self) -> bool:
+        """Whether these labels do not show the judge to be better than chance: kappa, or what may be it, is not above 0."""
+        return self.enough and self.kappa is not None and (self.kappa if self.low is None else self.low) <= 0
+
+    @property
+    def figure(self) -> str:
+        """E.g. ``κ 0.62 [0.48, 0.74], 80 labels``, and whether that is no better than chance."""
+        if not self.labels:
+            return NOT_CALIBRATED
+        if self.items < LEAST_ITEMS:
+            return f"{self.items} of {LEAST_ITEMS} labels needed"
+        if self.kappa is None:
+            return f"κ undefined, {labels_text(self.labels)}"
+        known = self.low is not None and self.high is not None
+        interval = f" [{decimal(self.low or 0.0, 2)}, {decimal(self.high or 0.0, 2)}]" if known else ""
+        chance = ": no better than chance so far" if self.by_chance else ""
+        return f"κ {decimal(self.kappa, 2)}{interval}, {labels_text(self.labels)}{chance}"
+
+    def __str__(self) -> str:
+        """The figure, with a word when it is stale."""
+        return f"{self.figure} (labels changed since)" if self.stale else self.figure
+
+
+def agreements_text(rows: Sequence[tuple[str, Agreement | None]]) -> str:
+    """Dimensions with their figures on one line, e.g. ``adherence κ 0.62 [0.48, 0.74], 80 labels; fluency not calibrated``."""
+    return "; ".join(f"{dimension} {NOT_CALIBRATED if row is None else row}" for dimension, row in rows)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoweredMean:
+    """The mean people would have given a label set's whole population, from their labels and the judge's scores of everything.
+
+    Attributes:
+        label_set: Its name.
+        population: Judgements it was drawn from; `drawn` how many were, `labelled` those with a label.
+        result: On the scale where higher is better: the judge's and people's numbers for anti-patterns are flipped.
+    """
+
+    label_set: str
+    population: int
+    drawn: int
+    labelled: int
+    result: PredictionPowered
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration:
+    """A judge beside people in one dimension. What is compared is the claim as written: the judge's raw score and the labels.
+
+    Where several people labelled a judgement, their mean stands for them. Trivial and unscored judgements, exact rules, "cannot tell"
+    and labels that were not given blind are in no figure.
+
+    Attributes:
+        labels: Labels in the figures; `items` judgements that have one, `annotators` who gave them.
+        cannot_tell: Labels without a value. `not_blind`: labels given after the judge's score was shown.
+        kappa: Quadratic-weighted kappa, judge and people.
+        spearman: Rank correlation, judge and people.
+        alpha: Krippendorff's alpha (interval metric), judge and people as two raters.
+        people_alpha: The same among the annotators: what can be expected of a judge at best.
+        bias: Judge minus people, in points, higher is better: positive where the judge is too lenient.
+        powered: One per label set with a random draw.
+        digest: SHA-256 of the labels and scores compared.
+    """
+
+    judge: str
+    procedure: str
+    dimension: str
+    labels: int
+    items: int
+    annotators: int
+    cannot_tell: int
+    not_blind: int
+    kappa: Estimate
+    spearman: Estimate
+    alpha: Estimate
+    people_alpha: Estimate
+    bias: Estimate
+    powered: tuple[PoweredMean, ...] = ()
+    digest: str = ""
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """What is too little to say more, each with how many labels would do; empty when nothing is."""
+        people = "" if self.annotators != 1 else "a second annotator, to know how well people agree with each other"
+        return tuple(filter(None, (self._for_kappa(), self._for_means(), people)))
+
+    def _for_kappa(self) -> str:
+        if self.items < LEAST_ITEMS:
+            return f"{_more(LEAST_ITEMS - self.items)} until kappa stands beside the judge's scores ({LEAST_ITEMS})"
+        interval = self.kappa.interval
+        if interval is None:
+            return f"kappa has no interval: {self.kappa.reason}" if self.kappa.reason else ""
+        half = (interval.high - interval.low) / 2
+        wanted = ceil(self.items * (half / WANTED_HALF_WIDTH) ** 2)  # widths shrink with the root of the number
+        if wanted <= self.items:
+            return ""
+        some = "many more labels" if wanted - self.items > MOST_WANTED else f"about {_more(wanted - self.items)}"
+        return f"{some} to know kappa to within ±{WANTED_HALF_WIDTH:g} (now ±{half:.2f})"
+
+    def _for_means(self) -> str:
+        if not self.powered:
+            return f"no random draw: --draw {LEAST_LABELS} or more, labelled, gives a prediction-powered mean"
+        most = max(self.powered, key=lambda mean: mean.labelled)
+        if most.labelled >= LEAST_LABELS:
+            return ""
+        if most.drawn < LEAST_LABELS:
+            return f"{most.label_set} has only {most.drawn} judgements: draw {LEAST_LABELS} or more for a prediction-powered mean"
+        missing = LEAST_LABELS - most.labelled
+        return f"{_more(missing)} in {most.label_set} for its prediction-powered mean ({LEAST_LABELS})"
+
+
+def _more(count: int) -> str:
+    return "1 more label" if count == 1 else f"{count:,} more labels"
+
+
+# -- computing
+@dataclass(frozen=True, slots=True)
+class _Labelled:
+    """A judgement with its blind labels: the judge's raw score, whether the claim is an anti-pattern, values by annotator."""
+
+    raw: int
+    inverted: bool
+    values: Mapping[str, int]
+
+    @property
+    def people(self) -> float:
+        """The mean of people's labels."""
+        return sum(self.values.values()) / len(self.values)
+
+    def better(self, value: float) -> float:
+        """A value on the scale where higher is better."""
+        return MAX_SCORE - value if self.inverted else value
+
+
+def calibration(
+    *,
+    judge: str,
+    dimension: str,
+    procedure: str = Method.PLUMBLINE.value,
+    label_set: LabelSet | None = None,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> Calibration:
+    """How well a judge agrees with people in one dimension.
+
+    Args:
+        judge, procedure, dimension: Whose scores.
+        label_set: Only labels of this draw; default all labels there are.
+        resamples, seed: Of the bootstrap, over judgements.
+
+    Raises:
+        ValueError: A procedure or number that is not allowed.
+    """
+    scores = judged(judge=judge, procedure=procedure, dimension=dimension)
+    labels = ScoreLabel.objects.filter(evaluation_score__in=scores, withdrawn=False)
+    sets = LabelSet.objects.filter(judge=judge, procedure=procedure, dimension=dimension).order_by("name")
+    if label_set is not None:
+        labels = labels.filter(evaluation_score__label_sets=label_set)
+        sets = sets.filter(pk=label_set.pk)
+    items, tally = _items(labels)
+    rows = [items[pk] for pk in sorted(items)]
+    raw, people = [float(row.raw) for row in rows], [row.people for row in rows]
+    names = sorted({name for row in rows for name in row.values})
+    by_annotator = [[row.values.get(name) for name in names] for row in rows]
+    biases = [Observation(row.better(row.raw) - row.better(row.people)) for row in rows]
+    data = [[pk, row.raw, row.inverted, sorted(row.values.items())] for pk, row in sorted(items.items())]
+    how: Any = {"resamples": resamples, "seed": seed}
+    return Calibration(
+        judge=judge,
+        procedure=procedure,
+        dimension=dimension,
+        labels=tally["labels"],
+        items=len(rows),
+        annotators=len(names),
+        cannot_tell=tally["cannot_tell"],
+        not_blind=tally["not_blind"],
+        kappa=quadratic_weighted_kappa(raw, people, **how),
+        spearman=spearman(raw, people, **how),
+        alpha=krippendorff_alpha(list(zip(raw, people, strict=True)), **how),
+        people_alpha=krippendorff_alpha(by_annotator, **how),
+        bias=bootstrap_mean(biases, resolution=1, **how),
+        powered=tuple(_powered(drawn, items) for drawn in sets),
+        digest=hashlib.sha256(json.dumps(data, ensure_ascii=False).encode()).hexdigest() if data else "",
+    )
+
+
+def _items(labels: QuerySet[ScoreLabel]) -> tuple[dict[int, _Labelled], Counter[str]]:
+    """Labelled judgements by id, and how many labels are in the figures and how many are not."""
+    values: dict[int, dict[str, int]] = {}
+    about: dict[int, tuple[int, bool]] = {}
+    tally: Counter[str] = Counter()
+    fields = ("evaluation_score", "annotator", "value", "blind")
+    judged_as = ("evaluation_score__raw_score", "evaluation_score__inverted")
+    rows = labels.values_list(*fields, *judged_as)
+    for pk, annotator, value, blind, raw, inverted in rows.order_by("evaluation_score", "annotator"):
+        if not blind or value is None:
+            tally["not_blind" if not blind else "cannot_tell"] += 1
+            continue
+        tally["labels"] += 1
+        values.setdefault(pk, {})[annotator] = value
+        about[pk] = (raw, inverted)
+    return {pk: _Labelled(*about[pk], given) for pk, given in values.items()}, tally
+
+
+def _powered(label_set: LabelSet, items: Mapping[int, _Labelled]) -> PoweredMean:
+    """The prediction-powered mean over everything a label set was drawn from (Angelopoulos et al. 2023, and PPI++)."""
+    drawn = set(label_set.scores.order_by().values_list("pk", flat=True))
+    labelled = {pk: items[pk] for pk in sorted(drawn & set(items))}
+    everything = population_of(label_set).values_list("pk", "raw_score", "inverted").iterator()
+    rest = [
+        float(MAX_SCORE - raw if inverted else raw)
+        for pk, raw, inverted in everything
+        if pk not in labelled and raw is not None
+    ]
+    rows = list(labelled.values())
+    return PoweredMean(
+        label_set=label_set.name,
+        population=len(rest) + len(rows),
+        drawn=len(drawn),
+        labelled=len(rows),
+        result=prediction_powered_mean(
+            [row.better(row.people) for row in rows], [row.better(row.raw) for row in rows], rest
+        ),
+    )
+
+
+def confusion(label_set: LabelSet, *, annotators: Sequence[str] | None = None) -> list[list[int]]:
+    """How often people gave which value (rows, 0 to 9) to what the judge gave which raw score (columns); each label counts once."""
+    table = [[0] * (MAX_SCORE + 1) for _ in range(MAX_SCORE + 1)]
+    labels = ScoreLabel.objects.filter(
+        evaluation_score__label_sets=label_set,
+        blind=True,
+        value__isnull=False,
+        evaluation_score__raw_score__isnull=False,
+    )
+    if annotators is not None:
+        labels = labels.filter(annotator__in=annotators)
+    for value, raw in labels.order_by().values_list("value", "evaluation_score__raw_score"):
+        if value is not None and raw is not None:
+            table[value][raw] += 1
+    return table
+
+
+# -- as JSON
+def calibration_json(found: Agreement | None) -> dict[str, Any] | None:
+    """What stands beside a judge's scores in one dimension; null when it is not calibrated.
+
+    `kappa` is quadratic-weighted, null when it cannot be computed; `interval` its 95 % interval, null when there is none.
+    """
+    if found is None or not found.labels:
+        return None
+    return {
+        "kappa": _rounded(found.kappa),
+        "interval": None if found.low is None or found.high is None else [_rounded(found.low), _rounded(found.high)],
+        "labels": found.labels,
+        "items": found.items,
+        "annotators": found.annotators,
+        "enough": found.enough,
+        "stale": found.stale,
+    }
+
+
+def calibrations_json(found: Mapping[str, Agreement], dimensions: Iterable[str]) -> dict[str, Any]:
+    """The object above for each of these dimensions."""
+    return {dimension: calibration_json(found.get(dimension)) for dimension in dimensions}
+
+
+def calibration_details(found: Calibration) -> dict[str, Any]:
+    """All figures of a judge in one dimension, as they are printed and stored."""
+    figures = ("kappa", "spearman", "alpha", "people_alpha", "bias")
+    numbers = ("judge", "procedure", "dimension", "labels", "items", "annotators", "cannot_tell", "not_blind")
+    return {
+        **{name: getattr(found, name) for name in numbers},
+        **{name: estimate_json(getattr(found, name)) for name in figures},
+        "prediction_powered": [
+            {
+                "label_set": mean.label_set,
+                "population": mean.population,
+                "drawn": mean.drawn,
+                "labelled": mean.labelled,
+                "mean": estimate_json(mean.result.estimate),
+                "labels_only": estimate_json(mean.result.labels_only),
+                "judge_mean": _rounded(mean.result.judge_mean),
+                "tuning": _rounded(mean.result.tuning),
+            }
+            for mean in found.powered
+        ],
+        "needed": list(found.needed),
+    }
+
+
+def estimate_json(found: Estimate) -> dict[str, Any]:
+    """A figure: value and 95 % interval, each null with `reason` saying why."""
+    interval = None if found.interval is None else [_rounded(found.interval.low), _rounded(found.interval.high)]
+    return {"value": _rounded(found.value), "interval": interval, "n": found.n, "reason": found.reason}
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 4)
+
+
+def figure_rows(details: Mapping[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
+    """The figures of `calibration_details` in the order they are shown: name, what it means, and the figure."""
+    rows = [
+        (name, meaning, details[key])
+        for key, name, meaning in (
+            ("kappa", "Quadratic-weighted kappa", "0 is chance, 1 is perfect agreement"),
+            ("spearman", "Spearman's rank correlation", "whether they put judgements in the same order"),
+            ("alpha", "Krippendorff's alpha, judge and people", "as two raters"),
+            ("people_alpha", "Krippendorff's alpha, among people", "what can be expected of a judge at best"),
+            (
+                "bias",
+                "Bias: judge minus people, in points",
+                "where higher is better; above 0 the judge is too lenient",
+            ),
+        )
+        if key in details
+    ]
+    for mean in details.get("prediction_powered", ()):
+        about = f"over the {mean['population']:,} judgements it was drawn from, higher is better"
+        judge = {"value": mean["judge_mean"], "interval": None, "n": mean["population"], "reason": "not corrected"}
+        tuned = "" if mean["tuning"] is None else f" (λ {mean['tuning']:.2f})"
+        rows.append((f"{mean['label_set']}: mean by the judge", about, judge))
+        rows.append((f"{mean['label_set']}: mean by the labels alone", about, mean["labels_only"]))
+        rows.append((f"{mean['label_set']}: prediction-powered mean{tuned}", about, mean["mean"]))
+    return rows
+
+
+def value_text(figure: Mapping[str, Any]) -> str:
+    return "–" if figure["value"] is None else decimal(figure["value"], 2)
+
+
+def interval_text(figure: Mapping[str, Any]) -> str:
+    """E.g. ``0.48 to 0.74``, or why there is none."""
+    interval = figure["interval"]
+    return f"{decimal(interval[0], 2)} to {decimal(interval[1], 2)}" if interval else str(figure["reason"])
+
+
+def notes_of(details: Mapping[str, Any]) -> list[str]:
+    """What a reader must know of these figures, in sentences."""
+    notes = []
+    if details["items"] < LEAST_ITEMS:
+        notes.append(f"Too few: an interval of fewer than {LEAST_ITEMS} labelled judgements is not to be trusted.")
+    names = {"kappa": "kappa", "spearman": "Spearman", "alpha": "alpha of judge and people"}
+    known = {name: interval for key, name in names.items() if (interval := details[key]["interval"])}
+    by_chance = [name for name, (low, _) in known.items() if low <= 0]
+    if by_chance:
+        which = "every figure" if len(by_chance) == len(known) > 1 else " and ".join(by_chance)
+        notes.append(
+            f"No better than chance, as far as these labels show: the interval of {which} is not wholly above 0."
+        )
+    if details["cannot_tell"]:
+        notes.append(f"{labels_text(details['cannot_tell'])} “cannot tell”: in no figure.")
+    if details["not_blind"]:
+        notes.append(f"{labels_text(details['not_blind'])} changed after the judge's score was shown: in no figure.")
+    for mean in details["prediction_powered"]:
+        if 0 < mean["labelled"] < mean["drawn"]:
+            notes.append(
+                f"{mean['label_set']}: {mean['drawn'] - mean['labelled']} of {mean['drawn']} drawn are in no figure yet. Its mean takes "
+                "those that are for a random part of the draw, as they are when labelled in the order given."
+            )
+        if mean["tuning"] == 0 and mean["mean"]["value"] is not None:
+            notes.append(f"{mean['label_set']}: λ 0, the judge's scores added nothing to what the labels say alone.")
+    return notes
+
+
+# -- stored, so that no page computes them: stale when labels change, computed again by a worker
+def mark_changed(keys: Iterable[Key]) -> None:
+    """Note that labels changed: their figures are stale until a worker (or `manage.py calibrate_judge`) computes them again."""
+    for key in sorted(set(keys)):
+        row, _ = JudgeCalibration.objects.get_or_create(**key._asdict())
+        JudgeCalibration.objects.filter(pk=row.pk).update(changes=F("changes") + 1)
+    transaction.on_commit(wake_workers)
+
+
+def refresh(key: Key) -> Calibration:
+    """Compute the figures of a judge in a dimension and store them.
+
+    Labels that change meanwhile leave them stale; two that do this at once do the same work twice, and no harm.
+    """
+    row, _ = JudgeCalibration.objects.get_or_create(**key._asdict())
+    found = calibration(**key._asdict())
+    interval = found.kappa.interval
+    JudgeCalibration.objects.filter(pk=row.pk).update(
+        kappa=found.kappa.value,
+        kappa_low=interval.low if interval else None,
+        kappa_high=interval.high if interval else None,
+        labels=found.labels,
+        items=found.items,
+        annotators=found.annotators,
+        figures=calibration_details(found),
+        labels_digest=found.digest,
+        computed_changes=row.changes,
+        computed_at=timezone.now(),
+    )
+    return found
+
+
+def work_one(*, owner: str) -> bool:
+    """Compute one judge's figures whose labels changed; whether there was one. What `manage.py work` calls.
+
+    The row is not leased: computing takes a fraction of a second and calls no model.
+    """
+    stale = JudgeCalibration.objects.exclude(changes=F("computed_changes")).order_by("computed_at", "pk").first()
+    if stale is None:
+        return False
+    refresh(Key(stale.judge, stale.procedure, stale.dimension))
+    return True
+
+
+def calibration_of(judge: str, procedure: str) -> dict[str, Agreement]:
+    """By dimension, how well a judge agrees with people; dimensions without labels are missing. One query."""
+    rows = JudgeCalibration.objects.filter(judge=judge, procedure=procedure)
+    return {row.dimension: agreement_of(row) for row in rows}
+
+
+def all_agreements() -> dict[Key, Agreement]:
+    """Every judge's figures, for lists of many judges. One query."""
+    rows = JudgeCalibration.objects.defer("figures")
+    return {Key(row.judge, row.procedure, row.dimension): agreement_of(row) for row in rows}
+
+
+def agreement_of(row: JudgeCalibration) -> Agreement:
+    return Agreement(
+        dimension=row.dimension,
+        kappa=row.kappa,
+        low=row.kappa_low,
+        high=row.kappa_high,
+        labels=row.labels,
+        items=row.items,
+        annotators=row.annotators,
+        stale=row.is_stale,
+        computed_at=row.computed_at,
+    )
+
+
+def labels_of(
+    *,
+    judge: str | None = None,
+    procedure: str | None = None,
+    dimension: str | None = None,
+    label_set: LabelSet | None = None,
+) -> QuerySet[ScoreLabel]:
+    """The labels of these judges and dimensions; None = of any."""
+    wanted: dict[str, Any] = {}
+    if judge is not None:
+        wanted["evaluation_run__judge"] = judge
+    if procedure is not None:
+        wanted |= {f"evaluation_run__{name}": value for name, value in procedure_fields(procedure).items()}
+    if dimension is not None:
+        wanted["dimension"] = dimension
+    if label_set is not None:
+        wanted["label_sets"] = label_set
+    labels = ScoreLabel.objects.filter(withdrawn=False)
+    return labels.filter(**{f"evaluation_score__{name}": value for name, value in wanted.items()})
+
+
+def labelled_keys(**filters: Any) -> list[Key]:
+    """The judges and dimensions that have labels; filters as in `labels_of`."""
+    run = "evaluation_score__evaluation_run__"
+    fields = [f"{run}{name}" for name in ("judge", "method", "hard", "double_check", "simulated")]
+    rows = labels_of(**filters).order_by().values_list(*fields, "evaluation_score__dimension").distinct()
+    return sorted(
+        Key(judge, procedure_name(method=method, hard=hard, double_check=double, simulated=simulated), dimension)
+        for judge, method, hard, double, simulated, dimension in rows
+    )
