@@ -105,7 +105,7 @@ def capture(
         plans = [make_plan(spec, files=files) for spec in specs]
         made: list[tuple[EvaluationRun, bool]] = []
 
-        def making() -> Iterator[EvaluationRun]:
+        def making() -> Iterator[list[EvaluationRun]]:
             channels: Prepared = []
             known: set[int] = set()
             for plan in plans:
@@ -113,7 +113,7 @@ def capture(
                 new = [run for run in with_channels([made[-1][0]]) if run.pk not in known]
                 known.update(run.pk for run in new)
                 prepared(new)
-                yield from new
+                yield new
 
         held = {run.pk for run in execute_as_made(making(), progress=progress, hand_back=False)}
 

@@ -31,7 +31,7 @@ from evaluation.runs.judging import Leases, Progress, Session, Superseded, judge
 from evaluation.runs.newest import note_evidence
 from evaluation.runs.planning import UNFINISHED, subject_of
 from evaluation.runs.store import failed_call, judge_answered, reopen_failed
-from evaluation.runs.summary import WITHOUT_SCORE, summarize
+from evaluation.runs.summary import WITHOUT_SCORE, RunSummary, summarize, summarize_all
 from evaluation.scorers import SCORERS
 from evaluation.scorers.subjects import Ends, Subject
 from evaluation.simulation.conversations import actor_of
@@ -91,32 +91,39 @@ def execute(
     Returns:
         The runs this call held, as they ended.
     """
-    return execute_as_made(with_channels(runs), owner=owner, progress=progress, hand_back=hand_back)
+    return execute_as_made([with_channels(runs)], owner=owner, progress=progress, hand_back=hand_back)
 
 
 def execute_as_made(
-    runs: Iterable[EvaluationRun], *, owner: str = "", progress: Progress = _no_progress, hand_back: bool = True
+    made: Iterable[Sequence[EvaluationRun]],
+    *,
+    owner: str = "",
+    progress: Progress = _no_progress,
+    hand_back: bool = True,
 ) -> list[EvaluationRun]:
-    """The same for runs that are made one by one, each after those of its channels, while those before are being judged."""
+    """The same for runs that are made, a few at a time, while those before are being judged; each after those of its channels."""
     owner = owner or owner_name()
     leases, health, files = Leases(owner), JudgeHealth(), cache(load_all)
     read: dict[tuple[object, ...], Ends] = {}
     held: list[EvaluationRun] = []
     opening = partial(open_session, leases=leases, files=files, progress=progress, health=health, read=read)
 
-    def jobs() -> Iterator[Callable[[], None]]:
-        for run in runs:
-            if run.is_leased_by(owner) or run.acquire(owner=owner, lease=lease(), resumable=RESUMABLE):
-                held.append(run)
-                leases.add(run)
-                yield partial(_evaluate, run, leases, opening)
+    def jobs() -> Iterator[Callable[[], Session | None]]:
+        for runs in made:
+            free = [
+                r for r in runs if r.is_leased_by(owner) or r.acquire(owner=owner, lease=lease(), resumable=RESUMABLE)
+            ]
+            held.extend(free)
+            leases.add(free)
+            yield from (partial(_judge, run, opening) for run in free)
 
     try:
         with suppress(PropositionError):  # each run says so itself
             files()
         with sentry_sdk.start_span(op="evaluation.run", name="evaluate") as span:
-            side_by_side(jobs(), _threads())
+            sessions = side_by_side(jobs(), _threads())
             span.set_data("evaluation_runs", [run.pk for run in held])
+            _end_all([session for session in sessions if session is not None])
     except BaseException as error:
         for run in held:  # those that did not end
             if is_outage(error):  # no fault of the runs: they go on from what is stored
@@ -133,21 +140,22 @@ def execute_as_made(
     return held
 
 
-def _evaluate(run: EvaluationRun, leases: Leases, opening: Callable[[EvaluationRun], Session]) -> None:
-    """Judge a run that is leased, and end it; or say why it cannot be judged."""
+def _judge(run: EvaluationRun, opening: Callable[[EvaluationRun], Session]) -> Session | None:
+    """Judge what is pending of a run that is leased; None when it cannot be judged or waits for a batch, which is then stored."""
+    finish = partial(run.finish, owner=run.lease_owner)
     if run.batch and is_waiting(run.work_id):  # named by a person: nothing of it is asked again meanwhile
-        run.finish(owner=leases.owner, status=Status.PENDING)
-        return
+        finish(status=Status.PENDING)
+        return None
     if run.attempt > 1:
         reopen_failed(run)
     try:
         session = opening(run)
     except Superseded as error:
-        run.finish(owner=leases.owner, status=Status.CANCELLED, error=str(error))
-        return
+        finish(status=Status.CANCELLED, error=str(error))
+        return None
     except (PropositionError, ValueError) as error:
-        run.finish(owner=leases.owner, status=Status.FAILED, error=str(error))
-        return
+        finish(status=Status.FAILED, error=str(error))
+        return None
     way = route_of("judge", run.judge)
     batch = BatchAsking(session, way) if run.batch and way.is_distant else None
     if batch is not None:
@@ -158,10 +166,8 @@ def _evaluate(run: EvaluationRun, leases: Leases, opening: Callable[[EvaluationR
     if batch is not None:
         batch.submit()
     if session.waits:
-        run.finish(owner=leases.owner, status=Status.PENDING)
-    else:
-        _end(session)
-    leases.drop(run)
+        finish(status=Status.PENDING)
+    return None if session.waits else session
 
 
 def with_channels(runs: Sequence[EvaluationRun]) -> list[EvaluationRun]:
@@ -170,11 +176,20 @@ def with_channels(runs: Sequence[EvaluationRun]) -> list[EvaluationRun]:
     return list({run.pk: run for run in (*linked.order_by("pk"), *runs)}.values())
 
 
-def _end(session: Session) -> None:
+def _end_all(sessions: Sequence[Session]) -> None:
+    """End runs that were judged. Channels first: their numbers are part of their agents' numbers."""
+    for of_agents in (False, True):
+        ending = [session for session in sessions if (session.run.agent_id is not None) is of_agents]
+        summaries = summarize_all([session.run for session in ending])
+        for session, summary in zip(ending, summaries, strict=True):
+            _end(session, summary)
+    # Once more, now that it is committed: whoever holds the other end of a link sees it from now on, and this sees theirs.
+    follow_links([session.run for session in sessions])
+
+
+def _end(session: Session, summary: RunSummary) -> None:
     """Store the numbers and the outcome. A run whose judge answered nothing is failed; one with nothing to measure is completed."""
     run, failure = session.run, session.refused or session.health.down
-    channels_to_come = run.channel_runs.exclude(status__in=EvaluationRun.FINAL).exists()
-    summary = summarize(run)
     own = [d for name, d in summary.dimensions.items() if name in run.own_dimensions]
     left = sum(d.pending for d in own)
     error = ""
@@ -209,16 +224,13 @@ def _end(session: Session) -> None:
                 baselines.promote(run, summary)
             if run.batch:
                 forget_answers(run.work_id)
-    if ended and (
-        run.agent_id is None or channels_to_come
-    ):  # committed: each end of a link now sees what ended before it
-        follow_links([run])
 
 
 def follow_links(runs: Iterable[EvaluationRun]) -> None:
-    """Bring the numbers of completed agents' runs up to date with those of their channels, after runs of either kind ended.
+    """Bring the numbers of completed agents' runs up to date with those of their channels.
 
-    It does the same however often it is called, in whatever order and process the runs end.
+    Call it after runs of either kind ended: those of channels first, so that agents' runs whose channels are all among them are up to
+    date already. It does the same however often it is called, in whatever order and process the runs end.
     """
     ended = [run.pk for run in runs]
     concerned = EvaluationRun.objects.filter(Q(pk__in=ended) | Q(channel_runs__in=ended), agent__isnull=False)
