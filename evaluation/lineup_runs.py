@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
+from typing import Any
 
-import sentry_sdk
 from django.db import IntegrityError, transaction
 from django.db.models import Max
 
 from agents.models import Channel, Message
-from agents.work.outages import is_outage
-from agents.work.queues import wake_workers
+from agents.work.queues import do_next, wake_workers
 from evaluation.lineup import line_up
 from evaluation.models import LineUpRun
 from evaluation.scorers.windows import parse_window
@@ -51,30 +50,16 @@ def queue_line_up(
 
 
 def work_one(*, owner: str) -> bool:
-    """Claim and make the oldest line-up that waits; whether there was one. What `manage.py work` calls."""
-    waiting = LineUpRun.acquire_next(owner=owner, lease=LEASE)
-    if waiting is None:
-        return False
-    try:
-        measure(waiting, owner=owner)
-    except Exception as error:
-        if is_outage(error):
-            waiting.finish(owner=owner, status=Status.PENDING)
-            raise
-        sentry_sdk.capture_exception(error)
-        waiting.finish(owner=owner, status=Status.ERRORED, error=f"{type(error).__name__}: {error}"[:1000])
-    except BaseException:  # told to stop: handed back at once
-        waiting.finish(owner=owner, status=Status.PENDING)
-        raise
-    return True
+    """Make the line-up that has waited longest; return whether there was one."""
+    return do_next(LineUpRun, measure, owner=owner, lease=LEASE)
 
 
-def measure(waiting: LineUpRun, *, owner: str) -> None:
-    """Make a claimed line-up and store it. One without a figure is completed, too: its result says why."""
+def measure(waiting: LineUpRun) -> dict[str, Any]:
+    """Make a leased line-up; how it ends, as columns. One without a figure is completed, too: its result says why."""
     channel = waiting.channel
     newest = Message.objects.filter(channel=channel).aggregate(n=Max("position"))["n"] or 0
-    found = line_up(channel=channel, window=parse_window(waiting.window, now=waiting.created_at), where=waiting.where)
-    waiting.finish(owner=owner, status=Status.COMPLETED, result=found.as_json(), last_position=newest)
+    made = line_up(channel=channel, window=parse_window(waiting.window, now=waiting.created_at), where=waiting.where)
+    return {"status": Status.COMPLETED, "result": made.as_json(), "last_position": newest}
 
 
 def newest_line_up(channel: Channel) -> LineUpRun | None:
