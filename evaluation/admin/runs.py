@@ -16,7 +16,7 @@ from agents.admin.transcript import transcript_url
 from agents.console import display
 from agents.console.filters import AgentFilter, DateRangeFilter, ErrorFilter, RecentValuesFilter, tag_filter
 from agents.models import LLMCall
-from evaluation.admin.comparisons import comparison_panel
+from evaluation.admin.baselines import comparison_panel
 from evaluation.admin.conversations import channel_rows, idea_rows, pair_rows
 from evaluation.admin.display import (
     agreement_badge,
