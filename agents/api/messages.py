@@ -74,7 +74,9 @@ class MessageRow(serializers.Serializer[Message]):
     author = serializers.CharField(help_text="the speaker's name as people read it")
     agent = serializers.CharField(allow_null=True, help_text="slug of the agent that said it")
     user = serializers.CharField(allow_null=True, help_text="name of the user who said it")
-    outsider = serializers.CharField(allow_blank=True, help_text="name of a speaker who is neither agent nor user; else empty")
+    outsider = serializers.CharField(
+        allow_blank=True, help_text="name of a speaker who is neither agent nor user; else empty"
+    )
     parent = serializers.IntegerField(  # type: ignore[assignment]  # a declared field is taken off the class
         allow_null=True, help_text="id of the message whose thread it is in"
     )
@@ -122,7 +124,11 @@ LARGEST_ID = 2**63 - 1
 NARROWING = ("channel", "agent", "since")  # what an index holds, so that a search need not read every message there is
 OF_MESSAGES = ("agent", "user", "outsider", "since", "until", "tag", "search", "synthetic")
 MESSAGE_FILTERS = (
-    *(AGENT, query("user", "the name of a user"), query("outsider", "the name of a speaker who is neither agent nor user")),
+    *(
+        AGENT,
+        query("user", "the name of a user"),
+        query("outsider", "the name of a speaker who is neither agent nor user"),
+    ),
     *(SINCE, UNTIL, TAG, SEARCH, query("synthetic", "from a simulation", enum=parameters.YES_NO)),
 )
 

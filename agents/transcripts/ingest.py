@@ -119,7 +119,9 @@ def _prepared(spoken: Sequence[Spoken]) -> list[Prepared]:
         if one.agent and one.agent not in agents:
             errors[f"messages[{number}].agent"] = f"there is no agent {one.agent!r}; make it first, or send `outsider`"
         if one.user and one.user not in users:
-            errors[f"messages[{number}].user"] = f"there is no user {one.user!r}; send `outsider` for a speaker who is none"
+            errors[f"messages[{number}].user"] = (
+                f"there is no user {one.user!r}; send `outsider` for a speaker who is none"
+            )
         if one.channel in synthetic:
             text = f"channel {one.channel!r} is synthetic: real messages are never mixed with it"
             errors[f"messages[{number}].channel"] = text
