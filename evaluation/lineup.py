@@ -9,17 +9,15 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import sentry_sdk
 from django.db import IntegrityError, transaction
 from django.db.models import Max
 from pydantic import BaseModel, computed_field
 
 from agents.models import Channel, Message
 from agents.text.authors import MASK, NameMask, character_similarities
-from agents.work.outages import is_outage
-from agents.work.queues import wake_workers
+from agents.work.queues import do_next, wake_workers
 from evaluation.models import LineUpRun
 from evaluation.scorers.windows import MessageWindow, parse_window, said_in
 from evaluation.statistics.attribution import attribute, time_blocks
@@ -381,26 +379,17 @@ def queue_line_up(
 
 
 def work_one(*, owner: str) -> bool:
-    """Make the oldest line-up that waits; whether there was one. One without a figure is completed, too: its result says why."""
-    waiting = LineUpRun.acquire_next(owner=owner, lease=LEASE)
-    if waiting is None:
-        return False
-    try:
-        channel = waiting.channel
-        newest = Message.objects.filter(channel=channel).aggregate(n=Max("position"))["n"] or 0
-        window = parse_window(waiting.window, now=waiting.created_at)
-        result = line_up(channel=channel, window=window, where=waiting.where).model_dump()
-        waiting.finish(owner=owner, status=Status.COMPLETED, result=result, last_position=newest)
-    except Exception as error:
-        if is_outage(error):
-            waiting.finish(owner=owner, status=Status.PENDING)
-            raise
-        sentry_sdk.capture_exception(error)
-        waiting.finish(owner=owner, status=Status.ERRORED, error=f"{type(error).__name__}: {error}"[:1000])
-    except BaseException:  # a worker that stops gives it back at once
-        waiting.finish(owner=owner, status=Status.PENDING)
-        raise
-    return True
+    """Make the line-up that has waited longest; return whether there was one."""
+    return do_next(LineUpRun, _measure, owner=owner, lease=LEASE)
+
+
+def _measure(waiting: LineUpRun) -> dict[str, Any]:
+    """Make a leased line-up; how it ends, as columns. One without a figure is completed, too: its result says why."""
+    channel = waiting.channel
+    newest = Message.objects.filter(channel=channel).aggregate(n=Max("position"))["n"] or 0
+    window = parse_window(waiting.window, now=waiting.created_at)
+    result = line_up(channel=channel, window=window, where=waiting.where).model_dump()
+    return {"status": Status.COMPLETED, "result": result, "last_position": newest}
 
 
 def newest_line_up(channel: Channel) -> LineUpRun | None:

@@ -115,17 +115,9 @@ class PayloadInline(ReadOnlyStackedInline[LLMPayload, LLMCall]):
     fields = ("exact_request", "raw_reply", "raw_tool_calls")
     readonly_fields = fields
 
-    @admin.display(description="request")
-    def exact_request(self, payload: LLMPayload) -> SafeString:
-        return display.json_block(payload.request)
-
-    @admin.display(description="reply")
-    def raw_reply(self, payload: LLMPayload) -> SafeString:
-        return display.block(payload.reply)
-
-    @admin.display(description="tool calls")
-    def raw_tool_calls(self, payload: LLMPayload) -> SafeString:
-        return display.json_block(payload.tool_calls)
+    exact_request = display.column("request", lambda payload: display.json_block(payload.request))
+    raw_reply = display.column("reply", lambda payload: display.block(payload.reply))
+    raw_tool_calls = display.column("tool calls", lambda payload: display.json_block(payload.tool_calls))
 
 
 @admin.register(LLMCall)
@@ -178,21 +170,14 @@ class LLMCallAdmin(LogAdmin[LLMCall]):
             response.context_data["chart"] = calls_chart(changelist.queryset, most=None if sums else TOTALLED_ROWS)
         return response  # type: ignore[no-any-return]
 
-    @admin.display(description="time", ordering="pk")
-    def when(self, call: LLMCall) -> SafeString:
-        return display.moment(call.created_at)
+    when = display.column("time", lambda call: display.moment(call.created_at), ordering="pk")
 
     @admin.display(description="purpose")
     def what(self, call: LLMCall) -> SafeString:
         return display.lines(display.visible(call.purpose), " · ".join(filter(None, (call.role, call.dimension))))
 
-    @admin.display(description="status", ordering="status")
-    def state(self, call: LLMCall) -> SafeString:
-        return display.status_badge(call)
-
-    @admin.display(description="agent")
-    def who(self, call: LLMCall) -> SafeString:
-        return display.agent_chip(call.agent)
+    state = display.column("status", display.status_badge, ordering="status")
+    who = display.column("agent", lambda call: display.agent_chip(call.agent))
 
     @admin.display(description="model", ordering="model")
     def model_name(self, call: LLMCall) -> SafeString:
@@ -213,13 +198,8 @@ class LLMCallAdmin(LogAdmin[LLMCall]):
     def cost(self, call: LLMCall) -> SafeString:
         return display.money(call.cost_usd, unpriced=0 if call.cost_usd is not None else 1)
 
-    @admin.display(description="latency", ordering="latency_ms")
-    def latency(self, call: LLMCall) -> str:
-        return f"{call.latency_ms:,} ms"
-
-    @admin.display(description="error")
-    def error_text(self, call: LLMCall) -> SafeString:
-        return display.block(call.error)
+    latency = display.column("latency", lambda call: f"{call.latency_ms:,} ms", ordering="latency_ms")
+    error_text = display.column("error", lambda call: display.block(call.error))
 
 
 @admin.register(ModelPrice)
@@ -232,9 +212,7 @@ class ModelPriceAdmin(ModelAdmin[ModelPrice]):
         super().save_model(request, obj, form, change)
         forget_prices()  # other processes notice within a minute
 
-    @admin.display(description="since", ordering="effective_from")
-    def since(self, price: ModelPrice) -> SafeString:
-        return display.day(price.effective_from)
+    since = display.column("since", lambda price: display.day(price.effective_from), ordering="effective_from")
 
     @admin.display(description="USD per million: in / out / cache write / cache read", ordering="input_usd")
     def usd(self, price: ModelPrice) -> str:
@@ -247,9 +225,7 @@ class ModelPriceAdmin(ModelAdmin[ModelPrice]):
             return display.EMPTY
         return f"×{price.long_prompt_factor.normalize():f} above {price.long_prompt_tokens:,} tokens"
 
-    @admin.display(description="source")
-    def where_read(self, price: ModelPrice) -> SafeString:
-        return display.folded(price.source, 50)
+    where_read = display.column("source", lambda price: display.folded(price.source, 50))
 
 
 @admin.register(LLMBatch)
@@ -276,21 +252,14 @@ class LLMBatchAdmin(LogAdmin[LLMBatch]):
     def name(self, batch: LLMBatch) -> SafeString:
         return display.lines(f"#{batch.pk}", batch.batch_id or "not known at the server yet")
 
-    @admin.display(description="status", ordering="status")
-    def state(self, batch: LLMBatch) -> SafeString:
-        return display.status_badge(batch)
+    state = display.column("status", display.status_badge, ordering="status")
 
     @admin.display(description="work", ordering="work_id")
     def work(self, batch: LLMBatch) -> SafeString:
         return display.visible(batch.work_id.replace("_", " ").replace(":", " "))
 
-    @admin.display(description="answered", ordering="answered")
-    def answers(self, batch: LLMBatch) -> str:
-        return f"{batch.answered:,} of {batch.requests:,}"
-
-    @admin.display(description="error")
-    def error_text(self, batch: LLMBatch) -> SafeString:
-        return display.block(batch.error) if batch.error else display.EMPTY
+    answers = display.column("answered", lambda batch: f"{batch.answered:,} of {batch.requests:,}", ordering="answered")
+    error_text = display.column("error", lambda batch: display.block(batch.error) if batch.error else display.EMPTY)
 
     @admin.display(description="results")
     def results(self, batch: LLMBatch) -> SafeString:
@@ -329,14 +298,6 @@ class WorkerAdmin(ReadOnlyAdmin[WorkerHeartbeat]):
             "alive" if getattr(worker, "lives", False) else f"silent since {timezone.localtime(worker.seen_at):%H:%M}"
         )
 
-    @admin.display(description="in hand")
-    def in_hand(self, worker: WorkerHeartbeat) -> str | SafeString:
-        return worker.doing or display.EMPTY
-
-    @admin.display(description="done", ordering="done")
-    def pieces(self, worker: WorkerHeartbeat) -> str:
-        return f"{worker.done:,}"
-
-    @admin.display(description="model calls in flight")
-    def calls(self, worker: WorkerHeartbeat) -> str:
-        return f"{worker.slots_in_use} of {worker.slots}"
+    in_hand = display.column("in hand", lambda worker: worker.doing or display.EMPTY)
+    pieces = display.column("done", lambda worker: f"{worker.done:,}", ordering="done")
+    calls = display.column("model calls in flight", lambda worker: f"{worker.slots_in_use} of {worker.slots}")

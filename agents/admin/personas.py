@@ -295,9 +295,7 @@ class AgentAdmin(VersionPages):
         dot = display.avatar(agent.display_name, agent.avatar_color)
         return format_html('<span class="pl-chip">{}{}</span>', dot, display.lines(name, display.isolated(agent.title)))
 
-    @admin.display(description="messages")
-    def message_count(self, agent: Any) -> str | SafeString:
-        return display.count(agent.messages_total)
+    message_count = display.column("messages", lambda agent: display.count(agent.messages_total))
 
     @admin.display(description="persona", ordering="version_number")
     def persona_version(self, agent: Any) -> SafeString:

@@ -360,9 +360,7 @@ class RunAdmin(LogAdmin[Run]):
     def name(self, run: Run) -> SafeString:
         return format_html('<span class="pl-number">run {}</span>', run.pk)
 
-    @admin.display(description="agent", ordering="agent")
-    def who(self, run: Run) -> SafeString:
-        return display.agent_chip(run.agent)
+    who = display.column("agent", lambda run: display.agent_chip(run.agent), ordering="agent")
 
     @admin.display(description="channel", ordering="channel")
     def where(self, run: Run) -> SafeString:
@@ -370,9 +368,7 @@ class RunAdmin(LogAdmin[Run]):
             return display.EMPTY
         return display.link(reverse("admin:agents_channel_transcript", args=[run.channel.pk]), run.channel)
 
-    @admin.display(description="status", ordering="status")
-    def state(self, run: Run) -> SafeString:
-        return display.status_badge(run)
+    state = display.column("status", display.status_badge, ordering="status")
 
     @admin.display(description="answers")
     def answered(self, run: Run) -> SafeString:
@@ -386,6 +382,4 @@ class RunAdmin(LogAdmin[Run]):
             return display.EMPTY
         return f"{(run.finished_at - run.started_at) / timedelta(seconds=1):,.1f} s"
 
-    @admin.display(description="overrides")
-    def overrides_json(self, run: Run) -> SafeString:
-        return display.json_block(run.overrides)
+    overrides_json = display.column("overrides", lambda run: display.json_block(run.overrides))

@@ -15,13 +15,26 @@ from rest_framework.exceptions import NotFound, ValidationError
 from rest_framework.generics import GenericAPIView, ListAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
+from rest_framework.reverse import reverse
 
 from agents.api import parameters
-from agents.api.bodies import Color, Flag, Note, Slug, StrictBody, Text, Texts, Traits, Whole
+from agents.api.bodies import (
+    Color,
+    Flag,
+    Note,
+    Slug,
+    StrictBody,
+    Text,
+    Texts,
+    TraitFields,
+    Traits,
+    Whole,
+    read_body,
+    read_changes,
+)
 from agents.api.headers import Changed, Conditional, IdempotentPosts, etag_of
-from agents.api.parameters import Log, the_agent
+from agents.api.parameters import Log, by_slug, the_agent
 from agents.api.schema import CHANNEL, SEARCH, documented, query
-from agents.api.serializers import AgentRow, VersionRow, WholeAgent, WholeVersion
 from agents.llm.endpoints import problem_of, provider_of
 from agents.models import Agent, MemoryBlock, PersonaVersion, Trait
 from agents.persona import TraitValue, save_persona
@@ -47,6 +60,74 @@ class ModelName(Note):
         if model and (problem := problem_of("actor", model)):
             raise ValidationError([f"{self.field_name} {model[:80]!r}: {problem}"])
         return model
+
+
+AGENT_FIELDS = (
+    *("slug", "url", "display_name", "title", "description", "avatar_color", "is_active", "model_id", "max_turns"),
+    *("version", "created_at", "updated_at", "prompt_url", "turns_url", "versions_url"),
+)
+_OF_VERSION = ("id", "number", "url", "agent", "digest", "note", "created_by", "created_at")
+
+
+class AgentRow(serializers.ModelSerializer[Agent]):
+    """An agent as lists show it, without its persona. Needs `version_number` annotated."""
+
+    url = by_slug("agent")
+    version = serializers.IntegerField(
+        source="version_number", allow_null=True, read_only=True, help_text="number of the persona as it is now"
+    )
+    prompt_url = by_slug("agent-prompt")
+    turns_url = by_slug("agent-turns")
+    versions_url = by_slug("agent-versions")
+
+    class Meta:
+        model = Agent
+        fields = AGENT_FIELDS
+        read_only_fields = fields
+
+
+class MemoryFields(serializers.Serializer[Any]):
+    label = serializers.CharField()  # type: ignore[assignment]  # a declared field is taken off the class
+    value = serializers.CharField()
+
+
+class WholeAgent(AgentRow):
+    """An agent with its persona and its notes."""
+
+    sample_lines = serializers.ListField(child=serializers.CharField(), read_only=True)
+    traits = TraitFields(many=True, read_only=True)
+    memory = MemoryFields(source="memory_blocks", many=True, read_only=True)
+
+    class Meta:
+        model = Agent
+        fields = (*AGENT_FIELDS, "system_prompt", "sample_lines", "traits", "memory")
+        read_only_fields = fields
+
+
+class VersionRow(serializers.ModelSerializer[PersonaVersion]):
+    """A saved state of a persona, without its texts."""
+
+    url = serializers.SerializerMethodField()
+    agent = serializers.SlugRelatedField[Any](slug_field="slug", read_only=True)
+    created_by = serializers.SlugRelatedField[Any](slug_field="username", read_only=True, allow_null=True)
+
+    class Meta:
+        model = PersonaVersion
+        fields = _OF_VERSION
+        read_only_fields = fields
+
+    def get_url(self, version: PersonaVersion) -> str:
+        where = [version.agent.slug, version.number]
+        return str(reverse("agents:agent-version", where, request=self.context["request"]))
+
+
+class WholeVersion(VersionRow):
+    traits = TraitFields(many=True, read_only=True)
+
+    class Meta:
+        model = PersonaVersion
+        fields = (*_OF_VERSION, "system_prompt", "traits")
+        read_only_fields = fields
 
 
 class AgentChanges(StrictBody):
@@ -193,10 +274,7 @@ class Agents(IdempotentPosts, ListAPIView[Agent]):
 
     @documented({201: WholeAgent}, body=NewAgent, summary="Create an agent")
     def post(self, request: Request) -> Response:
-        parameters.only(request)
-        body = NewAgent(data=request.data)
-        body.is_valid(raise_exception=True)
-        agent = create_agent(body.validated_data, request.user)  # type: ignore[arg-type]  # nobody anonymous comes here
+        agent = create_agent(read_body(request, NewAgent), request.user)  # type: ignore[arg-type]  # nobody anonymous comes here
         shown = WholeAgent(whole_agent(agent.slug), context=self.get_serializer_context()).data
         return Response(shown, status=201, headers={"Location": str(shown["url"])})
 
@@ -223,13 +301,8 @@ class OneAgent(Conditional, GenericAPIView[Agent]):
 
     @documented(WholeAgent, body=AgentChanges, summary="Change an agent")
     def patch(self, request: Request, slug: str) -> Response:
-        parameters.only(request)
         the_agent(slug, Agent.objects.only("pk"))
-        body = AgentChanges(data=request.data)
-        body.is_valid(raise_exception=True)
-        if not body.validated_data:
-            raise ValidationError([f"nothing to change; allowed: {', '.join(body.fields)}"])
-        change_agent(slug, body.validated_data, request.user, self.expected(request))  # type: ignore[arg-type]  # nobody anonymous comes here
+        change_agent(slug, read_changes(request, AgentChanges), request.user, self.expected(request))  # type: ignore[arg-type]  # nobody anonymous comes here
         answer: Response = self.get(request, slug)
         return answer
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NoReturn
 
@@ -17,6 +16,7 @@ from rest_framework import serializers
 from rest_framework.exceptions import PermissionDenied, ValidationError
 from rest_framework.request import Request
 
+from agents.api import parameters
 from agents.llm.endpoints import problem_of, provider_of
 from agents.models import Agent, Channel
 from agents.models.conversations import TAG_KEY, validate_tags
@@ -25,6 +25,14 @@ from agents.turn.pipeline import name_of, pipeline
 from agents.turn.send_message import MAX_CHARACTERS
 
 LONGEST_SHOWN = 80
+MOST_TAGS = 20
+MOST_OBJECT = 100_000  # characters of JSON
+MOST_ROWS = 500
+MOST_TRAITS = 200
+TRAIT_DESCRIPTION = 10_000
+_TRAIT_FIELDS = ("name", "description", "strength", "sentiment")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_COLOR = re.compile(r"#[0-9a-fA-F]{6}")
 
 
 class StrictBody(serializers.Serializer[Any]):
@@ -53,6 +61,23 @@ class StrictBody(serializers.Serializer[Any]):
         return unstorable(value)
 
 
+def read_body(request: Request, body: type[StrictBody]) -> dict[str, Any]:
+    """The validated fields of a request that takes no parameters."""
+    parameters.only(request)
+    given = body(data=request.data)
+    given.is_valid(raise_exception=True)
+    fields: dict[str, Any] = given.validated_data
+    return fields
+
+
+def read_changes(request: Request, body: type[StrictBody]) -> dict[str, Any]:
+    """The same for a PATCH, which must change something."""
+    fields = read_body(request, body)
+    if not fields:
+        raise ValidationError([f"nothing to change; allowed: {', '.join(body().fields)}"])
+    return fields
+
+
 class NoBody(StrictBody):
     """An empty body: there is nothing to choose."""
 
@@ -62,21 +87,13 @@ def unstorable(value: Any) -> str:
     if isinstance(value, str):
         if "\x00" in value:
             return "holds a NUL character"
-        return "" if value.isascii() or _encodable(value) else "holds half of a surrogate pair"
+        return "holds half of a surrogate pair" if _SURROGATE.search(value) else ""
     parts: Sequence[Any] = ()
     if isinstance(value, Mapping):
         parts = [*value, *value.values()]
     elif isinstance(value, list):
         parts = value
     return next(filter(None, map(unstorable, parts)), "")
-
-
-def _encodable(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 class _Allowing(serializers.Field[Any, Any, Any, Any]):
@@ -94,22 +111,77 @@ class _Allowing(serializers.Field[Any, Any, Any, Any]):
             raise ValidationError([f"{self.field_name} is missing; allowed: {self.allowed}"])
         self.refuse(None)
 
+    def is_allowed(self, data: Any) -> bool:
+        raise NotImplementedError
+
+    def to_internal_value(self, data: Any) -> Any:
+        if not self.is_allowed(data):
+            self.refuse(data)
+        return data
+
 
 class Text(_Allowing, serializers.CharField):
     """A text of 1 to `most` characters."""
 
+    most: int
+
     def __init__(self, *, allowed: str = "", most: int = 200, **kwargs: Any) -> None:
         super().__init__(max_length=most, **kwargs)
-        self.allowed = allowed or f"a text of 1 to {most} characters"
+        self.most, self.allowed = most, allowed or f"a text of 1 to {most} characters"
 
     def run_validation(self, data: Any = serializers.empty) -> Any:
         (absent, value) = self.validate_empty_values(data)
         return value if absent else self.to_internal_value(value)
 
+    def is_allowed(self, data: Any) -> bool:
+        return isinstance(data, str) and bool(data.strip()) and len(data) <= self.most
+
     def to_internal_value(self, data: Any) -> str:
-        if not isinstance(data, str) or not data.strip() or len(data) > (self.max_length or 0):
-            self.refuse(data)
-        return data.strip()
+        return str(super().to_internal_value(data)).strip()
+
+
+class Note(Text):
+    """A text of 0 to `most` characters."""
+
+    def __init__(self, *, most: int = 200, **kwargs: Any) -> None:
+        super().__init__(
+            most=most, **{"allowed": f"a text of at most {most:,} characters", "allow_blank": True, **kwargs}
+        )
+
+    def is_allowed(self, data: Any) -> bool:
+        return isinstance(data, str) and len(data) <= self.most
+
+
+class Said(Text):
+    """The text of a message: as it was written, blanks included."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        allowed = f"a text of 1 to {MAX_CHARACTERS:,} characters, not only white space"
+        super().__init__(most=MAX_CHARACTERS, allowed=allowed, **kwargs)
+
+    def to_internal_value(self, data: Any) -> str:
+        super().to_internal_value(data)
+        return str(data)
+
+
+class Slug(Text):
+    """A new short name, for addresses and commands."""
+
+    def __init__(self, *, most: int, **kwargs: Any) -> None:
+        super().__init__(most=most, allowed=f"1 to {most} letters a-z and A-Z, digits, - and _", **kwargs)
+
+    def is_allowed(self, data: Any) -> bool:
+        return isinstance(data, str) and slug_re.fullmatch(data) is not None and len(data) <= self.most
+
+
+class Color(Text):
+    """A colour as ``#1d4ed8``."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(most=7, allowed="# and six hex digits, e.g. #1d4ed8", **kwargs)
+
+    def is_allowed(self, data: Any) -> bool:
+        return isinstance(data, str) and _COLOR.fullmatch(data) is not None
 
 
 class Whole(_Allowing, serializers.IntegerField):
@@ -120,10 +192,8 @@ class Whole(_Allowing, serializers.IntegerField):
         self.least, self.most = least, most
         self.allowed = allowed or f"a whole number from {least:,} to {most:,}"
 
-    def to_internal_value(self, data: Any) -> int:
-        if isinstance(data, bool) or not isinstance(data, int) or not self.least <= data <= self.most:
-            self.refuse(data)
-        return data
+    def is_allowed(self, data: Any) -> bool:
+        return isinstance(data, int) and not isinstance(data, bool) and self.least <= data <= self.most
 
 
 class Flag(_Allowing, serializers.BooleanField):
@@ -131,10 +201,8 @@ class Flag(_Allowing, serializers.BooleanField):
 
     allowed = "true, false"
 
-    def to_internal_value(self, data: Any) -> bool:
-        if not isinstance(data, bool):
-            self.refuse(data)
-        return data
+    def is_allowed(self, data: Any) -> bool:
+        return isinstance(data, bool)
 
 
 class OneOf(_Allowing, serializers.ChoiceField):
@@ -144,10 +212,8 @@ class OneOf(_Allowing, serializers.ChoiceField):
         super().__init__(choices=[(name, name) for name in choices], **kwargs)
         self.allowed = ", ".join(choices)
 
-    def to_internal_value(self, data: Any) -> str:
-        if not isinstance(data, str) or data not in self.choices:
-            self.refuse(data)
-        return data
+    def is_allowed(self, data: Any) -> bool:
+        return isinstance(data, str) and data in self.choices
 
 
 class SomeOf(_Allowing, serializers.ListField):
@@ -170,103 +236,42 @@ class SomeOf(_Allowing, serializers.ListField):
 class Pairs(_Allowing, serializers.DictField):
     """An object of texts, such as the tags of messages."""
 
-    def __init__(self, *, most: int = 20, **kwargs: Any) -> None:
+    def __init__(self, *, most: int = MOST_TAGS, **kwargs: Any) -> None:
         super().__init__(child=serializers.CharField(), **kwargs)
-        self.most = most
-        self.allowed = f'an object of at most {most} texts, e.g. {{"build": "41"}}'
+        self.most, self.allowed = most, f'an object of at most {most} texts, e.g. {{"build": "41"}}'
 
-    def to_internal_value(self, data: Any) -> dict[str, str]:
-        if not isinstance(data, dict) or len(data) > self.most:
-            self.refuse(data)
-        if not all(isinstance(value, str) for value in data.values()):
-            self.refuse(data)
-        return data
-
-
-MOST_TAGS = 20
-MOST_OBJECT = 100_000  # characters of JSON
-MOST_ROWS = 500
-MOST_TRAITS = 200
-TRAIT_DESCRIPTION = 10_000
-_TRAIT_FIELDS = ("name", "description", "strength", "sentiment")
-_COLOR = re.compile(r"#[0-9a-fA-F]{6}")
-
-
-class Note(Text):
-    """A text of 0 to `most` characters."""
-
-    def __init__(self, *, most: int = 200, **kwargs: Any) -> None:
-        kwargs = {"allowed": f"a text of at most {most:,} characters", "allow_blank": True, **kwargs}
-        super().__init__(most=most, **kwargs)
-
-    def to_internal_value(self, data: Any) -> str:
-        if not isinstance(data, str) or len(data) > (self.max_length or 0):
-            self.refuse(data)
-        return data.strip()
-
-
-class Said(Text):
-    """What is said in a message: kept as it was written, blanks included."""
-
-    def __init__(self, **kwargs: Any) -> None:
-        allowed = f"a text of 1 to {MAX_CHARACTERS:,} characters, not only white space"
-        super().__init__(most=MAX_CHARACTERS, allowed=allowed, **kwargs)
-
-    def to_internal_value(self, data: Any) -> str:
-        super().to_internal_value(data)
-        return str(data)
-
-
-class Slug(Text):
-    """A new short name, for addresses and commands."""
-
-    def __init__(self, *, most: int, **kwargs: Any) -> None:
-        allowed = f"1 to {most} letters a-z and A-Z, digits, - and _"
-        super().__init__(most=most, allowed=allowed, **kwargs)
-
-    def to_internal_value(self, data: Any) -> str:
-        if not isinstance(data, str) or not slug_re.fullmatch(data) or len(data) > (self.max_length or 0):
-            self.refuse(data)
-        return data
-
-
-class Color(Text):
-    """A colour as ``#1d4ed8``."""
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(most=7, allowed="# and six hex digits, e.g. #1d4ed8", **kwargs)
-
-    def to_internal_value(self, data: Any) -> str:
-        if not isinstance(data, str) or not _COLOR.fullmatch(data):
-            self.refuse(data)
-        return data
+    def is_allowed(self, data: Any) -> bool:
+        return (
+            isinstance(data, dict) and len(data) <= self.most and all(isinstance(text, str) for text in data.values())
+        )
 
 
 class Tags(Pairs):
     """Tags of messages or channels."""
 
     def to_internal_value(self, data: Any) -> dict[str, str]:
-        found = super().to_internal_value(data)
-        for key in found:
+        tags: dict[str, str] = super().to_internal_value(data)
+        for key in tags:
             if not TAG_KEY.fullmatch(key):
                 text = f"{self.field_name} {key[:80]!r}: allowed: keys of a letter, then up to 63 letters, digits, _ . or -"
                 raise ValidationError([text])
-        return found
+        return tags
 
 
 class Anything(_Allowing, serializers.DictField):
-    """A JSON object of whatever somebody needs."""
+    """A JSON object with whatever fields its sender needs."""
 
     allowed = f"a JSON object of at most {MOST_OBJECT:,} characters"
 
-    def to_internal_value(self, data: Any) -> dict[str, Any]:
-        if not isinstance(data, dict) or len(json.dumps(data, ensure_ascii=False)) > MOST_OBJECT or not _finite(data):
-            self.refuse(data)
-        return data
+    def is_allowed(self, data: Any) -> bool:
+        try:  # databases cannot store the infinities; JSON may spell numbers that are too large, such as 1e999
+            return isinstance(data, dict) and len(json.dumps(data, ensure_ascii=False, allow_nan=False)) <= MOST_OBJECT
+        except ValueError:
+            return False
 
 
 class Texts(_Allowing, serializers.ListField):
-    """A list of texts, none of them empty; `distinct` drops what was said before."""
+    """A list of texts, none of them empty; `distinct` drops repetitions."""
 
     def __init__(self, *, most: int = MOST_ROWS, each: int = 200, distinct: bool = False, **kwargs: Any) -> None:
         super().__init__(child=serializers.CharField(max_length=each), max_length=most, **kwargs)
@@ -334,14 +339,6 @@ class Traits(_Allowing, serializers.ListField):
         raise ValidationError([f"{self.field_name}[{number}].{name[:80]} {repr(value)[:80]}: allowed: {allowed}"])
 
 
-def _finite(value: Any) -> bool:
-    """Whether databases can store the numbers in it: JSON may spell some that are too large, such as 1e999."""
-    if isinstance(value, float):
-        return math.isfinite(value)
-    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return all(_finite(part) for part in parts)
-
-
 NEEDED = "agents.change_agent"
 HARMLESS = ("tags", "model", "scene")  # what no stage is left out or set by
 LEAST, MOST = 0.1, 60.0  # seconds
@@ -356,10 +353,8 @@ class Deadline(_Allowing, serializers.FloatField):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(min_value=LEAST, max_value=MOST, help_text=self.help, **kwargs)
 
-    def to_internal_value(self, data: Any) -> float:
-        if isinstance(data, bool) or not isinstance(data, int | float) or not LEAST <= data <= MOST:
-            self.refuse(data)
-        return float(data)
+    def is_allowed(self, data: Any) -> bool:
+        return isinstance(data, int | float) and not isinstance(data, bool) and LEAST <= data <= MOST
 
 
 class Overrides(Anything):
@@ -394,29 +389,20 @@ def of_request(
     problems = [text for name, value in found.items() if name in _OWN and (text := _OWN[name](value))]
     errors = {"overrides": problems} if problems else {}
     if others or session:
-        for name, text in _check()(agent=agent, channel=channel, overrides=others, session=session):
+        check = _imported(settings.TURN_REQUEST_CHECK)
+        for name, text in check(agent=agent, channel=channel, overrides=others, session=session):
             errors.setdefault(name, []).append(text)
     if errors:
         raise ValidationError(errors)
     if "deadline" in given:
-        found = {**_deadlines(agent, given["deadline"], any_length=may_set), **found}
+        try:
+            deadlines = _imported(settings.TURN_DEADLINES)(
+                agent=agent, seconds=float(given["deadline"]), any_length=may_set
+            )
+        except ValueError as error:
+            raise ValidationError({"deadline": [str(error)]}) from None
+        found = {**deadlines, **found}
     return found
-
-
-def _deadlines(agent: Agent, seconds: float, *, any_length: bool) -> Mapping[str, float]:
-    """What the floors above make of a deadline; they refuse one that would leave no time to judge."""
-    try:
-        found: Mapping[str, float] = _imported(settings.TURN_DEADLINES)(
-            agent=agent, seconds=seconds, any_length=any_length
-        )
-    except ValueError as error:
-        raise ValidationError({"deadline": [str(error)]}) from None
-    return found
-
-
-def _check() -> Callable[..., Iterable[tuple[str, str]]]:
-    """What the floors above say of overrides and sessions: the field and the sentence of each problem."""
-    return _imported(settings.TURN_REQUEST_CHECK)
 
 
 @lru_cache(maxsize=4)

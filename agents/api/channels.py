@@ -16,11 +16,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from agents.api import parameters
-from agents.api.bodies import Note, OneOf, Slug, StrictBody, Tags, Text, Texts
+from agents.api.bodies import Note, OneOf, Slug, StrictBody, Tags, Text, Texts, read_body, read_changes
 from agents.api.headers import Changed, Conditional, IdempotentPosts, etag_of
-from agents.api.parameters import the_channel
+from agents.api.parameters import by_slug, the_channel
 from agents.api.schema import AGENT, SEARCH, TAG, documented, query
-from agents.api.serializers import ChannelRow
 from agents.finding import no_agent
 from agents.models import Agent, Channel, ChannelMember
 
@@ -30,6 +29,34 @@ CHANNEL_FILTERS = (
     query("ordering", "default name", enum=ORDERS),
 )
 TOPIC_CHARACTERS = 10_000
+
+
+class ChannelRow(serializers.ModelSerializer[Channel]):
+    """A channel with who is in it. Needs `memberships` prefetched with their agent and user."""
+
+    url = by_slug("channel")
+    tags = serializers.DictField(child=serializers.CharField(), read_only=True)
+    agents = serializers.SerializerMethodField(help_text="slugs of the agents in it")
+    users = serializers.SerializerMethodField(help_text="names of the users in it")
+    last_position = serializers.SerializerMethodField(help_text="position of its newest message; 0 = none yet")
+    messages_url = by_slug("channel-messages")
+
+    class Meta:
+        model = Channel
+        fields = (
+            *("slug", "url", "name", "kind", "topic", "tags", "synthetic", "agents", "users", "last_position"),
+            *("created_at", "messages_url"),
+        )
+        read_only_fields = fields
+
+    def get_agents(self, channel: Channel) -> list[str]:
+        return sorted(member.agent.slug for member in channel.memberships.all() if member.agent)
+
+    def get_users(self, channel: Channel) -> list[str]:
+        return sorted(member.user.get_username() for member in channel.memberships.all() if member.user)
+
+    def get_last_position(self, channel: Channel) -> int:
+        return channel.next_position - 1
 
 
 class ChannelChanges(StrictBody):
@@ -83,10 +110,7 @@ class Channels(IdempotentPosts, ListAPIView[Channel]):
 
     @documented({201: ChannelRow}, body=NewChannel, summary="Make a channel")
     def post(self, request: Request) -> Response:
-        parameters.only(request)
-        body = NewChannel(data=request.data)
-        body.is_valid(raise_exception=True)
-        slug = _make(body.validated_data)
+        slug = _make(read_body(request, NewChannel))
         shown = ChannelRow(the_channel(slug, channels_with_members()), context=self.get_serializer_context()).data
         return Response(shown, status=201, headers={"Location": str(shown["url"])})
 
@@ -111,13 +135,8 @@ class OneChannel(Conditional, GenericAPIView[Channel]):
 
     @documented(ChannelRow, body=ChannelChanges, summary="Change a channel")
     def patch(self, request: Request, slug: str) -> Response:
-        parameters.only(request)
         channel = the_channel(slug)
-        body = ChannelChanges(data=request.data)
-        body.is_valid(raise_exception=True)
-        if not body.validated_data:
-            raise ValidationError([f"nothing to change; allowed: {', '.join(body.fields)}"])
-        _change(channel, body.validated_data, self.expected(request))
+        _change(channel, read_changes(request, ChannelChanges), self.expected(request))
         answer: Response = self.get(request, slug)
         return answer
 

@@ -9,10 +9,14 @@ import hashlib
 import json
 import logging
 import re
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from django.core.files.uploadedfile import UploadedFile
 from django.db import Error as DatabaseError
+from django.db import IntegrityError, transaction
+from django.db.models import QuerySet
+from django.utils import timezone
 from django.utils.http import parse_etags, quote_etag
 from rest_framework.exceptions import APIException, ValidationError
 from rest_framework.renderers import JSONRenderer
@@ -20,9 +24,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from agents import idempotency
 from agents.api.problems import CONTENT_TYPE, Conflict
-from agents.models import IdempotentRequest, Message, Run
+from agents.models import IdempotentRequest, Message, Run, owner_is_dead, owner_name
 
 if TYPE_CHECKING:
     _View = APIView
@@ -89,7 +92,9 @@ logger = logging.getLogger(__name__)
 HEADER = "Idempotency-Key"
 REPLAYED = "Idempotency-Replayed"
 KEPT_HEADERS = ("Location", "ETag")
+LONGEST_RUN = timedelta(minutes=10)  # a request without an answer for longer is one of a process that died
 _KEY = re.compile(r"[\x21-\x7e]{1,255}")
+Sent = tuple[str, str, str]  # method, path with the query, digest of the body: two requests with the same are the same
 
 
 class KeyUsed(APIException):
@@ -99,71 +104,10 @@ class KeyUsed(APIException):
     default_detail = f"this {HEADER} was used for another request within 24 hours; allowed: one key per request"
 
 
-class IdempotentPosts(_View):
-    """First base of a view whose POST acts: a request with the same key and body as an earlier one gets its answer again.
+class StillRunning(Conflict):
+    """The first request with this key is being answered."""
 
-    Nothing is kept of an answer that says to try again (409, 429) and of a server error. What happens between acting and storing the
-    answer cannot be undone: after a crash there, or when the database does not take the answer, the request acts again.
-    """
-
-    _claimed: IdempotentRequest | None = None
-
-    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        super().initial(request, *args, **kwargs)
-        key = request.headers.get(HEADER)
-        if request.method != "POST" or key is None:
-            return
-        if not _KEY.fullmatch(key):
-            raise ValidationError(
-                {HEADER: [f"{HEADER} {key[:60]!r}: allowed: 1 to 255 printable characters, no space"]}
-            )
-        sent = idempotency.Sent("POST", request.get_full_path(), digest(request.data))
-        try:
-            row, act = idempotency.begin(user_id=_pk(request), key=key, sent=sent)
-        except idempotency.OtherRequest:
-            raise KeyUsed from None
-        except idempotency.StillRunning:
-            raise Conflict(f"the first request with this {HEADER} is still running; ask again in a moment") from None
-        if not act:
-            raise _Answered(row)
-        self._claimed = row
-
-    def handle_exception(self, exc: Exception) -> Response:
-        if isinstance(exc, _Answered):
-            return self._stored(exc.row)
-        try:
-            return super().handle_exception(exc)
-        except Exception:
-            self._release()
-            raise
-
-    def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
-        row = self._claimed
-        if row is not None:
-            kept = isinstance(response, Response) and response.status_code < 500
-            if kept and response.status_code not in (409, 429):
-                headers = {name: response[name] for name in KEPT_HEADERS if name in response}
-                answer = JSONRenderer().render(response.data).decode() if response.data is not None else ""
-                try:
-                    idempotency.keep(row, status=response.status_code, answer=answer, headers=headers)
-                except DatabaseError:  # it was done: whoever asked is told so all the same
-                    logger.exception("the answer to %s %s under a key was not kept", request.method, request.path)
-                self._claimed = None
-            else:
-                self._release()
-        return super().finalize_response(request, response, *args, **kwargs)
-
-    def _stored(self, row: IdempotentRequest) -> Response:
-        data = json.loads(row.answer) if row.answer else None
-        response = Response(data, status=row.status, headers={**row.headers, REPLAYED: "true"})
-        if response.status_code >= 400 and self.request.accepted_renderer.format == "json":
-            response.content_type = CONTENT_TYPE
-        return response
-
-    def _release(self) -> None:
-        if self._claimed is not None:
-            idempotency.release(self._claimed)
-            self._claimed = None
+    default_detail = f"the first request with this {HEADER} is still running; ask again in a moment"
 
 
 class _Answered(Exception):
@@ -174,17 +118,107 @@ class _Answered(Exception):
         super().__init__()
 
 
-def _pk(request: Request) -> int:
-    assert request.user.pk is not None  # noqa: S101 (for the type checker: nobody anonymous comes here)
-    return int(request.user.pk)
+class IdempotentPosts(_View):
+    """First base of a view whose POST acts: a request with the same key and body as an earlier one gets its answer again.
+
+    Nothing is stored of an answer that says to try again (409, 429) and of a server error. What happens between acting and storing the
+    answer cannot be undone: after a crash there, or when the database does not take the answer, the request acts again.
+    """
+
+    _leased: IdempotentRequest | None = None
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        super().initial(request, *args, **kwargs)
+        key = request.headers.get(HEADER)
+        if request.method != "POST" or key is None:
+            return
+        if not _KEY.fullmatch(key):
+            allowed = "1 to 255 printable characters, no space"
+            raise ValidationError({HEADER: [f"{HEADER} {key[:60]!r}: allowed: {allowed}"]})
+        sent = ("POST", request.get_full_path(), digest(request.data))
+        row, act = begin(user_id=request.user.pk, key=key, sent=sent)  # type: ignore[arg-type]  # nobody anonymous comes here
+        if not act:
+            raise _Answered(row)
+        self._leased = row
+
+    def handle_exception(self, exc: Exception) -> Response:
+        if isinstance(exc, _Answered):
+            row = exc.row
+            data = json.loads(row.answer) if row.answer else None
+            response = Response(data, status=row.status, headers={**row.headers, REPLAYED: "true"})
+            if response.status_code >= 400 and self.request.accepted_renderer.format == "json":
+                response.content_type = CONTENT_TYPE
+            return response
+        try:
+            return super().handle_exception(exc)
+        except Exception:
+            if self._leased is not None:
+                _held(self._leased).delete()
+                self._leased = None
+            raise
+
+    def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
+        if (row := self._leased) is not None:
+            self._leased = None
+            if isinstance(response, Response) and response.status_code < 500 and response.status_code not in (409, 429):
+                headers = {name: response[name] for name in KEPT_HEADERS if name in response}
+                answer = JSONRenderer().render(response.data).decode() if response.data is not None else ""
+                try:
+                    keep(row, status=response.status_code, answer=answer, headers=headers)
+                except DatabaseError:  # the request was carried out, so its sender gets the answer all the same
+                    logger.exception("the answer to %s %s under a key was not stored", request.method, request.path)
+            else:
+                _held(row).delete()
+        return super().finalize_response(request, response, *args, **kwargs)
+
+
+def begin(*, user_id: int, key: str, sent: Sent) -> tuple[IdempotentRequest, bool]:
+    """Begin a request, or find its answer; the unique constraint lets one of two at once through.
+
+    Returns:
+        The row, and whether the caller is to act now; False when the row holds the answer.
+
+    Raises:
+        KeyUsed: The user sent something else with this key within the last 24 hours.
+        StillRunning: Another request with this key acts at this moment.
+    """
+    mine = IdempotentRequest.objects.filter(user=user_id, key=key)
+    mine.filter(created_at__lt=timezone.now() - IdempotentRequest.KEPT).delete()
+    method, path, body = sent
+    try:
+        with transaction.atomic():
+            fresh = {"method": method, "path": path, "body_digest": body, "lease_owner": owner_name()}
+            return IdempotentRequest.objects.create(user_id=user_id, key=key, **fresh), True
+    except IntegrityError:
+        row = mine.first()
+    if row is None:  # it was released this moment: the sender may try again
+        raise StillRunning
+    if (row.method, row.path, row.body_digest) != sent:
+        raise KeyUsed
+    if row.status is not None:
+        return row, False
+    if not (owner_is_dead(row.lease_owner) or row.leased_at < timezone.now() - LONGEST_RUN):
+        raise StillRunning
+    owner, now = owner_name(), timezone.now()
+    if not _held(row).update(lease_owner=owner, leased_at=now):  # another process took it over
+        raise StillRunning
+    row.lease_owner, row.leased_at = owner, now
+    return row, True
+
+
+def keep(row: IdempotentRequest, *, status: int, answer: str, headers: dict[str, str]) -> bool:
+    """Store the answer; False when another process took over meanwhile: its answer stays."""
+    return bool(_held(row).update(status=status, answer=answer, headers=headers))
+
+
+def _held(row: IdempotentRequest) -> QuerySet[IdempotentRequest]:
+    return IdempotentRequest.objects.filter(pk=row.pk, lease_owner=row.lease_owner, status=None)
 
 
 def digest(data: Any) -> str:
     """Of what was sent, however it was spelt; of files, what is in them."""
-    found = hashlib.sha256()
     fields = dict(data.lists()) if hasattr(data, "lists") else data
-    found.update(json.dumps(fields, sort_keys=True, default=lambda value: _of_file(value)).encode())
-    return found.hexdigest()
+    return hashlib.sha256(json.dumps(fields, sort_keys=True, default=_of_file).encode()).hexdigest()
 
 
 def _of_file(file: UploadedFile[Any]) -> str:

@@ -16,7 +16,7 @@ from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
 from agents.api import headers, parameters
-from agents.api.bodies import Note, Said, StrictBody, Tags, Text, Whole
+from agents.api.bodies import Note, Said, StrictBody, Tags, Text, Whole, read_body
 from agents.api.headers import IdempotentPosts
 from agents.api.parameters import Log, named_channel, named_message, the_channel, the_row
 from agents.api.problems import Conflict
@@ -206,10 +206,7 @@ class Messages(IdempotentPosts, ListAPIView[Message]):
 
     @documented({201: Received}, body=NewMessage, summary="Say something as a person")
     def post(self, request: Request) -> Response:
-        parameters.only(request)
-        body = NewMessage(data=request.data)
-        body.is_valid(raise_exception=True)
-        given = body.validated_data
+        given = read_body(request, NewMessage)
         channel, outsider = named_channel(given["channel"]), given.get("outsider", "")
         try:
             message = receive_message(

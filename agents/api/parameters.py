@@ -25,6 +25,7 @@ from agents.models import Agent, Channel, Message
 from agents.models.conversations import TAG_KEY
 
 MOMENT = "a date or time such as 2026-11-22 or 2026-11-22T14:30:00Z (UTC where it says no zone)"
+YES_NO = {"true": True, "false": False}
 ALWAYS_ALLOWED = ("format", "page", "page_size", "cursor")
 
 
@@ -92,12 +93,7 @@ def uuid(request: Request, name: str) -> UUID | None:
 def agent(request: Request, name: str = "agent") -> Agent | None:
     """The agent of this slug; None when the parameter is not given."""
     slug = text(request, name)
-    if not slug:
-        return None
-    found = Agent.objects.filter(slug=slug).first()
-    if found is None:
-        raise ValidationError({name: [no_agent(slug)]})
-    return found
+    return named_agent(slug, name) if slug else None
 
 
 def the_agent(slug: str, among: QuerySet[Agent] | None = None) -> Agent:
@@ -122,16 +118,16 @@ def the_row(rows: QuerySet[Any], pk: int, what: str) -> Any:
     return found
 
 
-def named_agent(slug: str) -> Agent:
-    """The agent that a body names in its field ``agent``."""
+def named_agent(slug: str, name: str = "agent") -> Agent:
+    """The agent that a parameter or a body's field names."""
     found = Agent.objects.filter(slug=slug).first()
     if found is None:
-        raise ValidationError({"agent": [no_agent(slug)]})
+        raise ValidationError({name: [no_agent(slug)]})
     return found
 
 
 def named_channel(slug: str) -> Channel:
-    """The channel that a body names in its field ``channel``."""
+    """The channel that the parameter or a body's field ``channel`` names."""
     found = Channel.objects.filter(slug=slug).first()
     if found is None:
         raise ValidationError({"channel": [no_channel(slug)]})
@@ -148,9 +144,6 @@ def named_message(pk: int | None, name: str, channel: Channel) -> Message | None
     return found
 
 
-YES_NO = {"true": True, "false": False}
-
-
 def no_channel(slug: str) -> str:
     """A sentence for a slug that is no channel's."""
     known = list(Channel.objects.order_by("slug").values_list("slug", flat=True)[:21])
@@ -161,12 +154,7 @@ def no_channel(slug: str) -> str:
 def channel(request: Request) -> Channel | None:
     """The channel of the slug in ``channel``; None when the parameter is not given."""
     slug = text(request, "channel")
-    if not slug:
-        return None
-    found = Channel.objects.filter(slug=slug).first()
-    if found is None:
-        raise ValidationError({"channel": [no_channel(slug)]})
-    return found
+    return named_channel(slug) if slug else None
 
 
 def user(request: Request) -> AbstractBaseUser | None:
@@ -317,3 +305,8 @@ def paged(row: type[serializers.BaseSerializer[Any]]) -> type[serializers.Serial
 
 def _answer(properties: dict[str, Any]) -> dict[str, Any]:
     return {"type": "object", "required": list(properties), "properties": properties}
+
+
+def by_slug(view: str) -> serializers.HyperlinkedIdentityField:
+    """The address of an agent's or a channel's route."""
+    return serializers.HyperlinkedIdentityField(view_name=f"agents:{view}", lookup_field="slug")

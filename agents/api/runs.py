@@ -16,20 +16,19 @@ from rest_framework.reverse import reverse
 from rest_framework.views import APIView
 
 from agents.api import bodies, headers, parameters
-from agents.api.bodies import Note, StrictBody, Text, Whole
+from agents.api.bodies import Note, StrictBody, Text, Whole, read_body
 from agents.api.headers import Conditional, IdempotentPosts, etag_of
 from agents.api.messages import LARGEST_ID, MessageRow, shown_message, shown_messages
 from agents.api.parameters import LogByTimeOf, named_channel, named_message, the_agent, the_row
 from agents.api.problems import Conflict, Unavailable
 from agents.api.requests import ActionPermissions, ModelPermissions, PaidRequests, ReadsMessages
 from agents.api.schema import AGENT, CHANNEL, SINCE, UNTIL, documented, query
-from agents.api.serializers import LLMCallRow, RunRow, WholeLLMCall
 from agents.llm.endpoints import model_of
 from agents.llm.ledger import Totals
 from agents.models import Agent, Channel, ChannelMember, LLMCall, Message, Run, RunMessage, RunStep
 from agents.turn.orchestrator import TurnRefused, cancel, start_turn
 from agents.turn.pipeline import StageFailed
-from agents.turn.prompt import PROMPT_CHARACTERS, PromptPreview, preview_prompt
+from agents.turn.prompt import PROMPT_CHARACTERS, preview_prompt
 from agents.turn.timeline import spent
 from agents.turn.tools import tool_definitions
 
@@ -114,7 +113,15 @@ class Prompt(APIView):
             shown = preview_prompt(agent=agent, channel=channel, trigger=trigger)
         except StageFailed as error:
             raise Unavailable(f"no turn could begin: a required stage failed ({error})") from None
-        return Response(_as_json(agent, channel, shown))
+        answer = {
+            "agent": agent.slug,
+            "channel": channel.slug,
+            "model": agent.model_id or model_of("actor"),
+            "tools": tool_definitions(),
+            "trace": [entry.as_json() for entry in shown.trace],
+            **{name: getattr(shown, name) for name in ("system", "user", "sections", "transcript", "draft")},
+        }
+        return Response(PromptFields(answer).data)
 
 
 def _usual_channel(agent: Agent) -> Channel:
@@ -127,23 +134,86 @@ def _usual_channel(agent: Agent) -> Channel:
     return first
 
 
-def _as_json(agent: Agent, channel: Channel, shown: PromptPreview) -> dict[str, Any]:
-    draft = shown.draft
-    return {
-        "agent": agent.slug,
-        "channel": channel.slug,
-        "model": agent.model_id or model_of("actor"),
-        "system": shown.system,
-        "user": shown.user,
-        "sections": [{"heading": s.heading, "body": s.body, "stage": s.stage} for s in shown.sections],
-        "transcript": list(shown.transcript),
-        "tools": [
-            {"name": tool.name, "description": tool.description, "input_schema": tool.input_schema}
-            for tool in tool_definitions()
-        ],
-        "draft": {"text": draft.text, "payload": dict(draft.payload)} if draft is not None else None,
-        "trace": [entry.as_json() for entry in shown.trace],
-    }
+_OF_RUN = (
+    *("id", "url", "agent", "channel", "status", "stop_reason", "error", "trigger", "trigger_url", "prompt", "depth"),
+    *("attempt", "cancel_requested", "created_at", "started_at", "finished_at", "trace_url", "cancel_url"),
+)
+_OF_CALL = (
+    *("id", "url", "created_at", "role", "purpose", "mechanism", "dimension", "agent", "run", "work_id"),
+    *("provider", "endpoint", "model", "served_model", "status", "error", "stop_reason", "input_tokens"),
+    *("output_tokens", "cache_read_tokens", "cache_write_tokens", "cost_usd", "latency_ms", "attempts", "batch"),
+    *("request_id", "request_digest"),
+)
+
+
+class RunRow(serializers.ModelSerializer[Run]):
+    """A turn of an agent, without what happened in it."""
+
+    url = serializers.HyperlinkedIdentityField(view_name="agents:run")
+    agent = serializers.SlugRelatedField[Any](slug_field="slug", read_only=True)
+    channel = serializers.SlugRelatedField[Any](slug_field="slug", read_only=True, allow_null=True)
+    trigger = serializers.IntegerField(
+        source="trigger_id", read_only=True, allow_null=True, help_text="id of the message it answers"
+    )
+    trigger_url = serializers.SerializerMethodField()
+    stop_reason = serializers.CharField(read_only=True, help_text=f"{', '.join(Run.StopReason.values)}, or empty")
+    trace_url = serializers.HyperlinkedIdentityField(view_name="agents:run-trace")
+    cancel_url = serializers.HyperlinkedIdentityField(view_name="agents:run-cancel")
+
+    class Meta:
+        model = Run
+        fields = _OF_RUN
+        read_only_fields = fields
+
+    def get_trigger_url(self, run: Run) -> str | None:
+        if run.trigger_id is None:
+            return None
+        return str(reverse("agents:message", [run.trigger_id], request=self.context["request"]))
+
+
+class LLMCallRow(serializers.ModelSerializer[LLMCall]):
+    """A call of a model: what it was for, what it used and cost. `cost_usd` null = unpriced, never free."""
+
+    url = serializers.HyperlinkedIdentityField(view_name="agents:llm-call")
+    agent = serializers.SlugRelatedField[Any](slug_field="slug", read_only=True, allow_null=True)
+    run = serializers.IntegerField(source="run_id", read_only=True, allow_null=True)
+    cost_usd = serializers.DecimalField(
+        max_digits=14, decimal_places=8, read_only=True, allow_null=True, help_text="US dollars; null = unpriced"
+    )
+
+    class Meta:
+        model = LLMCall
+        fields = _OF_CALL
+        read_only_fields = fields
+
+
+class PayloadFields(serializers.Serializer[Any]):
+    """The exact prompt and the raw reply."""
+
+    request = serializers.JSONField()
+    reply = serializers.CharField()
+    tool_calls = serializers.ListField(child=serializers.JSONField())
+
+
+class WholeLLMCall(LLMCallRow):
+    """With the payload, where one is stored and the user may see it."""
+
+    payload = serializers.SerializerMethodField(help_text="null = none is stored, or not yours to see")
+    payload_stored = serializers.SerializerMethodField()
+
+    class Meta:
+        model = LLMCall
+        fields = (*_OF_CALL, "payload_stored", "payload")
+        read_only_fields = fields
+
+    def get_payload_stored(self, call: LLMCall) -> bool:
+        return getattr(call, "payload", None) is not None
+
+    @extend_schema_field(PayloadFields(allow_null=True))
+    def get_payload(self, call: LLMCall) -> dict[str, Any] | None:
+        if not self.get_payload_stored(call) or not self.context["may_see_payload"]:
+            return None
+        return dict(PayloadFields(call.payload).data)
 
 
 class UsageFields(serializers.Serializer[Any]):
@@ -339,11 +409,8 @@ class Turns(IdempotentPosts, ListAPIView[Run]):
 
     @documented({202: RunRow}, body=NewTurn, summary="Ask for a turn of an agent")
     def post(self, request: Request, slug: str) -> Response:
-        parameters.only(request)
         agent = the_agent(slug)
-        body = NewTurn(data=request.data)
-        body.is_valid(raise_exception=True)
-        given = body.validated_data
+        given = read_body(request, NewTurn)
         channel = named_channel(given["channel"])
         try:
             run = start_turn(

@@ -10,8 +10,8 @@ from rest_framework.generics import GenericAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from agents.api import bodies, headers, parameters
-from agents.api.bodies import Anything, Said, StrictBody, Tags, Text, Whole
+from agents.api import bodies, headers
+from agents.api.bodies import Anything, Said, StrictBody, Tags, Text, Whole, read_body
 from agents.api.headers import IdempotentPosts
 from agents.api.messages import LARGEST_ID, MessageRow, shown_message
 from agents.api.parameters import named_agent, named_channel, named_message
@@ -80,10 +80,7 @@ class Send(IdempotentPosts, GenericAPIView[Message]):
         summary="Send an agent's draft through the gate",
     )
     def post(self, request: Request) -> Response:
-        parameters.only(request)
-        body = NewDraft(data=request.data)
-        body.is_valid(raise_exception=True)
-        given = body.validated_data
+        given = read_body(request, NewDraft)
         agent, channel = named_agent(given["agent"]), named_channel(given["channel"])
         session = given.get("session", "")
         chosen = bodies.of_request(request, given, agent=agent, channel=channel, session=session)

@@ -17,7 +17,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from agents.api import parameters, requests
-from agents.api.bodies import Flag, OneOf, Pairs, Slug, StrictBody, Tags, Text
+from agents.api.bodies import Flag, OneOf, Pairs, Slug, StrictBody, Tags, Text, read_body
 from agents.api.headers import IdempotentPosts
 from agents.api.parameters import the_channel
 from agents.api.schema import AGENT, TAG, documented, query
@@ -140,10 +140,7 @@ class Transcripts(IdempotentPosts, APIView):
 
     @documented({200: Imported}, body=NewTranscript, summary="Hand in a file of conversations")
     def post(self, request: Request) -> Response:
-        parameters.only(request)
-        body = NewTranscript(data=request.data)
-        body.is_valid(raise_exception=True)
-        return Response(_imported(dict(body.validated_data), rights_of(request.user)).as_json())
+        return Response(_imported(read_body(request, NewTranscript), rights_of(request.user)).as_json())
 
 
 def _imported(given: dict[str, Any], rights: Rights) -> ImportReport:

@@ -148,6 +148,16 @@ def time_of(field: str, label: str = "") -> Callable[[Any, Any], SafeString]:
     return shown
 
 
+def column(label: str, value: Callable[[Any], object], *, ordering: str | None = None) -> Callable[[Any, Any], Any]:
+    """A method of an admin class: the column or read-only field that shows `value` of a row."""
+
+    @admin.display(description=label, ordering=ordering)
+    def shown(model_admin: Any, row: Any) -> Any:
+        return value(row)
+
+    return shown
+
+
 def lines(*parts: object) -> SafeString:
     """Several things in one cell, one under the other; the second and later ones are subtle."""
     first, *rest = parts

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from django.conf import settings
 from django.db import models
 from django.utils import timezone
@@ -12,6 +14,8 @@ class IdempotentRequest(models.Model):
 
     `status` is null while it runs. The lease is the insert: the unique constraint lets one of two at once through.
     """
+
+    KEPT = timedelta(hours=24)
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+", db_index=False)
     key = models.CharField(max_length=255)

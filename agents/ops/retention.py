@@ -15,7 +15,6 @@ from django.db.models import Count, Max, Model, Q, QuerySet
 from django.utils import timezone
 from django.utils.module_loading import import_string
 
-from agents.idempotency import KEPT
 from agents.models import (
     IdempotentRequest,
     Import,
@@ -194,5 +193,5 @@ LOGS = (
         children=((ImportFile, "of"), (ImportChunk, "file__of")),
     ),
     # Nobody gets their answer any more, however long the other logs are kept.
-    Log(rows=lambda _before: IdempotentRequest.objects.filter(created_at__lt=timezone.now() - KEPT)),
+    Log(rows=lambda _before: IdempotentRequest.objects.filter(created_at__lt=timezone.now() - IdempotentRequest.KEPT)),
 )

@@ -121,7 +121,7 @@ def _read_sentence(sentence: str) -> Reading | None:
     ):
         return None
     body = _form_of("one clause").sub(" ", body.lstrip("¿¡ -*•"))
-    body = _form_of("wish").sub(r"\1 ", body)
+    body = _form_of("kindness").sub(r"\1 good", _form_of("wish").sub(r"\1 ", body))
     languages = _languages()
     marks = {
         name: len({found.start() for pattern in words.kinds.values() for found in pattern.finditer(body)})
@@ -208,10 +208,16 @@ def _form(words: _Words, language: str, rest: str, asks: bool, alone: bool) -> s
         and language != "en"
     ):
         return "fragment"
+    if (
+        topic is not None
+        and topic[2] == 0
+        and re.fullmatch(r",? (?:please|pls|bitte|por favor|per favore|s'il te plaît)", rest[topic[3] :])
+    ):
+        return "order"
     spoken = next((found for pattern in _spoken().values() if (found := pattern.search(rest))), None)
     return (
         "fragment"
-        if spoken and spoken.start() <= 8 and len(rest) - spoken.end() <= 12 and not rest.startswith("i")
+        if spoken and spoken.start() <= 8 and len(rest) - spoken.end() <= 12 and not rest.startswith(("i ", "i'"))
         else ""
     )
 
@@ -228,6 +234,8 @@ def _decide(words: _Words, language: str, rest: str, form: str, is_more: bool) -
         name, text, start, end = topic
         before, word, after = cut[:start], cut[start:end], _form_of("and").split(cut[end:], maxsplit=1)[0]
         sign, soft, stop = _direction(words, language, before, word, after)
+        if _form_of("twice").search(cut):
+            return Reading(rest, form)
         if sign < 0 and re.search(r"\b(?:without|ohne|sans|sin|senza|sem|zonder)\b", cut[end:]):
             return Reading(rest, form)
         if form == "complaint" and not is_more:
@@ -245,6 +253,7 @@ def _decide(words: _Words, language: str, rest: str, form: str, is_more: bool) -
                 re.match(r"(?:that|this|it|those|these|there|too|way|far|a bit|das|c'|ça|eso|dat|trop|zu|te)\b", rest)
                 and name not in _topics_marked("of texts")
                 and not re.search(r"\byou", rest)
+                and (after.strip() or not re.search(r"\b(?:many|much|viele?)\b", before))
             ):
                 return None
         if _form_of("work").search(rest) and not _form_of("lasting").search(rest) and form != "complaint":
@@ -319,6 +328,8 @@ def _direction(words: _Words, language: str, before: str, word: str, after: str)
             if language != "en"
             else re.match(r"\s*(?:is|are|was|were)(?:n't| not)\b|\s*not\b", after) is not None
         )
+    if _form_of("few after it").search(after):
+        less += 1
     at_once = re.match(r"\s*(?:(?:a (?:lot|bit|little)|much|even|far|way|\w+) )?less\b", after) is not None
     if language != "en" or at_once or words.has("too", after):
         ends += after_end if not (negated or ends or less) else 0
@@ -370,7 +381,9 @@ def _topic(clause: str) -> tuple[str, str, int, int] | None:
         if what := _name(clause[start : found.end(group)]):
             return f"calling the user {what}", f"Calls the user {what}.", start, found.end(group)
     for language, pattern in _spoken().items():
-        if found := pattern.search(clause):
+        if (found := pattern.search(clause)) and not re.search(
+            r"\b(?:plain|simpler?|easy) \w+$", clause[: found.end()]
+        ):
             return f"answering in {language}", f"Answers in {language}.", found.start(), found.end()
     places = [
         (found.start(), number, found.end(), name)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,6 +22,7 @@ from evaluation.propositions.yaml_files import (
     in_words,
     line_of,
     location_of,
+    read_folders,
     read_mapping,
 )
 
@@ -77,12 +77,8 @@ class NudgeFile(BaseModel):
     nudges: dict[Annotated[NudgeType, Field(strict=False)], Text] = Field(min_length=1)
 
 
-class NudgeError(Exception):
-    """Nudge files that cannot be used; `problems` lists every one found."""
-
-    def __init__(self, problems: Sequence[FileProblem]) -> None:
-        self.problems = list(problems)
-        super().__init__("\n".join(map(str, self.problems)))
+class NudgeError(YamlProblems):
+    """Nudge files that cannot be used."""
 
 
 def load_file(path: Path) -> tuple[str, Mapping[NudgeType, str]]:
@@ -126,32 +122,13 @@ def load_nudges(*, seeded: bool = True) -> dict[str, dict[NudgeType, str]]:
         NudgeError: With the problems of all files, and of folders that do not exist.
     """
     merged: dict[str, dict[NudgeType, str]] = {}
-    problems: list[FileProblem] = []
-    for folder in (FOLDER, *map(Path, settings.NUDGE_DIRS)):
-        if not folder.is_dir():
-            problems.append(FileProblem(folder, None, "NUDGE_DIRS", "there is no such folder"))
-            continue
-        for path in sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")]):
-            if path.name.startswith("."):  # an editor's, not the team's
-                continue
-            try:
-                stat = path.stat()
-                owner, texts = _cached(path, stat.st_mtime_ns, stat.st_size)
-                if folder == FOLDER and owner != GENERIC and not seeded:
-                    continue
-                merged.setdefault(owner, {}).update(texts)
-            except NudgeError as error:
-                problems += error.problems
-            except OSError as error:
-                problems.append(FileProblem(path, None, "", f"cannot be read: {error}"))
+    files, problems = read_folders((FOLDER, *map(Path, settings.NUDGE_DIRS)), "NUDGE_DIRS", load_file)
     if problems:
         raise NudgeError(problems)
+    for path, (owner, texts) in files:
+        if seeded or owner == GENERIC or not path.is_relative_to(FOLDER):
+            merged.setdefault(owner, {}).update(texts)
     return merged
-
-
-@lru_cache(maxsize=256)
-def _cached(path: Path, mtime_ns: int, size: int) -> tuple[str, Mapping[NudgeType, str]]:
-    return load_file(path)
 
 
 def choose_type(context: InterventionContext, among: Sequence[NudgeType]) -> NudgeType:

@@ -28,8 +28,16 @@ from evaluation.propositions.editing import (
 )
 from evaluation.propositions.files import DEFAULT, LoadedFile
 from evaluation.propositions.library import Entry, all_entries, free_id
-from evaluation.propositions.rules import PRECONDITIONS
-from evaluation.propositions.schema import AGENT_NAME, ENVIRONMENT_DIMENSIONS, Proposition, PropositionFile, resolve
+from evaluation.propositions.rules import PRECONDITIONS, Rule
+from evaluation.propositions.schema import (
+    AGENT_NAME,
+    ENVIRONMENT_DIMENSIONS,
+    Cues,
+    Proposition,
+    PropositionFile,
+    PropositionSpec,
+    resolve,
+)
 
 MAIN = ("claim", "id", "weight", "inverted", "hard")
 RULE_NUMBERS = ("max_sentences", "min_sentences", "max_words", "min_words", "max_characters")
@@ -55,36 +63,6 @@ GROUPS = (
     ("Where it applies, and what the judge is shown", "", CONTEXT),
 )
 _YES_NO = [("", "as its file says"), ("yes", "yes"), ("no", "no")]
-_MOST_EVENTS = 10_000
-_HELP = {
-    "claim": "what the judge scores from 0 (not at all) to 9 (fully). {{agent_name}} stands for the agent's name",
-    "id": "small letters, digits and hyphens; scores are stored under it, so it cannot be changed later. Empty: made from the claim",
-    "weight": "its share in the mean of the dimension: above 0, at most 5",
-    "inverted": "what the agent must not do: the score is flipped (9 − raw) before it is averaged",
-    "hard": "each flaw the judge finds takes 20 % off the score; not together with anti-pattern",
-    "max_sentences": "sentences, at most",
-    "min_sentences": "sentences, at least",
-    "max_words": "words, at most",
-    "min_words": "words, at least",
-    "max_characters": "characters, at most",
-    "matches": "a regular expression that must be found, letter case ignored",
-    "not_matches": "a regular expression that must not be found",
-    "contains_any": "one phrase or /regex/ a line, of which at least one must occur",
-    "contains_all": "one phrase or /regex/ a line, all of which must occur",
-    "contains_none": "one phrase or /regex/ a line, none of which may occur",
-    "lowercase": "no capital letters",
-    "no_emoji": "no emoji",
-    "supports": "one phrase or /regex/ a line: found in a message, the claim holds (8 of 9)",
-    "contradicts": "one phrase or /regex/ a line: found in a message, it does not hold (1 of 9)",
-    "precondition": "where it is false for a message, the proposition does not apply to it",
-    "trait": "name of the agent's trait this is about: it replaces the automatic proposition of that trait",
-    "trait_stopped": "it is about the trait at strength 0, which the agent is not to show",
-    "include_personas": "whether the judge is shown the persona",
-    "first_n": f"events of the conversation shown from its start, 0 to {_MOST_EVENTS:,}; empty: as its file says, else 10 (of a draft: 5)",
-    "last_n": f"last events shown up to the message's stretch, 0 to {_MOST_EVENTS:,}; empty: as its file says, else 100 (of a draft: 10)",
-    "recommendations_for_improvement": "advice to the agent when the score is low; empty: the judge is asked for some",
-    "source": "the words of the persona it comes from: shown to people, never to the judge",
-}
 _LABELS = {
     "inverted": "anti-pattern",
     "hard": "strict",
@@ -149,10 +127,12 @@ class PropositionForm(forms.Form):
 
 
 def _field(name: str, traits: list[str]) -> forms.Field:
+    """The form field of a field of a file, with the description it has in the schema."""
+    schema = next(model.model_fields[name] for model in (PropositionSpec, Rule, Cues) if name in model.model_fields)
     common: dict[str, Any] = {
         "required": False,
         "label": _LABELS.get(name, name.replace("_", " ")),
-        "help_text": _HELP[name],
+        "help_text": schema.description,
     }
     if name in ("inverted", "hard", "trait_stopped", *RULE_SWITCHES):
         return forms.BooleanField(**common)
@@ -169,9 +149,11 @@ def _field(name: str, traits: list[str]) -> forms.Field:
         return forms.ChoiceField(choices=_YES_NO, widget=Select, **common)
     if name in ("id", "trait", *RULE_PATTERNS):
         attrs = {"list": "pl-traits"} if name == "trait" and traits else {}
+        attrs |= {"placeholder": "made from the claim"} if name == "id" else {}
         return forms.CharField(widget=TextInput(attrs=attrs), max_length=2000, **common)
-    lines: dict[str, Any] = {"rows": 3, "placeholder": "{{agent_name}} …"} if name == "claim" else {"rows": 2}
-    return forms.CharField(widget=GrowingTextarea(attrs=lines), max_length=20_000, **common)
+    hints = {"claim": "{{agent_name}} …"} | dict.fromkeys((*RULE_LISTS, *CUES), "one phrase or /regex/ a line")
+    widget = GrowingTextarea(attrs={"rows": 3 if name == "claim" else 2, "placeholder": hints.get(name, "")})
+    return forms.CharField(widget=widget, max_length=20_000, **common)
 
 
 def _typed(written: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from agents.api import parameters
 from agents.api.parameters import Pages
 from agents.api.schema import AGENT, PAGES, documented, query
 from agents.models import Agent
-from evaluation.api.answers import PropositionPage
+from evaluation.api.answers import PropositionPage, PropositionShown
 from evaluation.api.filters import DIMENSION, YES_NO
 from evaluation.api.refusals import reading_propositions
 from evaluation.models import Dimension, EvaluationScore
@@ -87,30 +87,14 @@ def _owner(file: LoadedFile) -> str | None:
     return None if file.agent_id == DEFAULT else file.agent_id
 
 
-def _shown(found: Proposition, agent: str | None, level: str) -> dict[str, Any]:
-    return {
-        "dimension": found.dimension,
-        "id": found.id,
+def _shown(p: Proposition, agent: str | None, level: str) -> dict[str, Any]:
+    computed = {
         "agent": agent,
         "level": level,
-        "claim": found.claim,
-        "weight": found.weight,
-        "inverted": found.inverted,
-        "hard": found.hard,
-        "include_personas": found.include_personas,
-        "target_type": found.target_type,
-        "first_n": found.first_n,
-        "last_n": found.last_n,
-        "recommendations_for_improvement": found.recommendations,
-        "precondition": found.precondition,
-        "rule": found.rule.checks() if found.rule else None,
-        "cues": found.cues.model_dump() if found.cues else None,
-        "measure": found.measure,
-        "trait": found.trait,
-        "over_window": found.over_window,
-        "active": found.active,
-        "rejected": found.rejected,
-        "retired": found.retired,
-        "quote": found.quote,
-        "source": found.source,
+        "recommendations_for_improvement": p.recommendations,
+        "rule": p.rule.checks() if p.rule else None,
+        "cues": p.cues.model_dump() if p.cues else None,
+    }
+    return {
+        name: computed[name] if name in computed else getattr(p, name) for name in PropositionShown._declared_fields
     }

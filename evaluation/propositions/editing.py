@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import copy
+import fcntl
 import io
 import os
-import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from enum import StrEnum
@@ -25,9 +24,8 @@ from evaluation.propositions.files import (
     DEFAULT,
     LoadedFile,
     load_all,
-    proposition_dirs,
     resolved_file,
-    shared_ids_of,
+    shared_ids,
 )
 from evaluation.propositions.library import Entry, all_entries, entry_marked, listed, mark_of
 from evaluation.propositions.schema import ENVIRONMENT_DIMENSIONS, WINDOW_DEFAULTS, PropositionFile, first_given
@@ -37,7 +35,6 @@ CHANGED = "It was changed or removed since the page was opened. Look at it again
 NO_FOLDER = "No folder for propositions of your own is set: name one in PROPOSITION_DIRS, or export the YAML."
 HEAD = ("include_personas", "target_type", "first_n", "last_n")  # of a file; its propositions inherit them
 WIDTH = 110  # columns of new entries
-STALE_AFTER = 30.0  # seconds after which a half-written file is left over from a dead process
 
 
 class CannotSave(Exception):
@@ -141,7 +138,7 @@ def save_proposition(
     text = _text(place, before, dict(entry), old, head_of(dimension, owner, level), level)
     parsed = validated({"dimension": place.path.parent.name, **parse(text, place.path)})
     new = resolved_file(place.path, parsed, None)
-    if problems := shared_ids_of((*(f for f in loaded if f.path != place.path), new), tuple(proposition_dirs())):
+    if problems := shared_ids((*(file for file in loaded if file.path != place.path), new)):
         raise CannotSave({"id": str(problems[0].message)})
     replace_file(place.path, text.encode(), expected=before)
     return place.path
@@ -481,43 +478,26 @@ def replace_file(path: Path, content: bytes, *, expected: bytes | None) -> None:
         expected: What it held when it was read; None = there was no such file.
 
     Raises:
-        CannotSave: The file changed since it was read, another process is writing it, or the folder cannot be written to.
+        CannotSave: The file changed since it was read, or the folder cannot be written to.
     """
     path = path.resolve()
     half = path.with_name(f".{path.name}.new")
+    folder = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle = _exclusive(half)
-    except FileExistsError:
-        raise CannotSave(f"{path} is being written by another process; try again") from None
-    except OSError as error:
-        raise CannotSave(f"{path.parent} cannot be written to: {error.strerror or error}") from None
-    try:
-        with os.fdopen(handle, "wb") as file:
-            if read_bytes(path) != expected:
-                raise CannotSave(f"{path} was changed meanwhile; look at it again")
+        folder = os.open(path.parent, os.O_RDONLY)
+        fcntl.flock(folder, fcntl.LOCK_EX)  # the system releases it even when the process is killed
+        if read_bytes(path) != expected:
+            raise CannotSave(f"{path} was changed meanwhile; look at it again")
+        with half.open("wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
         if expected is not None:
             half.chmod(path.stat().st_mode & 0o777)
-        half.replace(path)  # from here on a half-written file of that name is another process's
-    except BaseException as error:
-        with suppress(OSError):
-            half.unlink()
-        if isinstance(error, OSError):
-            raise CannotSave(f"{path} cannot be written: {error.strerror or error}") from None
-        raise
-
-
-def _exclusive(half: Path) -> int:
-    """Open the half-written file so that no other process can have it open: it is the lock as well."""
-    for _ in range(2):
-        try:
-            return os.open(half, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
-        except FileExistsError:
-            with suppress(FileNotFoundError):
-                if time.time() - half.stat().st_mtime < STALE_AFTER:
-                    raise
-                half.unlink()
-    raise FileExistsError(half)
+        half.replace(path)
+    except OSError as error:
+        raise CannotSave(f"{path} cannot be written: {error.strerror or error}") from None
+    finally:
+        if folder is not None:
+            os.close(folder)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -22,18 +23,15 @@ from evaluation.propositions.yaml_files import (
     in_words,
     line_of,
     location_of,
+    read_folders,
     read_mapping,
 )
 
 DEFAULT = "_default"
 
 
-class PropositionError(Exception):
-    """Proposition files that cannot be used; `problems` lists every one found."""
-
-    def __init__(self, problems: Sequence[FileProblem]) -> None:
-        self.problems = list(problems)
-        super().__init__("\n".join(map(str, self.problems)))
+class PropositionError(YamlProblems):
+    """Proposition files that cannot be used."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,29 +76,18 @@ def resolved_file(path: Path, parsed: PropositionFile, node: yaml.Node | None) -
     return LoadedFile(path, parsed.dimension, agent_id, parsed.level, active, inactive)
 
 
-def _problem(path: Path, node: yaml.Node | None, data: Any, item: dict[str, Any]) -> FileProblem:
-    """A pydantic error with its place in the file, in words."""
+def _problem(path: Path, node: yaml.Node, data: Any, item: dict[str, Any]) -> FileProblem:
+    """Return a pydantic error with its place: line, field, and the id of the proposition when it has one."""
     location = location_of(item)
-    return FileProblem(path, line_of(node, location), _field_name(location, data), in_words(item, _allowed(location)))
-
-
-def _field_name(location: tuple[Any, ...], data: Any) -> str:
-    """``propositions[2].weight (michael-dry)``: the field, with the id of the proposition when it has one."""
-    name, proposition_id = dotted(location), ""
-    if len(location) > 1 and location[0] == "propositions" and isinstance(location[1], int):
-        try:
-            proposition_id = str(data["propositions"][location[1]]["id"])
-        except (KeyError, TypeError, IndexError):
-            return name
-    return f"{name} ({proposition_id})" if proposition_id else name
-
-
-def _allowed(location: tuple[Any, ...]) -> list[str]:
-    """The fields allowed where an unknown one was found."""
+    field = dotted(location)
+    if len(location) > 1 and location[0] == "propositions":
+        with suppress(KeyError, TypeError, IndexError):
+            field += f" ({data['propositions'][location[1]]['id']})"
     schema = PropositionFile.model_json_schema()
-    place = {"propositions": "PropositionSpec", "rule": "Rule", "cues": "Cues"}
-    names = [place[part] for part in location[:-1] if part in place]
-    return list(schema["$defs"][names[-1]]["properties"] if names else schema["properties"])
+    models = {"propositions": "PropositionSpec", "rule": "Rule", "cues": "Cues"}
+    inner = [models[part] for part in location[:-1] if part in models]
+    allowed = (schema["$defs"][inner[-1]] if inner else schema)["properties"]
+    return FileProblem(path, line_of(node, location), field, in_words(item, list(allowed)))
 
 
 def proposition_dirs() -> list[Path]:
@@ -110,63 +97,35 @@ def proposition_dirs() -> list[Path]:
 
 
 def load_all() -> list[LoadedFile]:
-    """Every proposition file of every folder.
-
-    Files are read again only when they changed.
+    """Read every proposition file of every folder; a file is read again only when it changed.
 
     Raises:
         PropositionError: With the problems of all files, and of folders that do not exist.
     """
-    loaded: list[LoadedFile] = []
-    problems: list[FileProblem] = []
-    for folder in proposition_dirs():
-        if not folder.is_dir():
-            problems.append(FileProblem(folder, None, "PROPOSITION_DIRS", "there is no such folder"))
-            continue
-        for path in sorted([*folder.rglob("*.yaml"), *folder.rglob("*.yml")]):
-            if path.name.startswith("."):  # an editor's, not the team's
-                continue
-            try:
-                stat = path.stat()
-                loaded.append(_cached(path, stat.st_mtime_ns, stat.st_size))
-            except PropositionError as error:
-                problems += error.problems
-            except OSError as error:
-                problems.append(FileProblem(path, None, "", f"cannot be read: {error}"))
-    problems += shared_ids_of(tuple(loaded), tuple(proposition_dirs()))
+    read, problems = read_folders(proposition_dirs(), "PROPOSITION_DIRS", load_file)
+    files = [file for _, file in read]
+    problems += shared_ids(tuple(files))
     if problems:
         raise PropositionError(problems)
-    return loaded
-
-
-@lru_cache(maxsize=1024)
-def _cached(path: Path, mtime_ns: int, size: int) -> LoadedFile:
-    return load_file(path)
+    return files
 
 
 @lru_cache(maxsize=4)
-def shared_ids_of(files: tuple[LoadedFile, ...], folders: tuple[Path, ...]) -> tuple[FileProblem, ...]:
-    """Where an id stands in a default and in an agent's own file of one folder.
-
-    Looked for again only when a file changed: one that did not is the very same object.
-    """
-    return tuple(_shared_ids(files))
-
-
-def _shared_ids(files: Sequence[LoadedFile]) -> Iterator[FileProblem]:
-    """The same id in a default and in an agent's own file of one folder: one of them would silently win."""
-    seen: dict[tuple[Path, str, str, str], LoadedFile] = {}
+def shared_ids(files: tuple[LoadedFile, ...]) -> tuple[FileProblem, ...]:
+    """Find ids that are in a default and in an agent's own file of one folder: one of them would silently win."""
+    problems: list[FileProblem] = []
+    seen: dict[tuple[Path, str, str, str], Path] = {}
     folders = proposition_dirs()[::-1]
     for file in files:
         folder = next((d for d in folders if file.path.is_relative_to(d)), file.path.parent)
-        for proposition in file.propositions:
-            for owner in {file.agent_id, DEFAULT}:
-                other = seen.get((folder, file.dimension + file.level, owner, proposition.id))
-                if other is not None:
-                    line = int(proposition.source.rpartition(":")[2])
-                    yield FileProblem(file.path, line, "id", f"{proposition.id!r} stands in {other.path} as well")
-                    break
-            seen[folder, file.dimension + file.level, file.agent_id, proposition.id] = file
+        about = file.dimension + file.level
+        for p in file.propositions:
+            others = (seen.get((folder, about, owner, p.id)) for owner in (file.agent_id, DEFAULT))
+            if other := next(filter(None, others), None):
+                line = int(p.source.rpartition(":")[2])
+                problems.append(FileProblem(file.path, line, "id", f"{p.id!r} stands in {other} as well"))
+            seen[folder, about, file.agent_id, p.id] = file.path
+    return tuple(problems)
 
 
 def is_example(file: LoadedFile) -> bool:

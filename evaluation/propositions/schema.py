@@ -68,20 +68,28 @@ class PropositionSpec(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     id: str = Field(
-        pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$", max_length=120, description="unique in its dimension, kebab-case"
+        pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$",
+        max_length=120,
+        description="small letters, digits, hyphens; scores are stored under it",
     )
-    claim: Claim = Field(description="what the judge scores 0 to 9, with {{variables}}")
-    weight: float = Field(1.0, gt=0, le=5, strict=False, description="share in the dimension's mean")
+    claim: Claim = Field(
+        description="what the judge scores from 0 (not at all) to 9 (fully); {{agent_name}} stands for the agent's name"
+    )
+    weight: float = Field(
+        1.0, gt=0, le=5, strict=False, description="share in the dimension's mean: above 0, at most 5"
+    )
     inverted: bool = Field(False, description="an anti-pattern: the score is flipped (9 - raw) before it is averaged")
-    hard: bool = Field(False, description="the judge lists flaws, each takes 20 % off the score")
-    include_personas: bool | None = Field(None, description="overrides the file's")
-    first_n: EventCount | None = Field(None, description="overrides the file's")
-    last_n: EventCount | None = Field(None, description="overrides the file's")
+    hard: bool = Field(
+        False, description="the judge lists flaws, each takes 20 % off the score; not together with inverted"
+    )
+    include_personas: bool | None = Field(None, description="whether the judge sees the persona; overrides the file's")
+    first_n: EventCount | None = Field(None, description="events shown from the start; overrides the file's")
+    last_n: EventCount | None = Field(None, description="events shown up to the message; overrides the file's")
     recommendations_for_improvement: str = Field(
         "", max_length=2000, description="advice to the agent when the score is low"
     )
     precondition: Annotated[str, AfterValidator(_known_precondition)] | None = Field(
-        None, description="a registered name; where it is false the claim is trivially true"
+        None, description="a registered name; where it is false for a message the claim is trivially true"
     )
     rule: Rule | None = Field(
         None, description="an exact check of the message instead of a judge: 9 when it holds, 0 when not"

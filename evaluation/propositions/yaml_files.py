@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 
 LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # both are safe; the C one is ten times faster
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +30,7 @@ class FileProblem:
 
 
 class YamlProblems(Exception):
-    """A file that cannot be read; `problems` lists every one found."""
+    """Files that cannot be used; `problems` lists every one of them."""
 
     def __init__(self, problems: Sequence[FileProblem]) -> None:
         self.problems = list(problems)
@@ -72,6 +75,43 @@ def read_mapping(path: Path, expected: str) -> tuple[yaml.Node, dict[Any, Any]]:
     return node, data
 
 
+def read_folders(
+    folders: Iterable[Path], setting: str, load: Callable[[Path], T]
+) -> tuple[list[tuple[Path, T]], list[FileProblem]]:
+    """Read the YAML files of folders and their subfolders; a file is read again only when it changed.
+
+    Args:
+        folders: Where they are.
+        setting: Names the folders in a problem.
+        load: Reads one file; raises `YamlProblems`.
+
+    Returns:
+        Each file with what was read of it, and the problems of the others and of folders that do not exist.
+    """
+    loaded: list[tuple[Path, T]] = []
+    problems: list[FileProblem] = []
+    for folder in folders:
+        if not folder.is_dir():
+            problems.append(FileProblem(folder, None, setting, "there is no such folder"))
+        for path in sorted([*folder.rglob("*.yaml"), *folder.rglob("*.yml")]):
+            if path.name.startswith("."):  # an editor's, not the team's
+                continue
+            try:
+                stat = path.stat()
+                read: T = _cached(load, path, stat.st_mtime_ns, stat.st_size)
+                loaded.append((path, read))
+            except YamlProblems as error:
+                problems += error.problems
+            except OSError as error:
+                problems.append(FileProblem(path, None, "", f"cannot be read: {error}"))
+    return loaded, problems
+
+
+@lru_cache(maxsize=2048)
+def _cached(load: Callable[[Path], Any], path: Path, mtime_ns: int, size: int) -> Any:
+    return load(path)
+
+
 def location_of(item: dict[str, Any]) -> tuple[Any, ...]:
     """Where in the data a pydantic error is, without pydantic's own steps."""
     return tuple(part for part in item["loc"] if not (isinstance(part, str) and part.startswith("function-")))
@@ -103,7 +143,7 @@ def dotted(location: Sequence[Any]) -> str:
 
 
 def line_of(node: yaml.Node | None, location: Sequence[Any]) -> int | None:
-    """The line (from 1) of the nearest node on the way to `location`."""
+    """Return the line (from 1) of the nearest node on the way to `location`."""
     line = node.start_mark.line + 1 if node is not None else None
     for part in location:
         if isinstance(node, yaml.MappingNode):

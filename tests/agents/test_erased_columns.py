@@ -26,7 +26,7 @@ NOT_SPEECH = {
     "GateDimensionResult": "judge proposition_id mark",
     "Idea": "positions",
     "IdempotentRequest": "key method body_digest",
-    "Import": "kind step format doing",
+    "Import": "kind doing",
     "Intervention": "slug function nudge_type",
     "InterventionLog": "name nudge_type judge",
     "JudgeCalibration": "judge procedure figures labels_digest",

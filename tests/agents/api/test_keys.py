@@ -10,7 +10,7 @@ from django.contrib.auth.models import User
 from django.db import DatabaseError
 from django.utils import timezone
 
-from agents import idempotency
+from agents.api import headers
 from agents.models import Agent, IdempotentRequest, Message, Run
 from tests.api_client import Program
 
@@ -26,7 +26,7 @@ CASES = pytest.mark.parametrize(
 
 
 def a_day_passes() -> None:
-    IdempotentRequest.objects.update(created_at=timezone.now() - idempotency.KEPT - timedelta(seconds=1))
+    IdempotentRequest.objects.update(created_at=timezone.now() - IdempotentRequest.KEPT - timedelta(seconds=1))
 
 
 def counted() -> tuple[int, int]:
@@ -87,7 +87,7 @@ def test_what_was_done_is_answered_even_when_the_answer_cannot_be_kept(
         raise DatabaseError("server closed the connection")
 
     body = {"agent": "ada", "channel": "office", "text": "Good morning."}
-    monkeypatch.setattr(idempotency, "keep", away)
+    monkeypatch.setattr(headers, "keep", away)
 
     answer = client.post("/api/messages/send/", body, headers={"Idempotency-Key": "one"})
 

@@ -15,6 +15,7 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from agents.models import LLMCall, ModelPrice, owner_name
+from agents.work.lease import LeaseLost
 from correction.behavior import effects
 from correction.behavior.applying import BehaviorError
 from correction.behavior.effects import measure_now, queue_effect, resume_paused, work_one
@@ -57,7 +58,7 @@ def test_whoever_lost_the_claim_asks_no_more_and_stores_nothing(
     effect = queue_effect(request=changed(llm_server, settings, tmp_path / "p", before=40, since=40), messages=40)
     effect.acquire(owner="w", lease=timedelta(minutes=5))
     BehaviorEffect.objects.update(lease_owner="another worker")
-    with pytest.raises(effects._LeaseLost):
+    with pytest.raises(LeaseLost):
         effects._measured(effect, "w")
 
     assert llm_server.calls < 80

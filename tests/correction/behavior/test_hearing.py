@@ -10,8 +10,8 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 from pytest_django import DjangoCaptureOnCommitCallbacks
 
-from agents.ingest import Spoken, ingest_messages
 from agents.models import Agent, Channel, ChannelMember, Message, Run
+from agents.transcripts.ingest import Spoken, ingest_messages
 from agents.work.queues import wake_workers, work_queues
 from correction.behavior import work
 from correction.behavior.words import own_words

@@ -67,6 +67,16 @@ don't use emojis because I do not like them | emoji | stop
 use emojis less often | emoji | less
 use emojis sparingly | emoji | less
 Stop using emojis, I've never liked them | emoji | stop
+It would be nice if you could be less formal | formal | less
+Keep the jargon to a minimum | jargon | less
+use zero emojis | emoji | stop
+Would you mind not using emojis? | emoji | stop
+Don't always be polite | polite | less
+Stop not using emojis | emoji | more
+Your answers are not long enough | long | more
+Use plain English | simple | same
+Use emojis only when needed | emoji | less
+You keep repeating yourself | repetition | less
 Hör auf, so lange Antworten zu schreiben | long | less
 Keine Emojis bitte | emoji | stop
 Verwende Emojis nicht so oft | emoji | less
@@ -153,7 +163,13 @@ def test_what_is_no_request_is_passed_over(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["don't, for heaven's sake, use emojis", "No dudes en hacerlo, usa emojis", "Use emojis? No thanks."]
+    "text",
+    [
+        "Never not use emojis",
+        "don't, for heaven's sake, use emojis",
+        "No dudes en hacerlo, usa emojis",
+        "Use emojis? No thanks.",
+    ],
 )
 def test_where_the_direction_is_not_certain_no_trait_is_named(text: str) -> None:
     assert side(text)[0] == ""

@@ -127,10 +127,10 @@ def test_two_people_at_once_do_not_undo_each_other(root: Client, file: Path) -> 
 
 
 def test_a_file_that_cannot_be_written_is_a_message_and_no_log_entry(root: Client, file: Path) -> None:
-    (file.parent / f".{file.name}.new").write_text("half")
+    (file.parent / f".{file.name}.new").mkdir()
     html = press(root, "accept", "ada-talk")
 
-    assert "is being written by another process" in plain(html)
+    assert "cannot be written: Is a directory" in plain(html)
     assert file.read_text() == FILE
     assert not LogEntry.objects.exists()
 

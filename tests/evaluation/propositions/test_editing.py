@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -462,48 +464,35 @@ def test_a_file_that_changed_meanwhile_is_not_written_over(tmp_path: Path) -> No
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_writer_leaves_the_next_one_s_half_written_file_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path, half = tmp_path / "x.yaml", tmp_path / ".x.yaml.new"
-    replace = Path.replace
-
-    def replaced_and_begun_again(draft: Path, target: Path) -> Path:
-        done = replace(draft, target)
-        half.write_bytes(b"of the next writer")  # the moment the name is free
-        return done
-
-    monkeypatch.setattr(Path, "replace", replaced_and_begun_again)
-    replace_file(path, b"ours", expected=None)
-
-    assert path.read_bytes() == b"ours"
-    assert half.read_bytes() == b"of the next writer"
-
-
-def test_two_writers_take_turns_and_a_dead_one_holds_nobody_up(tmp_path: Path) -> None:
-    path, half = tmp_path / "x.yaml", tmp_path / ".x.yaml.new"
-    half.write_bytes(b"half")
-    with pytest.raises(CannotSave, match="is being written by another process"):
-        replace_file(path, b"ours", expected=None)
-    os.utime(half, (0, 0))
-    replace_file(path, b"ours", expected=None)
+def test_writers_wait_for_each_other_and_a_killed_one_leaves_nothing_locked(tmp_path: Path) -> None:
+    path = tmp_path / "x.yaml"
+    (tmp_path / ".x.yaml.new").write_bytes(b"half written by a process that was killed")
+    folder = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(folder, fcntl.LOCK_EX)
+    writer = threading.Thread(target=replace_file, args=(path, b"ours"), kwargs={"expected": None})
+    writer.start()
+    writer.join(0.2)
+    assert writer.is_alive()
+    assert not path.exists()
+    os.close(folder)
+    writer.join(10)
 
     assert path.read_bytes() == b"ours"
-    assert not half.exists()
+    assert list(tmp_path.iterdir()) == [path]
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root writes everywhere")
 def test_a_read_only_folder_is_named(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
-    with pytest.raises(CannotSave, match="cannot be written to: Permission denied"):
+    with pytest.raises(CannotSave, match="cannot be written: Permission denied"):
         replace_file(tmp_path / "x.yaml", b"ours", expected=None)
 
 
 def test_what_the_system_refuses_is_said(tmp_path: Path) -> None:
     path = tmp_path / ("x" * 250 + ".yaml")
-    with pytest.raises(CannotSave, match="cannot be written to: File name too long"):
+    with pytest.raises(CannotSave, match="cannot be written: File name too long"):
         replace_file(path, b"ours", expected=None)
-    with pytest.raises(CannotSave, match="cannot be written to"):
+    with pytest.raises(CannotSave, match="cannot be written"):
         replace_file(Path("/dev/null/x/y.yaml"), b"ours", expected=None)
 
 
