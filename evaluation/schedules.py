@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from agents.models import Agent
 from agents.work.queues import wake_workers
-from evaluation.drift.alerts import look_for_drift, next_to_look_at
+from evaluation.change.over_time import look_for_drift, next_to_look_at
 from evaluation.models import EvaluationRun, EvaluationSchedule
 from evaluation.propositions.files import PropositionError, default_dimensions
 from evaluation.runs.planning import Prepared, RunSpec, prepare_run

@@ -41,8 +41,8 @@ from correction.config.fields import CONFIG_FIELDS, ConfigError
 from correction.config.resolve import FIELDS, GATE_DIMENSIONS, ResolvedConfig, resolve_all, resolve_config
 from correction.costs import CORRECTION, CostRow, get_cost_summary
 from correction.models import AgentEvaluationConfig, CorrectionLog, GateMode, InterventionLog, Outcome
-from evaluation.admin.cast_steps import Step
-from evaluation.cast.values import Card
+from evaluation.admin.drift_overview import Step
+from evaluation.change.overview import Card
 
 
 def config_panel(request: HttpRequest, agent: Agent) -> SafeString:
@@ -321,7 +321,7 @@ PERMISSION = "correction.change_agentevaluationconfig"
 
 def gate_steps(request: HttpRequest, cards: Sequence[Card]) -> dict[int, list[Step]]:
     """Have the gate check what fell, or enforce what it only observes. Two queries for any number of cards."""
-    fallen = {card.agent.pk: card.told.dimension for card in cards if card.state == "fell" and card.told is not None}
+    fallen = {card.agent.pk: card.main.dimension for card in cards if card.state == "drifted" and card.main is not None}
     if not fallen or not request.user.has_perm(PERMISSION):
         return {}
     agents = Agent.objects.filter(pk__in=fallen).select_related("evaluation_config")

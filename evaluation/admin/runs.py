@@ -19,7 +19,7 @@ from agents.console import display
 from agents.console.filters import AgentFilter, DateRangeFilter, ErrorFilter, RecentValuesFilter, tag_filter
 from agents.console.logs import Export, export_of, same
 from agents.models import LLMCall, Message
-from evaluation.admin.comparisons import comparison_panel
+from evaluation.admin.baselines import comparison_panel
 from evaluation.admin.display import (
     agreement_badge,
     baseline_badge,

@@ -19,7 +19,8 @@ from agents.models import Leasable, owner_name
 from agents.ops.telemetry import logging_about
 from agents.work.outages import is_outage
 from agents.work.parallel import side_by_side
-from evaluation import baselines
+from evaluation.change import baselines
+from evaluation.change.evidence import note_evidence
 from evaluation.judge.questions import JudgeHealth
 from evaluation.models import CHANNEL_DIMENSIONS, ChannelShare, Dimension, EvaluationRun, EvaluationScore
 from evaluation.propositions.files import PropositionError, load_all
@@ -27,7 +28,6 @@ from evaluation.runs.batches import BatchAsking
 from evaluation.runs.budget import why_over_budget
 from evaluation.runs.ideas import count_ideas
 from evaluation.runs.judging import Leases, Progress, Session, Superseded, judge_dimension, lease, open_session
-from evaluation.runs.newest import note_evidence
 from evaluation.runs.planning import UNFINISHED, subject_of
 from evaluation.runs.store import failed_call, judge_answered, reopen_failed
 from evaluation.runs.summary import WITHOUT_SCORE, summarize

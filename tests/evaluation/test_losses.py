@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agents.models import Message
-from evaluation import baselines
+from evaluation.change import baselines
 from evaluation.models import Baseline, EvaluationRun
 from evaluation.runs.capture import capture
 from evaluation.runs.execute import execute
@@ -53,11 +53,11 @@ def test_an_interruption_before_the_baseline_is_stored_leaves_the_run_to_be_take
     def interrupted(*args: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("evaluation.baselines.promote", interrupted)
+    monkeypatch.setattr("evaluation.change.baselines.promote", interrupted)
     with pytest.raises(KeyboardInterrupt):
         measured(ada)
     asked = llm_server.calls
-    monkeypatch.setattr("evaluation.baselines.promote", promote)
+    monkeypatch.setattr("evaluation.change.baselines.promote", promote)
 
     again = measured(ada)
 
