@@ -131,7 +131,7 @@ NEW_KEY = "python3 -c 'import secrets; print(secrets.token_urlsafe(64))'"
 
 @register(deploy=True)
 def check_unset(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
-    """What nobody can deploy without is set, and not left to a default meant for somebody's own machine."""
+    """Warn of settings that a deployment needs and that are left to a default meant for one's own machine."""
     found: list[CheckMessage] = []
     if "SECRET_KEY" in settings.NOT_SET:
         hint = f"Set it to a long random string, e.g. the output of: {NEW_KEY}"

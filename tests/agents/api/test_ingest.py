@@ -142,7 +142,7 @@ def test_a_body_that_is_none_of_ours_is_refused_with_what_is_allowed(client: Pro
 def test_what_was_really_said_is_not_mixed_into_a_played_channel(client: Program, ada: Agent) -> None:
     Channel.objects.create(slug="desk", name="desk", synthetic=True)
 
-    assert "only played" in errors(send(client, spoken(1)))["messages[0].channel"][0]
+    assert "is synthetic" in errors(send(client, spoken(1)))["messages[0].channel"][0]
 
 
 def test_a_thousand_messages_cost_as_many_queries_as_ten(client: Program, ada: Agent) -> None:
