@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from django import forms
@@ -34,29 +33,12 @@ AGAIN = (
     "something else or the system prompt is concerned, which becomes what stands here. A trait that was removed meanwhile: delete its "
     "row, too."
 )
-MOST_TOLD = 300  # characters of a description
+LONGEST_SHOWN = 300  # characters of a description
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
-    """Digests of what a page showed: of the persona, and of the description, which is no part of it."""
-
-    persona: str
-    description: str
-
-    def __str__(self) -> str:
-        return f"{self.persona}.{self.description}"
-
-
-def opened_on(agent: Agent) -> Opened:
-    """What a page about the agent shows now."""
-    return Opened(current_digest(agent), text_digest(agent.description))
-
-
-def read_opened(text: str) -> Opened:
-    """What the form sent back; whatever else it holds is a state in which no agent is."""
-    persona, _, description = text.partition(".")
-    return Opened(persona, description)
+def opened_on(agent: Agent) -> str:
+    """What a page about the agent shows now, as digests of the persona and of the description, which is no part of it."""
+    return f"{current_digest(agent)}.{text_digest(agent.description)}"
 
 
 def as_stored(typed: str, stored: str) -> str:
@@ -70,23 +52,23 @@ def text_digest(text: str) -> str:
     return hashlib.sha256(_plain(text).encode()).hexdigest()
 
 
-def what_changed(agent: Agent, opened: Opened, *, description_typed: bool) -> str:
-    """Why the page cannot be saved as it is: what changed since it was opened, and by what; empty where nothing that it would undo.
+def what_changed(agent: Agent, opened: str, *, description_typed: bool) -> str:
+    """Why the page cannot be saved as it is: what changed since it was opened; empty where saving undoes nothing.
 
     Args:
         agent: As it is now, locked.
-        opened: What the page showed.
-        description_typed: Whether another description stands in the form; if not, one that changed meanwhile stays.
+        opened: What the page showed, as `opened_on` says it.
+        description_typed: Whether another description was typed; if not, one that changed meanwhile stays.
     """
-    now, told = opened_on(agent), []
-    if opened.persona != now.persona:
-        versions = changes_since([(agent.pk, opened.persona)]).get((agent.pk, opened.persona), ())
-        told.append("; ".join(str(version) for version in versions) or "by something that left no version")
-    if description_typed and opened.description != now.description:
-        told.append(f"the description, which is now: {agent.description[:MOST_TOLD]}")
-    if not told:
+    (persona, _, description), changes = opened.partition("."), []
+    if persona != current_digest(agent):
+        versions = changes_since([(agent.pk, persona)]).get((agent.pk, persona), ())
+        changes.append("; ".join(str(version) for version in versions) or "by something that left no version")
+    if description_typed and description != text_digest(agent.description):
+        changes.append(f"the description, which is now: {agent.description[:LONGEST_SHOWN]}")
+    if not changes:
         return ""
-    return f"This agent was changed since you opened the page: {neutral('; '.join(told))[0]}. {AGAIN}"
+    return f"This agent was changed since you opened the page: {neutral('; '.join(changes))[0]}. {AGAIN}"
 
 
 def _plain(text: str) -> str:
@@ -140,7 +122,7 @@ class AgentForm(AgentModelForm):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         if not self.instance._state.adding:
-            self.initial["opened"] = str(opened_on(self.instance))
+            self.initial["opened"] = opened_on(self.instance)
 
     def clean_sample_lines(self) -> list[str]:
         return self.cleaned_data["sample_lines"] or []
@@ -165,11 +147,11 @@ class AgentForm(AgentModelForm):
             self.instance.description_origin = origin.PERSON if typed else origin.UNKNOWN
             return
         now = Agent.objects.select_for_update(no_key=True).order_by().get(pk=self.instance.pk)
-        opened = read_opened(self.cleaned_data.get("opened", ""))
-        is_typed = opened.description != text_digest(typed) != text_digest(now.description)
+        opened = self.cleaned_data.get("opened", "")
+        is_typed = opened.partition(".")[2] != text_digest(typed) != text_digest(now.description)
         if problem := what_changed(now, opened, description_typed=is_typed):
-            self.data: Any = self.data.copy()  # saving again is a decision about what is told here
-            self.data["opened"] = str(opened_on(now))
+            self.data: Any = self.data.copy()  # saving again is a decision about these changes
+            self.data["opened"] = opened_on(now)
             if not is_typed:
                 self.data["description"] = now.description
             self.add_error(None, problem)
@@ -287,11 +269,8 @@ class AgentAdmin(VersionPages):
 
     @admin.display(description="agent", ordering="display_name")
     def who(self, agent: Agent) -> SafeString:
-        name = format_html(
-            "<strong>{}</strong> {}",
-            display.isolated(agent.display_name),
-            "" if agent.is_active else display.badge("inactive"),
-        )
+        inactive = "" if agent.is_active else display.badge("inactive")
+        name = format_html("<strong>{}</strong> {}", display.isolated(agent.display_name), inactive)
         dot = display.avatar(agent.display_name, agent.avatar_color)
         return format_html('<span class="pl-chip">{}{}</span>', dot, display.lines(name, display.isolated(agent.title)))
 

@@ -135,12 +135,12 @@ def _shown(version: PersonaVersion, before: PersonaVersion | None) -> dict[str, 
 def _changes(before: PersonaVersion, after: PersonaVersion) -> dict[str, Any]:
     """Trait by trait, and the system prompt word by word."""
     same = before.system_prompt == after.system_prompt
-    told = [text for text in differences(before, after) if text != "system prompt"]
+    traits = [text for text in differences(before, after) if text != "system prompt"]
     return {
-        "told": [display.visible(text) for text in told],
+        "traits": [display.visible(text) for text in traits],
         "prompt_changed": not same,
         "diff": None if same else word_diff(before.system_prompt, after.system_prompt),
-        "nothing": same and not told,
+        "nothing": same and not traits,
     }
 
 
