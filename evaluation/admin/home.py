@@ -25,9 +25,9 @@ from agents.console.home import (
     step,
     waiting,
 )
-from agents.llm.call_health import call_health
 from agents.llm.endpoints import model_of
 from agents.models import Agent, LLMCall
+from agents.ops.health import call_health
 from evaluation.admin.cast_form import usual_cast
 from evaluation.admin.cast_words import STATES
 from evaluation.admin.display import agreement_badge, judge_badge, meter
