@@ -86,10 +86,14 @@ def _stream(source: Iterator[LLMRequest | None], deadline: float) -> Generator[t
     pending: dict[Future, tuple[int, LLMRequest, Route]] = {}
     finished: queue.SimpleQueue[Future] = queue.SimpleQueue()
     more, window, index = True, 1, -1
-    _streams.add(1)
+
+    def settled_one(future: Future) -> None:
+        _handed_over.add(-1)
+        finished.put(future)
+
     try:
         while more or pending:
-            while more and len(pending) < max(1, window // _streams.open) and finished.empty():
+            while more and finished.empty() and (not pending or _handed_over.calls < window):
                 check_stop()
                 try:
                     request = next(source)
@@ -113,7 +117,8 @@ def _stream(source: Iterator[LLMRequest | None], deadline: float) -> Generator[t
                 }
                 future = _hand_over(request, way, ground, **times)
                 pending[future] = index, request, way
-                future.add_done_callback(finished.put)
+                _handed_over.add(1)
+                future.add_done_callback(settled_one)
             if pending:
                 arrived = [_next(finished)]
                 while not finished.empty():  # what came while the caller was busy shares an insert
@@ -123,7 +128,6 @@ def _stream(source: Iterator[LLMRequest | None], deadline: float) -> Generator[t
                 for (_, answered, _, _), reply in zip(known, settled, strict=True):
                     yield answered, reply
     finally:
-        _streams.add(-1)
         left = [(request, _given_up(future, request, way)) for future, (_, request, way) in pending.items()]
         _settle_all(left)
 
@@ -174,18 +178,19 @@ def _ask_together(requests: Iterable[LLMRequest], deadline: float, *, grace: flo
     return _settle_all([(request, answered[index]) for index, (request, _) in enumerate(asked)])
 
 
-class _Streams:
-    """How many `complete_many` go side by side in this process: they share the calls that are handed over."""
+class _HandedOver:
+    """Calls that all `complete_many` of this process have handed over and that are not over yet: they share one window."""
 
     def __init__(self) -> None:
-        self.open, self._lock = 0, threading.Lock()
+        self.calls = 0
+        self._lock = threading.Lock()
 
     def add(self, number: int) -> None:
         with self._lock:
-            self.open += number
+            self.calls += number
 
 
-_streams = _Streams()
+_handed_over = _HandedOver()
 
 
 def _wait(futures: Collection[Future], seconds: float) -> None:

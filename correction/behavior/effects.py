@@ -31,9 +31,16 @@ from correction.behavior.postponing import midnight, resume
 from correction.behavior.rules import name_key, trait_from_json
 from correction.costs import evaluation_over_budget
 from correction.models import BehaviorEffect, BehaviorRequest
-from evaluation.before_after import MESSAGES, BeforeAfter, Plan, judge_before_after, plan_before_after
-from evaluation.before_after_json import before_after_json, plan_json
-from evaluation.before_sides import Moments
+from evaluation.change.before_after import (
+    MESSAGES,
+    BeforeAfter,
+    Moments,
+    Plan,
+    before_after_json,
+    judge_before_after,
+    plan_before_after,
+    plan_json,
+)
 from evaluation.runs.terminal import judge_label, money
 from evaluation.wording import counted
 

@@ -97,5 +97,5 @@ def spec_of_run(run: EvaluationRun) -> RunSpec:
         double_check=run.double_check,
         method=run.method,
         additional_context=run.additional_context,
-        turn_bins=tuple((first, last) for first, last in run.turn_bins),
+        position_bins=tuple((first, last) for first, last in run.position_bins),
     )

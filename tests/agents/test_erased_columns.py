@@ -19,7 +19,7 @@ NOT_SPEECH = {
     "Channel": "slug kind",
     "Chore": "path last_outcome",
     "CorrectionLog": "source draft_key outcome judge",
-    "EvaluationRun": "dimensions judge window history method turn_bins series_points proposition_digests actor_model",
+    "EvaluationRun": "dimensions judge window history method position_bins series_points proposition_digests actor_model",
     "EvaluationSchedule": "dimensions window judge",
     "Evidence": "judge",
     "EvaluationScore": "proposition_id judge served_model evidence",
