@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from evaluation.statistics.estimates import Interval
+
 MINUS = "−"
 
 
@@ -15,6 +20,12 @@ def signed(value: float | None, digits: int = 1) -> str:
     if value is None:
         return "–"
     return f"{'+' if round(value, digits) > 0 else ''}{decimal(value, digits)}"
+
+
+def interval_text(interval: Interval | None, *, sign: bool = True) -> str:
+    """E.g. ``−2.1 to +0.4``."""
+    write = signed if sign else decimal
+    return "–" if interval is None else f"{write(interval.low)} to {write(interval.high)}"
 
 
 def counted(n: int, one: str, many: str = "") -> str:

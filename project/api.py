@@ -1,6 +1,10 @@
 """Settings of the API: who may call it, how it answers, and what a user may spend in a minute."""
 
-from project.environment import flag, number
+from typing import Any
+
+from django.core.exceptions import ImproperlyConfigured
+
+from project.environment import env, flag, number
 
 # POSTs a minute of one user
 API_PAID_PER_MINUTE = int(number("API_PAID_PER_MINUTE", 60))  # evaluations, captures, turns: what may cost money
@@ -9,6 +13,22 @@ API_INGESTS_PER_MINUTE = int(number("API_INGESTS_PER_MINUTE", 600))  # batches o
 API_TRANSCRIPTS_PER_MINUTE = int(number("API_TRANSCRIPTS_PER_MINUTE", 30))  # files of up to 10 MB
 # Wrong passwords of one address and for one user name, and wrong tokens of one address
 WRONG_SIGN_INS_PER_MINUTE = int(number("WRONG_SIGN_INS_PER_MINUTE", 10))
+# Where web processes count requests together: that of CELERY_BROKER_URL unless it is set; none = each on its own.
+CACHE_URL = env.str("CACHE_URL", default="")
+_REDIS = ("redis://", "rediss://", "unix://")
+if CACHE_URL and not CACHE_URL.startswith(_REDIS):
+    scheme = CACHE_URL.partition(":")[0]
+    raise ImproperlyConfigured(f"CACHE_URL begins with {scheme!r}; allowed: redis://HOST:PORT/NUMBER")
+_broker = env.str("CELERY_BROKER_URL", default="")
+_shared_url = CACHE_URL or (_broker if _broker.startswith(_REDIS) else "")
+_own: dict[str, Any] = {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}
+_shared: dict[str, Any] = {
+    "BACKEND": "django.core.cache.backends.redis.RedisCache",
+    "LOCATION": _shared_url,
+    "KEY_PREFIX": "plumbline",
+    "OPTIONS": {"socket_connect_timeout": 0.5, "socket_timeout": 0.5},  # seconds that a request may lose by it
+}
+CACHES = {"default": _own, "throttles": _shared if _shared_url else {**_own, "LOCATION": "throttles"}}
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
         "agents.api.requests.Tokens",  # first: it makes an anonymous request a 401, not a 403

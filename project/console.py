@@ -5,7 +5,7 @@ CONSOLE_MENU: list[tuple[str, list[tuple[str, ...]]]] = [
     (
         "Cast",
         [
-            ("admin:evaluation_cast", "theater_comedy", "The cast", "evaluation.view_baseline"),
+            ("admin:evaluation_drift_overview", "trending_down", "Drift overview", "evaluation.view_baseline"),
             ("agents.Agent", "groups"),
             ("agents.Channel", "forum"),
             ("agents.Message", "chat_bubble"),

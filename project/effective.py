@@ -114,12 +114,6 @@ def _of_gunicorn(name: str) -> Callable[[], object]:
     return read
 
 
-def _of_celery() -> object:
-    from project import celery_settings
-
-    return celery_settings.beat_schedule["sweep"]["schedule"]
-
-
 def _of_telemetry(name: str) -> Callable[[], object]:
     def read() -> object:
         from project import telemetry
@@ -137,7 +131,6 @@ _ELSEWHERE: dict[str, Callable[[], object]] = {
     "TRUST_PROXY_HEADERS": lambda: settings.SECURE_PROXY_SSL_HEADER is not None,
     "CACHE_URL": _shared_cache,
     "IMPORT_MOST_MB": lambda: settings.IMPORT_MOST_BYTES / 1024**2,
-    "WORKER_SWEEP": _of_celery,
     "WEB_BIND": _of_gunicorn("bind"),
     "WEB_PROCESSES": _of_gunicorn("workers"),
     "WEB_THREADS": _of_gunicorn("threads"),

@@ -19,11 +19,11 @@ from project.api import (  # noqa: F401
     API_PAID_PER_MINUTE,
     API_SENDS_PER_MINUTE,
     API_TRANSCRIPTS_PER_MINUTE,
+    CACHES,
     REST_FRAMEWORK,
     SPECTACULAR_SETTINGS,
     WRONG_SIGN_INS_PER_MINUTE,
 )
-from project.caches import CACHES  # noqa: F401
 from project.console import CONSOLE_EMPTY, CONSOLE_MENU, EFFECTIVE_SETTINGS, UNFOLD  # noqa: F401
 from project.environment import (  # noqa: F401
     ALLOWED_HOSTS,
@@ -91,6 +91,7 @@ from project.workers import (  # noqa: F401
     WORKER_MOST_DEATHS,
     WORKER_PATIENCE,
     WORKER_SLICE,
+    WORKER_SWEEP,
     WORKER_THREADS,
 )
 
@@ -275,3 +276,6 @@ TURN_HISTORY_MESSAGES = int(number("TURN_HISTORY_MESSAGES", 20))  # recent messa
 TURN_REQUEST_CHECK = "correction.api.turn_requests.problems"  # what the floors above say of overrides and sessions
 TURN_OVERRIDES_NEED = "correction.change_agentevaluationconfig"  # and agents.change_agent, to override the gate
 TURN_DEADLINES = "correction.api.turn_requests.deadlines"  # the overrides that a request's deadline stands for
+
+if CELERY_BROKER_URL:
+    import project.celery  # noqa: F401 (binds shared tasks to our app)

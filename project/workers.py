@@ -15,7 +15,7 @@ WORK_QUEUES = {
     "batches": "agents.llm.batches.work_one",
     "evaluations": "evaluation.runs.execute.work_one",
     "calibration": "evaluation.calibration.agreement.work_one",
-    "line-ups": "evaluation.lineup_runs.work_one",
+    "line-ups": "evaluation.lineup.work_one",
     "imports": "agents.imports.work_one",
     "descriptions": "correction.behavior.description.work_one",
 }
@@ -49,8 +49,7 @@ WORKER_SLICE = number("WORKER_SLICE", 900)  # seconds after which bulk work is h
 
 # --- Celery -------------------------------------------------------------------------------------------------------------
 CELERY_BROKER_URL = env.str("CELERY_BROKER_URL", default="")
-if CELERY_BROKER_URL:
-    import project.celery  # noqa: F401 (binds shared tasks to our app; half a second that nobody without a broker should pay)
+WORKER_SWEEP = number("WORKER_SWEEP", 30)  # seconds between two messages of beat
 
 # --- Being watched ------------------------------------------------------------------------------------------------------
 READY_WITHOUT = env.list(

@@ -91,7 +91,7 @@ def test_a_broker_that_is_down_does_not_keep_work_from_being_queued(database_fil
 QUEUE_AT_ONCE = """
 import time
 from concurrent.futures import ThreadPoolExecutor
-from agents.work.tasks import nudge
+from agents.work.queues import nudge
 def seconds(_):
     begun = time.monotonic()
     assert not nudge("bulk")

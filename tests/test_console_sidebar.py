@@ -22,7 +22,7 @@ def marked(user: User, path: str) -> list[str]:
 @pytest.mark.parametrize(
     ("name", "entry"),
     [
-        ("evaluation_cast", ["The cast"]),
+        ("evaluation_drift_overview", ["Drift overview"]),
         ("evaluation_baseline_changelist", ["Baselines"]),
         ("evaluation_baseline_help", ["Baselines"]),
         ("glossary", ["Glossary"]),

@@ -16,7 +16,7 @@ from django.test import Client
 from django.urls import reverse
 
 from agents.models import Agent
-from correction.config.resolve import resolve_all, resolve_defaults
+from correction.config.settings import resolve_all, resolve_defaults
 from evaluation.models import Baseline
 from tests.console import read, signed_in, superuser
 
@@ -39,8 +39,8 @@ def commands(text: str) -> Iterator[list[str]]:
 
 def drifted(client: Client) -> set[str]:
     """The agents that the overview shows as drifted."""
-    html = read(client, reverse("admin:evaluation_cast") + "?state=fell")
-    shown = re.findall(r'id="cast-(\d+)"', html)
+    html = read(client, reverse("admin:evaluation_drift_overview") + "?state=drifted")
+    shown = re.findall(r'id="overview-(\d+)"', html)
     return set(Agent.objects.filter(pk__in=shown).values_list("slug", flat=True))
 
 

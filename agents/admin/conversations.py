@@ -71,9 +71,7 @@ class MessageAdmin(LogAdmin[Message]):
             display.badge("user" if message.user else "outsider", "plain"),
         )
 
-    @admin.display(description="text")
-    def said(self, message: Message) -> SafeString:
-        return display.folded(message.text, 110)
+    said = display.column("text", lambda message: display.folded(message.text, 110))
 
     @admin.display(description="text")
     def said_whole(self, message: Message) -> SafeString:
@@ -87,9 +85,7 @@ class MessageAdmin(LogAdmin[Message]):
             "{}{}", display.badge("synthetic", "warning") if message.synthetic else "", display.tags(message.tags)
         )
 
-    @admin.display(description="payload")
-    def payload_json(self, message: Message) -> SafeString:
-        return display.json_block(message.payload)
+    payload_json = display.column("payload", lambda message: display.json_block(message.payload))
 
     @admin.display(description="answers")
     def parent_link(self, message: Message) -> SafeString:
@@ -188,9 +184,7 @@ class ChannelAdmin(ModelAdmin[Channel]):
         text = display.visible(display.shortened(channel.last_text, 60))
         return display.lines(text, display.moment(channel.last_sent) if channel.last_sent else "")
 
-    @admin.display(description="tags")
-    def tag_chips(self, channel: Channel) -> SafeString:
-        return display.tags(channel.tags)
+    tag_chips = display.column("tags", lambda channel: display.tags(channel.tags))
 
     def has_delete_permission(self, request: HttpRequest, obj: Channel | None = None) -> bool:
         """Only an empty channel: its messages are a log."""

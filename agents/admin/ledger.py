@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from datetime import date, datetime, time, timedelta
+from functools import reduce
+from operator import add
 from typing import Any
 
 from django.contrib import admin
@@ -23,6 +25,7 @@ from agents.console.site import ModelAdmin, ReadOnlyAdmin, ReadOnlyStackedInline
 from agents.llm.ledger import Totals, totals
 from agents.llm.prices import forget_prices
 from agents.models import LLMBatch, LLMBatchRequest, LLMCall, LLMPayload, ModelPrice, WorkerHeartbeat
+from agents.ops.sums import TOKENS
 from agents.work.worker import alive
 
 MOST_BARS = 62  # the newest
@@ -67,7 +70,7 @@ def _midnight(day: date) -> datetime:
 
 
 def _starts(first: datetime, last: datetime, step: timedelta) -> list[datetime]:
-    """Every hour or day between two, also those in which nothing was called. Days begin at midnight, whatever the clocks do."""
+    """Every hour or day between two, also those without a call. Days begin at midnight, whatever the clocks do."""
     starts, at = [], first
     while at <= last:
         starts.append(at)
@@ -77,21 +80,12 @@ def _starts(first: datetime, last: datetime, step: timedelta) -> list[datetime]:
 
 def _bar(start: datetime, values: tuple[int, int], *, by_hour: bool) -> Bar:
     local = timezone.localtime(start)
-    label = f"{local:%a %H:00}" if by_hour else f"{local.day} {local:%b}"
-    return Bar(label=label, values=values, url=_day_url(local.date()))
-
-
-def _day_url(day: date) -> str:
-    return display.list_url(LLMCall, created_at_from=day, created_at_to=day)
+    label, day = f"{local:%a %H:00}" if by_hour else f"{local.day} {local:%b}", local.date()
+    return Bar(label=label, values=values, url=display.list_url(LLMCall, created_at_from=day, created_at_to=day))
 
 
 TOTALLED_ROWS = 20_000  # sums over more calls than this are not worth the wait of a page
-ALL_TOKENS = (
-    Coalesce(F("input_tokens"), 0)
-    + Coalesce(F("output_tokens"), 0)
-    + Coalesce(F("cache_read_tokens"), 0)
-    + Coalesce(F("cache_write_tokens"), 0)
-)
+ALL_TOKENS = reduce(add, (Coalesce(F(kind), 0) for kind in TOKENS))
 
 
 def bounded_totals(calls: QuerySet[LLMCall]) -> Totals | None:
@@ -105,7 +99,7 @@ def totals_context(sums: Totals | None) -> dict[str, Any]:
     """What the line above the list shows."""
     if sums is None:
         return {"limit": f"{TOTALLED_ROWS:,}"}
-    tokens = sums.input_tokens + sums.output_tokens + sums.cache_read_tokens + sums.cache_write_tokens
+    tokens = sum(getattr(sums, kind) for kind in TOKENS)
     priced = sums.cost_usd if sums.calls > sums.unpriced else None
     return {"calls": f"{sums.calls:,}", "tokens": f"{tokens:,}", "cost": display.money(priced, unpriced=sums.unpriced)}
 
@@ -115,17 +109,9 @@ class PayloadInline(ReadOnlyStackedInline[LLMPayload, LLMCall]):
     fields = ("exact_request", "raw_reply", "raw_tool_calls")
     readonly_fields = fields
 
-    @admin.display(description="request")
-    def exact_request(self, payload: LLMPayload) -> SafeString:
-        return display.json_block(payload.request)
-
-    @admin.display(description="reply")
-    def raw_reply(self, payload: LLMPayload) -> SafeString:
-        return display.block(payload.reply)
-
-    @admin.display(description="tool calls")
-    def raw_tool_calls(self, payload: LLMPayload) -> SafeString:
-        return display.json_block(payload.tool_calls)
+    exact_request = display.column("request", lambda payload: display.json_block(payload.request))
+    raw_reply = display.column("reply", lambda payload: display.block(payload.reply))
+    raw_tool_calls = display.column("tool calls", lambda payload: display.json_block(payload.tool_calls))
 
 
 @admin.register(LLMCall)
@@ -152,21 +138,7 @@ class LLMCallAdmin(LogAdmin[LLMCall]):
         (None, {"fields": ("when", "state", "error_text", "stop_reason")}),
         ("What it was for", {"fields": ("role", "purpose", "mechanism", "dimension", "who", "run", "work_id")}),
         ("Model", {"fields": ("provider", "endpoint", "model", "served_model", "request_id", "request_digest")}),
-        (
-            "What it used",
-            {
-                "fields": (
-                    "cost",
-                    "input_tokens",
-                    "output_tokens",
-                    "cache_read_tokens",
-                    "cache_write_tokens",
-                    "latency",
-                    "attempts",
-                    "batch",
-                )
-            },
-        ),
+        ("What it used", {"fields": ("cost", *TOKENS, "latency", "attempts", "batch")}),
     )
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> TemplateResponse:
@@ -178,21 +150,14 @@ class LLMCallAdmin(LogAdmin[LLMCall]):
             response.context_data["chart"] = calls_chart(changelist.queryset, most=None if sums else TOTALLED_ROWS)
         return response  # type: ignore[no-any-return]
 
-    @admin.display(description="time", ordering="pk")
-    def when(self, call: LLMCall) -> SafeString:
-        return display.moment(call.created_at)
+    when = display.column("time", lambda call: display.moment(call.created_at), ordering="pk")
 
     @admin.display(description="purpose")
     def what(self, call: LLMCall) -> SafeString:
         return display.lines(display.visible(call.purpose), " · ".join(filter(None, (call.role, call.dimension))))
 
-    @admin.display(description="status", ordering="status")
-    def state(self, call: LLMCall) -> SafeString:
-        return display.status_badge(call)
-
-    @admin.display(description="agent")
-    def who(self, call: LLMCall) -> SafeString:
-        return display.agent_chip(call.agent)
+    state = display.column("status", display.status_badge, ordering="status")
+    who = display.column("agent", lambda call: display.agent_chip(call.agent))
 
     @admin.display(description="model", ordering="model")
     def model_name(self, call: LLMCall) -> SafeString:
@@ -213,13 +178,8 @@ class LLMCallAdmin(LogAdmin[LLMCall]):
     def cost(self, call: LLMCall) -> SafeString:
         return display.money(call.cost_usd, unpriced=0 if call.cost_usd is not None else 1)
 
-    @admin.display(description="latency", ordering="latency_ms")
-    def latency(self, call: LLMCall) -> str:
-        return f"{call.latency_ms:,} ms"
-
-    @admin.display(description="error")
-    def error_text(self, call: LLMCall) -> SafeString:
-        return display.block(call.error)
+    latency = display.column("latency", lambda call: f"{call.latency_ms:,} ms", ordering="latency_ms")
+    error_text = display.column("error", lambda call: display.block(call.error))
 
 
 @admin.register(ModelPrice)
@@ -232,9 +192,7 @@ class ModelPriceAdmin(ModelAdmin[ModelPrice]):
         super().save_model(request, obj, form, change)
         forget_prices()  # other processes notice within a minute
 
-    @admin.display(description="since", ordering="effective_from")
-    def since(self, price: ModelPrice) -> SafeString:
-        return display.day(price.effective_from)
+    since = display.column("since", lambda price: display.day(price.effective_from), ordering="effective_from")
 
     @admin.display(description="USD per million: in / out / cache write / cache read", ordering="input_usd")
     def usd(self, price: ModelPrice) -> str:
@@ -247,9 +205,7 @@ class ModelPriceAdmin(ModelAdmin[ModelPrice]):
             return display.EMPTY
         return f"×{price.long_prompt_factor.normalize():f} above {price.long_prompt_tokens:,} tokens"
 
-    @admin.display(description="source")
-    def where_read(self, price: ModelPrice) -> SafeString:
-        return display.folded(price.source, 50)
+    where_read = display.column("source", lambda price: display.folded(price.source, 50))
 
 
 @admin.register(LLMBatch)
@@ -276,21 +232,14 @@ class LLMBatchAdmin(LogAdmin[LLMBatch]):
     def name(self, batch: LLMBatch) -> SafeString:
         return display.lines(f"#{batch.pk}", batch.batch_id or "not known at the server yet")
 
-    @admin.display(description="status", ordering="status")
-    def state(self, batch: LLMBatch) -> SafeString:
-        return display.status_badge(batch)
+    state = display.column("status", display.status_badge, ordering="status")
 
     @admin.display(description="work", ordering="work_id")
     def work(self, batch: LLMBatch) -> SafeString:
         return display.visible(batch.work_id.replace("_", " ").replace(":", " "))
 
-    @admin.display(description="answered", ordering="answered")
-    def answers(self, batch: LLMBatch) -> str:
-        return f"{batch.answered:,} of {batch.requests:,}"
-
-    @admin.display(description="error")
-    def error_text(self, batch: LLMBatch) -> SafeString:
-        return display.block(batch.error) if batch.error else display.EMPTY
+    answers = display.column("answered", lambda batch: f"{batch.answered:,} of {batch.requests:,}", ordering="answered")
+    error_text = display.column("error", lambda batch: display.block(batch.error) if batch.error else display.EMPTY)
 
     @admin.display(description="results")
     def results(self, batch: LLMBatch) -> SafeString:
@@ -329,14 +278,6 @@ class WorkerAdmin(ReadOnlyAdmin[WorkerHeartbeat]):
             "alive" if getattr(worker, "lives", False) else f"silent since {timezone.localtime(worker.seen_at):%H:%M}"
         )
 
-    @admin.display(description="in hand")
-    def in_hand(self, worker: WorkerHeartbeat) -> str | SafeString:
-        return worker.doing or display.EMPTY
-
-    @admin.display(description="done", ordering="done")
-    def pieces(self, worker: WorkerHeartbeat) -> str:
-        return f"{worker.done:,}"
-
-    @admin.display(description="model calls in flight")
-    def calls(self, worker: WorkerHeartbeat) -> str:
-        return f"{worker.slots_in_use} of {worker.slots}"
+    in_hand = display.column("in hand", lambda worker: worker.doing or display.EMPTY)
+    pieces = display.column("done", lambda worker: f"{worker.done:,}", ordering="done")
+    calls = display.column("model calls in flight", lambda worker: f"{worker.slots_in_use} of {worker.slots}")

@@ -60,7 +60,7 @@ def read_opened(text: str) -> Opened:
 
 
 def as_stored(typed: str, stored: str) -> str:
-    """The stored text where nobody typed another: a browser sends line ends of its own, and forms strip."""
+    """Return the stored text unless another was typed: a browser sends line ends of its own, and forms strip."""
     typed = _plain(typed)
     return stored if typed == _plain(stored) else typed
 
@@ -178,7 +178,7 @@ class AgentForm(AgentModelForm):
 
 
 class TraitForm(TraitModelForm):
-    """A row that nobody touched is not saved, whatever became of the trait since the page was opened."""
+    """A row that was not touched is not saved, even if the trait changed since the page was opened."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -253,7 +253,7 @@ class AgentAdmin(VersionPages):
         return super().get_queryset(request).annotate(version_number=Subquery(newest))
 
     def fill_in(self, rows: list[Any]) -> None:
-        said = Message.objects.filter(agent__in=rows, synthetic=False)  # what was played is no speech of its own
+        said = Message.objects.filter(agent__in=rows, synthetic=False)  # simulated messages do not count
         totals = dict(said.order_by().values_list("agent").annotate(n=Count("*")))
         for agent in rows:
             agent.messages_total = totals.get(agent.pk, 0)
@@ -295,9 +295,7 @@ class AgentAdmin(VersionPages):
         dot = display.avatar(agent.display_name, agent.avatar_color)
         return format_html('<span class="pl-chip">{}{}</span>', dot, display.lines(name, display.isolated(agent.title)))
 
-    @admin.display(description="messages")
-    def message_count(self, agent: Any) -> str | SafeString:
-        return display.count(agent.messages_total)
+    message_count = display.column("messages", lambda agent: display.count(agent.messages_total))
 
     @admin.display(description="persona", ordering="version_number")
     def persona_version(self, agent: Any) -> SafeString:

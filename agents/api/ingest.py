@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Iterator
 from dataclasses import asdict
-from datetime import UTC
+from datetime import UTC, datetime
 from typing import Any
 
 from django.core.validators import slug_re
@@ -16,7 +16,18 @@ from rest_framework.response import Response
 from rest_framework.reverse import reverse
 from rest_framework.views import APIView
 
-from agents.api.bodies import MOST_OBJECT, MOST_TAGS, Pairs, Slug, StrictBody, Tags, _Allowing, read_body, unstorable
+from agents.api.bodies import (
+    MOST_OBJECT,
+    MOST_TAGS,
+    Anything,
+    Pairs,
+    Slug,
+    StrictBody,
+    Tags,
+    _Allowing,
+    read_body,
+    unstorable,
+)
 from agents.api.headers import IdempotentPosts
 from agents.api.requests import Ingests
 from agents.api.schema import documented
@@ -41,116 +52,78 @@ def read(rows: list[Any], *, channel: str, tags: dict[str, str]) -> list[Spoken]
     Raises:
         ValidationError: Names the message by its number, the field, the value and what is allowed; the first 20 mistakes.
     """
-    found: list[Spoken] = []
+    spoken: list[Spoken] = []
     errors: dict[str, list[str]] = {}
     for number, row in enumerate(rows):
-        wrong = _Wrong(f"messages[{number}]", errors)
-        one = _spoken(row, channel, tags, wrong)
-        if one is not None:
-            found.append(one)
+        place = f"messages[{number}]"
+        if not isinstance(row, dict):
+            errors[place] = [f"{shown(row)}: allowed: an object; its fields: {', '.join(_FIELDS)}"]
+        elif wrong := list(_mistakes(row, channel)):
+            for name, text in wrong:
+                errors.setdefault(f"{place}.{name}", []).append(text)
+        else:
+            names = {name: row[name] for name in (*_AUTHORS, "parent") if row.get(name) is not None}
+            spoken.append(
+                Spoken(
+                    channel=row.get("channel") or channel, external_id=row["external_id"], text=row["text"],
+                    sent_at=_moment(row.get("sent_at")), tags={**(row.get("tags") or {}), **tags},
+                    payload=row.get("payload") or {}, **names,
+                )
+            )  # fmt: skip
         if len(errors) >= MOST_ERRORS:
             break
     if errors:
         raise ValidationError(errors)
-    return found
+    return spoken
 
 
-class _Wrong:
-    """Collects what is wrong with one message."""
-
-    def __init__(self, place: str, errors: dict[str, list[str]]) -> None:
-        self._place, self._errors = place, errors
-        self.any = False
-
-    def __call__(self, name: str, text: str) -> None:
-        self.any = True
-        self._errors.setdefault(f"{self._place}.{name}" if name else self._place, []).append(text)
-
-
-def _spoken(row: Any, channel: str, tags: dict[str, str], wrong: _Wrong) -> Spoken | None:
-    if not isinstance(row, dict):
-        wrong("", f"{shown(row)}: allowed: an object; its fields: {', '.join(_FIELDS)}")
-        return None
+def _mistakes(row: dict[Any, Any], channel: str) -> Iterator[tuple[str, str]]:
+    """What is wrong with a message: field and sentence."""
     for name in row.keys() - set(_FIELDS):
-        wrong(
-            name[:100].encode("utf-8", "backslashreplace").decode(),
-            f"there is no such field; allowed: {', '.join(_FIELDS)}",
-        )
+        spelt = name[:100].encode("utf-8", "backslashreplace").decode()
+        yield spelt, f"there is no such field; allowed: {', '.join(_FIELDS)}"
     texts = {name: row[name] for name in _TEXTS if row.get(name) is not None}
     for name, value in texts.items():
         most = _TEXTS[name]
         if not isinstance(value, str) or len(value) > most or not (value.strip() or name == "text"):
-            wrong(name, f"{name} {shown(value)}: allowed: a text of 1 to {most:,} characters")
+            yield name, f"{name} {shown(value)}: allowed: a text of 1 to {most:,} characters"
         elif fault := unstorable(value):
-            wrong(name, f"{name} {fault}")
+            yield name, f"{name} {fault}"
     authors = [name for name in _AUTHORS if name in texts]
     if len(authors) != 1:
-        wrong("agent", f"give exactly one of {', '.join(_AUTHORS)}; {' and '.join(authors) or 'none'} given")
+        yield "agent", f"give exactly one of {', '.join(_AUTHORS)}; {' and '.join(authors) or 'none'} given"
     for name in ("external_id", "text"):
         if name not in texts:
-            wrong(name, f"{name} is missing; allowed: a text of 1 to {_TEXTS[name]:,} characters")
+            yield name, f"{name} is missing; allowed: a text of 1 to {_TEXTS[name]:,} characters"
     where = texts.get("channel", channel)
     if not where:
-        wrong("channel", "channel is missing; allowed: a slug, here or for the whole request")
+        yield "channel", "channel is missing; allowed: a slug, here or for the whole request"
     elif isinstance(where, str) and not slug_re.fullmatch(where):
-        wrong("channel", f"channel {shown(where)}: allowed: 1 to 120 letters a-z and A-Z, digits, - and _")
-    sent_at, payload = _moment(row.get("sent_at"), wrong), _payload(row.get("payload"), wrong)
-    own = _tags(row.get("tags"), wrong)
-    if wrong.any:
-        return None
-    names = {name: texts[name] for name in (*_AUTHORS, "parent") if name in texts}
-    return Spoken(
-        channel=where, external_id=texts["external_id"], text=texts["text"], sent_at=sent_at,
-        tags={**own, **tags}, payload=payload, **names,
-    )  # fmt: skip
-
-
-def _moment(value: Any, wrong: _Wrong) -> Any:
-    if value is None:
-        return None
+        yield "channel", f"channel {shown(where)}: allowed: 1 to 120 letters a-z and A-Z, digits, - and _"
     try:
-        if not isinstance(value, str):
-            raise ValueError
-        moment = parse_time(value)
-        if moment is None:
-            raise ValueError
-        return to_utc(moment, UTC)
+        _moment(row.get("sent_at"))
     except (ValueError, OverflowError):
-        wrong("sent_at", f"sent_at {shown(value)}: allowed: a time such as 2026-11-22T14:30:00Z, or null")
+        yield "sent_at", f"sent_at {shown(row['sent_at'])}: allowed: a time such as 2026-11-22T14:30:00Z, or null"
+    if (payload := row.get("payload")) is not None:
+        if not Anything().is_allowed(payload):
+            yield "payload", f"payload: allowed: a JSON object of at most {MOST_OBJECT:,} characters, numbers finite"
+        elif fault := unstorable(payload):
+            yield "payload", f"payload {fault}"
+    if (tags := row.get("tags")) is not None:
+        if not Pairs().is_allowed(tags) or not all(TAG_KEY.fullmatch(key) for key in tags):
+            allowed = f'at most {MOST_TAGS} texts under keys of a letter, then up to 63 letters, digits, _ . or -, e.g. {{"build": "41"}}'
+            yield "tags", f"tags {shown(tags)}: allowed: {allowed}"
+        elif fault := unstorable(tags):
+            yield "tags", f"tags {fault}"
+
+
+def _moment(value: Any) -> datetime | None:
+    if value is None:
         return None
-
-
-def _payload(value: Any, wrong: _Wrong) -> dict[str, Any]:
-    if value is None:
-        return {}
-    if not isinstance(value, dict) or not _storable_object(value):
-        wrong("payload", f"payload: allowed: a JSON object of at most {MOST_OBJECT:,} characters, numbers finite")
-        return {}
-    if fault := unstorable(value):
-        wrong("payload", f"payload {fault}")
-    return value
-
-
-def _storable_object(value: dict[str, Any]) -> bool:
-    try:
-        return len(json.dumps(value, ensure_ascii=False, allow_nan=False)) <= MOST_OBJECT
-    except ValueError:  # NaN and the infinities are no JSON
-        return False
-
-
-def _tags(value: Any, wrong: _Wrong) -> dict[str, str]:
-    if value is None:
-        return {}
-    fine = isinstance(value, dict) and len(value) <= MOST_TAGS and all(
-        isinstance(text, str) and TAG_KEY.fullmatch(key) for key, text in value.items()
-    )  # fmt: skip
-    if not fine:
-        allowed = f'at most {MOST_TAGS} texts under keys of a letter, then up to 63 letters, digits, _ . or -, e.g. {{"build": "41"}}'
-        wrong("tags", f"tags {shown(value)}: allowed: {allowed}")
-        return {}
-    if fault := unstorable(value):
-        wrong("tags", f"tags {fault}")
-    return dict(value)
+    moment = parse_time(value) if isinstance(value, str) else None
+    if moment is None:
+        raise ValueError(value)
+    return to_utc(moment, UTC)
 
 
 def shown(value: Any) -> str:
@@ -178,7 +151,9 @@ class SpokenFields(serializers.Serializer[Any]):
     channel = serializers.CharField(required=False, max_length=120, help_text="slug; default that of the request")
     agent = serializers.CharField(required=False, max_length=120, help_text="slug")
     user = serializers.CharField(required=False, max_length=150, help_text="name of a user")
-    outsider = serializers.CharField(required=False, max_length=200, help_text="name of a speaker who is neither")
+    outsider = serializers.CharField(
+        required=False, max_length=200, help_text="name of a speaker who is neither agent nor user"
+    )
     sent_at = serializers.DateTimeField(required=False, allow_null=True, help_text="UTC where it says no zone")
     parent = serializers.CharField(  # type: ignore[assignment]  # a declared field is taken off the class
         required=False, max_length=200, help_text="external_id of the message whose thread it is in"

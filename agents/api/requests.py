@@ -9,7 +9,6 @@ import hashlib
 import json
 import logging
 import math
-import time
 import unicodedata
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -45,7 +44,7 @@ class BodyTooLarge(APIException):
 
 
 class BoundedJSONParser(BaseParser):
-    """JSON of a size and depth that somebody may mean: more is the sender's error, not the server's.
+    """JSON of bounded size and depth: more is the sender's error, not the server's.
 
     The size is the view's ``most_bytes``, `DATA_UPLOAD_MAX_MEMORY_SIZE` unless it says.
     """
@@ -105,8 +104,6 @@ class ReadsMessages(ModelPermissions):
 
 
 logger = logging.getLogger(__name__)
-PAUSE = 10.0  # seconds in which a cache that did not answer is not asked again: each time costs its timeout
-_away_until = 0.0
 
 
 class Throttle(SimpleRateThrottle):
@@ -135,17 +132,11 @@ class Throttle(SimpleRateThrottle):
         return self.get_ident(request)
 
     def allow_request(self, request: Any, view: Any = None) -> bool:
-        global _away_until
-        if time.monotonic() < _away_until:
-            return True
         try:
             return self.counted(request, view)
         except (RedisError, OSError) as error:
-            _away_until = time.monotonic() + PAUSE
             logger.warning(
-                "the cache in which requests are counted does not answer (%s): all of them pass for %d seconds",
-                type(error).__name__,
-                PAUSE,
+                "the cache in which requests are counted does not answer (%s): this one passes", type(error).__name__
             )
             return True
 

@@ -28,7 +28,7 @@ from agents.llm.ledger import Totals
 from agents.models import Agent, Channel, ChannelMember, LLMCall, Message, Run, RunMessage, RunStep
 from agents.turn.orchestrator import TurnRefused, cancel, start_turn
 from agents.turn.pipeline import StageFailed
-from agents.turn.prompt import PROMPT_CHARACTERS, PromptPreview, preview_prompt
+from agents.turn.prompt import PROMPT_CHARACTERS, preview_prompt
 from agents.turn.timeline import spent
 from agents.turn.tools import tool_definitions
 
@@ -113,7 +113,15 @@ class Prompt(APIView):
             shown = preview_prompt(agent=agent, channel=channel, trigger=trigger)
         except StageFailed as error:
             raise Unavailable(f"no turn could begin: a required stage failed ({error})") from None
-        return Response(_as_json(agent, channel, shown))
+        answer = {
+            "agent": agent.slug,
+            "channel": channel.slug,
+            "model": agent.model_id or model_of("actor"),
+            "tools": tool_definitions(),
+            "trace": [entry.as_json() for entry in shown.trace],
+            **{name: getattr(shown, name) for name in ("system", "user", "sections", "transcript", "draft")},
+        }
+        return Response(PromptFields(answer).data)
 
 
 def _usual_channel(agent: Agent) -> Channel:
@@ -124,25 +132,6 @@ def _usual_channel(agent: Agent) -> Channel:
     if first is None:
         raise Conflict(f"agent {agent.slug!r} has joined no channel: there is nothing it could be shown")
     return first
-
-
-def _as_json(agent: Agent, channel: Channel, shown: PromptPreview) -> dict[str, Any]:
-    draft = shown.draft
-    return {
-        "agent": agent.slug,
-        "channel": channel.slug,
-        "model": agent.model_id or model_of("actor"),
-        "system": shown.system,
-        "user": shown.user,
-        "sections": [{"heading": s.heading, "body": s.body, "stage": s.stage} for s in shown.sections],
-        "transcript": list(shown.transcript),
-        "tools": [
-            {"name": tool.name, "description": tool.description, "input_schema": tool.input_schema}
-            for tool in tool_definitions()
-        ],
-        "draft": {"text": draft.text, "payload": dict(draft.payload)} if draft is not None else None,
-        "trace": [entry.as_json() for entry in shown.trace],
-    }
 
 
 _OF_RUN = (

@@ -67,7 +67,7 @@ def marked(text: object) -> str:
 
 
 def isolated(text: object) -> SafeString:
-    """A name from a person or a file, in its own bidi context: it cannot reorder what stands beside it."""
+    """A name from a person or a file, in its own bidi context: it cannot reorder the text around it."""
     return format_html("<bdi>{}</bdi>", visible(text))
 
 
@@ -144,6 +144,16 @@ def time_of(field: str, label: str = "") -> Callable[[Any, Any], SafeString]:
     @admin.display(description=label or field.replace("_", " ").removesuffix(" at"), ordering=field)
     def shown(model_admin: Any, row: Any) -> SafeString:
         return moment(getattr(row, field))
+
+    return shown
+
+
+def column(label: str, value: Callable[[Any], object], *, ordering: str | None = None) -> Callable[[Any, Any], Any]:
+    """A method of an admin class: the column or read-only field that shows `value` of a row."""
+
+    @admin.display(description=label, ordering=ordering)
+    def shown(model_admin: Any, row: Any) -> Any:
+        return value(row)
 
     return shown
 

@@ -10,7 +10,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import sentry_sdk
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.core.files import File
@@ -54,8 +53,9 @@ from agents.transcripts.importer import import_transcript
 from agents.transcripts.prepare import NAME_LIMIT
 from agents.transcripts.records import OptionError, TranscriptError
 from agents.transcripts.store import JOINING, NotEntitled, rights_of
-from agents.work.outages import is_outage, outlasting
-from agents.work.queues import wake_workers
+from agents.work.lease import LeaseLost
+from agents.work.outages import outlasting
+from agents.work.queues import do_next, wake_workers
 from agents.work.stopping import check_stop
 
 Status = Import.Status
@@ -215,39 +215,18 @@ def authors_of(job: Import) -> list[dict[str, Any]]:
 
 
 def work_one(*, owner: str) -> bool:
-    """Do the import that has waited longest; returns whether there was one."""
-    job = Import.acquire_next(owner=owner, lease=LEASE)
-    if job is None:
-        return False
-    with logging_about(import_id=job.pk):
-        _carry_out(job, owner)
-    return True
+    """Do the import that has waited longest; return whether there was one."""
+    return do_next(Import, lambda job: _carry_out(job, owner), owner=owner, lease=LEASE)
 
 
-class _Lost(Exception):
-    """The import was cancelled, or another worker has it."""
-
-
-def _carry_out(job: Import, owner: str) -> None:
+def _carry_out(job: Import, owner: str) -> dict[str, Any] | None:
     report = _Report(job, owner)
-    try:
-        (_undo if job.undoing else _import)(job, owner, report)
-    except _Lost:
-        return
-    except NotPossible as problem:
-        job.finish(owner=owner, **_failed(job, problem))
-    except Exception as error:
-        if is_outage(error):
-            job.finish(owner=owner, status=Status.PENDING)
-            raise
-        log.exception("%s crashed", job)
-        sentry_sdk.capture_exception(error)
-        # An OSError's text names paths of this machine.
-        reason = (error.strerror or "") if isinstance(error, OSError) else str(error)
-        job.finish(owner=owner, status=Status.ERRORED, error=f"{type(error).__name__}: {reason}"[:1000])
-    except BaseException:  # the worker is stopping
-        job.finish(owner=owner, status=Status.PENDING)
-        raise
+    with logging_about(import_id=job.pk):
+        try:
+            (_undo if job.undoing else _import)(job, owner, report)
+        except NotPossible as problem:
+            return _failed(job, problem)
+    return None
 
 
 def _import(job: Import, owner: str, report: _Report) -> None:
@@ -364,7 +343,7 @@ def _undo(job: Import, owner: str, report: _Report) -> None:
                 kept.append(slug)
         result = {**job.result, "kept_agents": kept}
         if not job.finish(owner=owner, status=Import.UNDONE, result=result, stored=0, **_AT_REST):
-            raise _Lost
+            raise LeaseLost("another worker has it, or it was cancelled")
     drop(job)
 
 
@@ -383,7 +362,7 @@ def _delete_unused(rows: QuerySet[Any], with_them: set[type[Model]]) -> list[str
 def _finish(job: Import, owner: str, result: dict[str, Any], **fields: Any) -> None:
     found = {key: value for key, value in job.found.items() if key not in ("sample", "personas", "problem")}
     if not job.finish(owner=owner, status=Status.COMPLETED, result=result, found=found, **_AT_REST, **fields):
-        raise _Lost
+        raise LeaseLost("another worker has it, or it was cancelled")
 
 
 _AT_REST: dict[str, Any] = {"doing": "", "done": 0, "total": 0}
@@ -410,7 +389,7 @@ class _Report:
     def _update(self, **fields: Any) -> None:
         mine = Import.objects.filter(pk=self._pk, status=Status.RUNNING, lease_owner=self._owner)
         if not outlasting(lambda: mine.update(**fields)):
-            raise _Lost
+            raise LeaseLost("another worker has it, or it was cancelled")
 
 
 def _user(job: Import) -> User:

@@ -28,6 +28,7 @@ from agents.turn.pipeline import Draft, StageFailed, Turn, model_of, pipeline, s
 from agents.turn.prompt import Prompt, build_prompt, new_turn
 from agents.turn.send_message import RequiredStageFailed, TurnRefused, start_turn
 from agents.turn.tools import Performed, calls_models, perform, send_draft, tool_definitions
+from agents.work.lease import LeaseLost
 from agents.work.outages import is_outage
 
 __all__ = ["TurnRefused", "cancel", "run_turn", "start_turn", "work_one"]
@@ -39,10 +40,6 @@ MARGIN = 60  # seconds of a lease beyond the deadline of one model call
 MALFORMED_IN_A_ROW = 2
 RETRIES = 2  # of one model call, by the SDK, within its deadline
 MAX_TOKENS = 4096
-
-
-class LeaseLost(Exception):
-    """Another process has the run now, or it was deleted: nothing more may be done."""
 
 
 @dataclass(frozen=True, slots=True)

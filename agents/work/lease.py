@@ -27,6 +27,10 @@ LOOKS = 3
 logger = logging.getLogger(__name__)
 
 
+class LeaseLost(Exception):
+    """The row was cancelled, or another worker has it: nothing more may be stored."""
+
+
 def owner_name() -> str:
     """Make a name for the owner of a lease, ``host:pid:token``. Every thread that works needs a name of its own.
 

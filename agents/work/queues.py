@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import sentry_sdk
 from django.apps import apps
@@ -15,11 +15,15 @@ from django.utils import timezone
 from django.utils.module_loading import import_string
 
 from agents.models import Chore
-from agents.work.lease import Leasable, owner_is_dead
+from agents.work.lease import Leasable, LeaseLost, owner_is_dead
 from agents.work.outages import is_outage
 
 WorkQueue = Callable[..., bool]
+Row = TypeVar("Row", bound=Leasable)
 Group = Literal["interactive", "bulk"]
+WORK_TASK = "agents.work.tasks.work"
+BROKER_SECONDS = 2.0  # that a request which queues work waits for a connection to the broker
+MOST_MESSAGES = 64  # that wait in a Celery queue: enough for as many idle threads, however many rows wait
 GROUPS: tuple[Group, ...] = ("interactive", "bulk")  # also the names of the Celery queues
 
 log = logging.getLogger(__name__)
@@ -46,54 +50,90 @@ def work_queues(names: Iterable[str] = ()) -> Mapping[str, WorkQueue]:
 
 
 def wake_workers(group: Group = "bulk") -> None:
-    """Tell Celery workers, if there are any, that work waits."""
-    if settings.CELERY_BROKER_URL:
-        from agents.work.tasks import nudge  # Celery takes half a second to import
-
-        nudge(group)
+    """Tell a Celery worker, where there is a broker, that work waits."""
+    nudge(group)
 
 
 def wake_for_turns() -> None:
-    """Tell them that work waits for which a person waits."""
-    wake_workers("interactive")
+    """Tell it that work waits for which a person waits."""
+    nudge("interactive")
 
 
-def do_leased(
-    row: Leasable,
-    do: Callable[[], Mapping[str, Any] | None],
+def nudge(group: Group, times: int = 1) -> bool:
+    """Send a message to the Celery workers of a group, where there is a broker; return whether the broker was reached.
+
+    A broker that does not answer costs only time: the work is a row already, and the sweep finds it.
+    """
+    if not settings.CELERY_BROKER_URL:
+        return False
+    from celery import current_app  # takes half a second to import, which processes without a broker save
+    from kombu.exceptions import LimitExceeded, OperationalError
+    from redis.exceptions import RedisError
+
+    pool: Any = current_app.pool
+    try:
+        with pool.acquire(block=True, timeout=BROKER_SECONDS) as connection:
+            for _ in range(min(times, MOST_MESSAGES - messages_waiting(connection, group))):
+                current_app.send_task(WORK_TASK, args=(group,), queue=group, retry=False, connection=connection)
+    except (OperationalError, RedisError, LimitExceeded, OSError) as error:
+        log.warning("broker not reached, the work waits for the next sweep: %s", error)
+        return False
+    return True
+
+
+def messages_waiting(connection: Any, group: Group) -> int:
+    """Messages of a queue that no worker has taken; 0 for brokers that cannot say."""
+    if connection.transport.driver_type != "redis":
+        return 0
+    return int(connection.default_channel.client.llen(group))
+
+
+def do_next(
+    model: type[Row],
+    do: Callable[[Row], Mapping[str, Any] | None],
     *,
     owner: str,
+    lease: timedelta,
     attempts: int = 1,
     handed_back: Mapping[str, Any] | None = None,
-) -> None:
-    """Do leased work and end it: as `do` says, as crashed, or handed back because the work is to stop or the database is away.
+) -> bool:
+    """Lease the row of a table whose turn it is, do it and store its end; return whether there was one.
 
     Args:
-        row: The work, leased by `owner`.
-        do: Returns the columns of its end, `status` among them; None when it ended the row itself.
+        model: The table.
+        do: Does the work; returns the columns of its end, `status` among them, or None when it ended the row itself.
+        owner: Of the lease.
+        lease: How long it holds unless it is extended.
         attempts: Leases after which a crash is final (errored); before that the row waits for another try.
-        handed_back: Further columns of work that is handed back.
+        handed_back: Further columns of a row that is handed back because the work is to stop or the database is away.
 
     Raises:
         DatabaseError: The database is away.
         BaseException: The work is to stop.
     """
-    try:
-        ended = do()
-    except Exception as crash:
-        if is_outage(crash):
+    row = model.acquire_next(owner=owner, lease=lease)
+    if row is None:
+        return False
+    with sentry_sdk.start_transaction(op=f"{model._meta.app_label}.work", name=str(model._meta.verbose_name)):
+        try:
+            if (ended := do(row)) is not None:
+                row.finish(owner=owner, **ended)
+        except LeaseLost as lost:
+            log.warning("%s: %s", row, lost)
+        except Exception as crash:
+            if is_outage(crash):
+                row.finish(owner=owner, status=row.Status.PENDING, **handed_back or {})
+                raise
+            log.exception("%s crashed", row)
+            sentry_sdk.capture_exception(crash)
+            status = row.Status.PENDING if row.attempt < attempts else row.Status.ERRORED
+            # An OSError's text names paths of this machine.
+            reason = (crash.strerror or "") if isinstance(crash, OSError) else str(crash)
+            row.finish(owner=owner, status=status, error=f"{type(crash).__name__}: {reason}"[:1000])
+        except BaseException:
             row.finish(owner=owner, status=row.Status.PENDING, **handed_back or {})
             raise
-        log.exception("%s crashed", row)
-        sentry_sdk.capture_exception(crash)
-        status = row.Status.PENDING if row.attempt < attempts else row.Status.ERRORED
-        row.finish(owner=owner, status=status, error=f"{type(crash).__name__}: {crash}"[:1000])
-    except BaseException:
-        row.finish(owner=owner, status=row.Status.PENDING, **handed_back or {})
-        raise
-    else:
-        if ended is not None:
-            row.finish(owner=owner, **ended)
+    return True
 
 
 def work_models() -> list[type[Leasable]]:

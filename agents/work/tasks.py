@@ -11,21 +11,16 @@ import time
 from functools import cache
 from typing import Any
 
-from celery import current_app, shared_task, signals
+from celery import shared_task, signals
 from django.conf import settings
 from django.db import DatabaseError, close_old_connections
-from kombu.exceptions import LimitExceeded, OperationalError
-from redis.exceptions import RedisError
 
 from agents.models import WorkerHeartbeat
 from agents.work.outages import OUTAGE
-from agents.work.queues import GROUPS, Group, release_lost_leases, work_queues
+from agents.work.queues import GROUPS, WORK_TASK, Group, nudge, release_lost_leases, work_queues
 from agents.work.worker import FIRST_PAUSE, LONGEST_PAUSE, Worker
 
 log = logging.getLogger(__name__)
-
-BROKER_SECONDS = 2.0  # that a request which queues work waits for a connection to the broker
-MOST_MESSAGES = 64  # that wait in a Celery queue: enough for as many idle threads, however many rows wait
 
 
 @cache
@@ -34,7 +29,7 @@ def this_worker() -> Worker:
     return Worker(WorkerHeartbeat.Kind.CELERY, work_queues())
 
 
-@shared_task(name="agents.work.tasks.work", ignore_result=True)
+@shared_task(name=WORK_TASK, ignore_result=True)
 def work(group: Group = "bulk") -> bool:
     """Do one piece of work of a group; return whether there was one. While the database is away, try again for WORKER_PATIENCE."""
     worker, pause, give_up_at = this_worker(), FIRST_PAUSE, time.monotonic() + settings.WORKER_PATIENCE
@@ -61,31 +56,6 @@ def sweep() -> None:
         log.warning("database: %s", error)
     for group in GROUPS:
         nudge(group)
-
-
-def nudge(group: Group = "bulk", times: int = 1) -> bool:
-    """Wake Celery workers up, where there is a broker; return whether the broker was reached.
-
-    A broker that does not answer costs only time: the work is a row already, and the sweep finds it.
-    """
-    if not settings.CELERY_BROKER_URL:
-        return False
-    pool: Any = current_app.pool
-    try:
-        with pool.acquire(block=True, timeout=BROKER_SECONDS) as connection:
-            for _ in range(min(times, MOST_MESSAGES - _messages_waiting(connection, group))):
-                work.apply_async(args=(group,), queue=group, retry=False, connection=connection)  # type: ignore[call-arg]
-    except (OperationalError, RedisError, LimitExceeded, OSError) as error:
-        log.warning("broker not reached, the work waits for the next sweep: %s", error)
-        return False
-    return True
-
-
-def _messages_waiting(connection: Any, group: Group) -> int:
-    """Messages of a queue that no worker has taken; 0 for brokers that cannot say."""
-    if connection.transport.driver_type != "redis":
-        return 0
-    return int(connection.default_channel.client.llen(group))
 
 
 @signals.worker_ready.connect

@@ -15,7 +15,7 @@ from correction.admin.agents import (
 from correction.admin.behavior import agent_behavior_panel, behavior_notes
 from correction.admin.logs import GateOfMessage, GateOfRun
 from correction.admin.sessions import gate_notes, gate_panel, run_panel
-from evaluation.admin.cast_steps import add_steps
+from evaluation.admin.drift_overview import add_steps
 
 __all__ = ["agents", "behavior", "config", "home", "interventions", "logs"]
 

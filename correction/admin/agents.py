@@ -1,4 +1,4 @@
-"""TODO: what this module is for."""
+"""What correcting adds to the pages and charts of agents: settings in effect, last corrections, nudges, costs, actions and markers."""
 
 from __future__ import annotations
 
@@ -37,12 +37,19 @@ from correction.admin.display import (
 )
 from correction.admin.matrix import BY_ID, MECHANISMS, Mechanism, config_url, observe_url, target_of
 from correction.config.configure import configure, copy_config, gate_from_now_on, notes_on
-from correction.config.fields import CONFIG_FIELDS, ConfigError
-from correction.config.resolve import FIELDS, GATE_DIMENSIONS, ResolvedConfig, resolve_all, resolve_config
+from correction.config.settings import (
+    CONFIG_FIELDS,
+    FIELDS,
+    GATE_DIMENSIONS,
+    ConfigError,
+    ResolvedConfig,
+    resolve_all,
+    resolve_config,
+)
 from correction.costs import CORRECTION, CostRow, get_cost_summary
 from correction.models import AgentEvaluationConfig, CorrectionLog, GateMode, InterventionLog, Outcome
-from evaluation.admin.cast_steps import Step
-from evaluation.cast.values import Card
+from evaluation.admin.drift_overview import Step
+from evaluation.change.overview import Card
 
 
 def config_panel(request: HttpRequest, agent: Agent) -> SafeString:
@@ -321,7 +328,7 @@ PERMISSION = "correction.change_agentevaluationconfig"
 
 def gate_steps(request: HttpRequest, cards: Sequence[Card]) -> dict[int, list[Step]]:
     """Have the gate check what fell, or enforce what it only observes. Two queries for any number of cards."""
-    fallen = {card.agent.pk: card.told.dimension for card in cards if card.state == "fell" and card.told is not None}
+    fallen = {card.agent.pk: card.main.dimension for card in cards if card.state == "drifted" and card.main is not None}
     if not fallen or not request.user.has_perm(PERMISSION):
         return {}
     agents = Agent.objects.filter(pk__in=fallen).select_related("evaluation_config")

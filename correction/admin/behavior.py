@@ -50,7 +50,7 @@ from correction.behavior.rules import name_key
 from correction.models import BehaviorEffect, BehaviorRequest
 from correction.models.behavior import UNFINISHED
 from evaluation.admin.display import judge_badge, meter
-from evaluation.before_after import MESSAGES, MOST_MESSAGES
+from evaluation.change.before_after import MESSAGES, MOST_MESSAGES
 from evaluation.models import is_heuristic
 
 Status = BehaviorRequest.Status

@@ -26,7 +26,7 @@ from agents.persona import TraitValue
 from correction.behavior.applying import BehaviorError, apply_request, reject_request, retry_request, revert_request
 from correction.behavior.effects import RequestedChange, check_measurable, plan_as_json, plan_request, queue_effect
 from correction.models import BehaviorEffect, BehaviorRequest
-from evaluation.before_after import MESSAGES, MOST_MESSAGES
+from evaluation.change.before_after import MESSAGES, MOST_MESSAGES
 from evaluation.models import is_heuristic
 
 _ROW = (

@@ -6,7 +6,6 @@ import logging
 from datetime import timedelta
 from typing import Any
 
-import sentry_sdk
 from django.conf import settings
 from django.db import transaction
 from django.template.loader import render_to_string
@@ -16,8 +15,7 @@ from agents.llm.endpoints import model_of, provider_of
 from agents.models import Agent, DescriptionUpdate, PersonaVersion
 from agents.persona import cut_persona, render_persona
 from agents.text.fences import fence, neutral, new_nonce, one_line
-from agents.work.outages import is_outage
-from agents.work.queues import wake_workers
+from agents.work.queues import do_next, wake_workers
 from correction.behavior.postponing import HANDED_BACK, after_failure, midnight, resume
 from correction.costs import evaluation_over_budget
 
@@ -56,29 +54,9 @@ def queue_description(*, agent: Agent, version: PersonaVersion | None = None) ->
 
 
 def work_one(*, owner: str) -> bool:
-    """Claim and write the description whose turn it is; whether there was one. What `manage.py work` calls."""
+    """Write the description whose turn it is; return whether there was one."""
     lease = timedelta(seconds=settings.LLM_EVALUATION_DEADLINE + 60)
-    update = DescriptionUpdate.acquire_next(owner=owner, lease=lease)
-    if update is None:
-        return False
-    with sentry_sdk.start_transaction(op="correction.work", name="description"):
-        try:
-            ended = _write(update)
-        except Exception as crash:
-            if is_outage(crash):
-                update.finish(owner=owner, status=Status.PENDING, **HANDED_BACK)
-                raise
-            logger.exception("the description of agent %s crashed", update.agent_id)
-            sentry_sdk.capture_exception(crash)
-            again = update.attempt < MOST_ATTEMPTS
-            status = Status.PENDING if again else Status.ERRORED
-            update.finish(owner=owner, status=status, error=f"{type(crash).__name__}: {crash}"[:1000])
-        except BaseException:  # told to stop: handed back at once
-            update.finish(owner=owner, status=Status.PENDING, **HANDED_BACK)
-            raise
-        else:
-            update.finish(owner=owner, **ended)
-    return True
+    return do_next(DescriptionUpdate, _write, owner=owner, lease=lease, attempts=MOST_ATTEMPTS, handed_back=HANDED_BACK)
 
 
 def resume_paused() -> str | None:

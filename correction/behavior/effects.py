@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-import sentry_sdk
 from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser
 from django.db import IntegrityError, transaction
@@ -25,16 +24,23 @@ from agents.commands import console_on, printable, snippet
 from agents.llm import ledger
 from agents.llm.endpoints import model_of
 from agents.models import PersonaVersion, owner_name
-from agents.work.outages import is_outage
-from agents.work.queues import wake_workers
+from agents.work.lease import LeaseLost
+from agents.work.queues import do_next, wake_workers
 from correction.behavior.applying import BehaviorError
 from correction.behavior.postponing import midnight, resume
 from correction.behavior.rules import name_key, trait_from_json
 from correction.costs import evaluation_over_budget
 from correction.models import BehaviorEffect, BehaviorRequest
-from evaluation.before_after import MESSAGES, BeforeAfter, Plan, judge_before_after, plan_before_after
-from evaluation.before_after_json import before_after_json, plan_json
-from evaluation.before_sides import Moments
+from evaluation.change.before_after import (
+    MESSAGES,
+    BeforeAfter,
+    Moments,
+    Plan,
+    before_after_json,
+    judge_before_after,
+    plan_before_after,
+    plan_json,
+)
 from evaluation.runs.terminal import judge_label, money
 from evaluation.wording import counted
 
@@ -214,10 +220,6 @@ UNDER_WAY = "an evaluation of it is under way already; allowed: to wait until th
 NOT_MEASURABLE = "allowed: when there are messages on both sides of the change"
 
 
-class _LeaseLost(Exception):
-    """Somebody else works at it by now, or it was deleted: nothing more is asked or stored."""
-
-
 def queue_effect(
     *, request: BehaviorRequest, messages: int = MESSAGES, user: AbstractBaseUser | None = None
 ) -> BehaviorEffect:
@@ -260,7 +262,7 @@ def measure_now(
     effect = _new(request=request, messages=messages, judge=judge, status=Status.RUNNING, **mine)
     try:
         ended = _measured(effect, owner, done)
-    except _LeaseLost:
+    except LeaseLost:
         raise BehaviorError(f"{effect}: another worker took it over; allowed: to look at what it finds") from None
     except BaseException as stop:
         why = f"broke off: {type(stop).__name__}: {stop}"[:1000]
@@ -285,30 +287,10 @@ def check_measurable(change: RequestedChange) -> None:
 
 
 def work_one(*, owner: str) -> bool:
-    """Claim and judge the effect whose turn it is; whether there was one. What `manage.py work` calls."""
-    effect = BehaviorEffect.acquire_next(owner=owner, lease=_lease())
-    if effect is None:
-        return False
-    with sentry_sdk.start_transaction(op="correction.work", name="behavior effects"):
-        try:
-            ended = _measured(effect, owner)
-        except _LeaseLost:
-            return True
-        except Exception as crash:
-            if is_outage(crash):
-                effect.finish(owner=owner, status=Status.PENDING)
-                raise
-            logger.exception("%s crashed", effect)
-            sentry_sdk.capture_exception(crash)
-            again = effect.attempt < MOST_ATTEMPTS
-            why = f"{type(crash).__name__}: {crash}"[:1000]
-            effect.finish(owner=owner, status=Status.PENDING if again else Status.ERRORED, error=why)
-        except BaseException:  # told to stop: handed back at once
-            effect.finish(owner=owner, status=Status.PENDING)
-            raise
-        else:
-            effect.finish(owner=owner, **ended)
-    return True
+    """Judge the effect whose turn it is; return whether there was one."""
+    return do_next(
+        BehaviorEffect, lambda effect: _measured(effect, owner), owner=owner, lease=_lease(), attempts=MOST_ATTEMPTS
+    )
 
 
 def resume_paused() -> str | None:
@@ -338,7 +320,7 @@ def _measured(effect: BehaviorEffect, owner: str, done: Callable[[int], None] = 
     def heartbeat(judged: int) -> None:
         done(judged)
         if not effect.extend_lease(owner=owner, lease=_lease()):
-            raise _LeaseLost
+            raise LeaseLost("another worker has it")
 
     try:
         outcome = judge_request(

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-import sentry_sdk
 from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.utils import timezone
@@ -16,8 +15,8 @@ from agents.llm import Reply
 from agents.llm.endpoints import model_of
 from agents.models import Agent, Message
 from agents.persona import persona_digest
-from agents.work.outages import is_outage, outlasting
-from agents.work.queues import wake_workers
+from agents.work.outages import outlasting
+from agents.work.queues import do_next, wake_workers
 from correction.behavior.applying import settle_request
 from correction.behavior.detect import subject_of
 from correction.behavior.policy import may_ask, requester_of
@@ -34,7 +33,7 @@ from correction.behavior.tiers import (
     warnings_about,
 )
 from correction.behavior.words import Words, own_words
-from correction.config.resolve import resolve_config
+from correction.config.settings import resolve_config
 from correction.costs import evaluation_over_budget
 from correction.models import BehaviorRequest
 
@@ -67,29 +66,15 @@ def queue(*, message: Message, agent: Agent) -> BehaviorRequest | None:
 
 
 def work_one(*, owner: str) -> bool:
-    """Claim and look at the request whose turn it is; whether there was one. What `manage.py work` calls."""
-    request = BehaviorRequest.acquire_next(owner=owner, lease=_lease())
-    if request is None:
-        return False
-    with sentry_sdk.start_transaction(op="correction.work", name="behavior requests"):
-        try:
-            _look_at(request, owner)
-        except Exception as crash:
-            if is_outage(crash):
-                request.finish(owner=owner, status=Status.PENDING, **HANDED_BACK)
-                raise
-            logger.exception("behaviour request %s crashed", request.pk)
-            sentry_sdk.capture_exception(crash)
-            again = request.attempt < MOST_ATTEMPTS
-            request.finish(
-                owner=owner,
-                status=Status.PENDING if again else Status.ERRORED,
-                error=f"{type(crash).__name__}: {crash}"[:1000],
-            )
-        except BaseException:  # told to stop: handed back at once, with the answers it has
-            request.finish(owner=owner, status=Status.PENDING, **HANDED_BACK)
-            raise
-    return True
+    """Look at the request whose turn it is; return whether there was one."""
+    return do_next(
+        BehaviorRequest,
+        lambda request: _look_at(request, owner),
+        owner=owner,
+        lease=_lease(),
+        attempts=MOST_ATTEMPTS,
+        handed_back=HANDED_BACK,
+    )
 
 
 def resume_paused() -> str | None:

@@ -9,14 +9,12 @@ from collections.abc import Sequence
 from datetime import timedelta
 from decimal import Decimal
 
-import sentry_sdk
 from django.conf import settings
 from django.db import IntegrityError, transaction
 
 from agents.models import Agent, Leasable, Message
-from agents.work.outages import is_outage
-from agents.work.queues import wake_workers
-from correction.config.resolve import resolve_all, resolve_config
+from agents.work.queues import do_next, wake_workers
+from correction.config.settings import resolve_all, resolve_config
 from correction.gate import sessions
 from correction.gate.check import action_of_message, check_for_agent
 from correction.models import CorrectionLog, GateMode, ObservedMessage, Outcome
@@ -69,41 +67,19 @@ def queue_ingested(messages: Sequence[Message]) -> int:
 
 
 def work_one(*, owner: str) -> bool:
-    """Lease and judge the oldest message waiting to be observed; whether there was one. What `manage.py work` calls."""
-    observed = ObservedMessage.acquire_next(owner=owner, lease=timedelta(seconds=settings.LLM_EVALUATION_DEADLINE + 60))
-    if observed is None:
-        return False
-    with sentry_sdk.start_transaction(op="correction.work", name="observe"):  # a span alone would be sent nowhere
-        try:
-            status, error = _judge(observed)
-        except Exception as crash:
-            if is_outage(crash):
-                observed.finish(owner=owner, status=Status.PENDING)
-                raise
-            logger.exception("the observation of message %s crashed", observed.message_id)
-            sentry_sdk.capture_exception(crash)
-            again = observed.attempt < MOST_ATTEMPTS
-            observed.finish(
-                owner=owner,
-                status=Status.PENDING if again else Status.ERRORED,
-                error=f"{type(crash).__name__}: {crash}"[:1000],
-            )
-        except BaseException:  # stopped: given back at once
-            observed.finish(owner=owner, status=Status.PENDING)
-            raise
-        else:
-            observed.finish(owner=owner, status=status, error=error)
-    return True
+    """Judge the message that has waited longest to be observed; return whether there was one."""
+    lease = timedelta(seconds=settings.LLM_EVALUATION_DEADLINE + 60)
+    return do_next(ObservedMessage, _judge, owner=owner, lease=lease, attempts=MOST_ATTEMPTS)
 
 
-def _judge(observed: ObservedMessage) -> tuple[str, str]:
-    """Judge one message and log it; the status the work ends in, and why."""
+def _judge(observed: ObservedMessage) -> dict[str, str]:
+    """Judge one message and log it; how the work ends, as columns."""
     message = Message.objects.select_related("agent", "channel", "run").filter(pk=observed.message_id).first()
     if message is None or (agent := message.agent) is None:
-        return Status.CANCELLED, "the message is gone, or no agent's"
+        return {"status": Status.CANCELLED, "error": "the message is gone, or no agent's"}
     config = resolve_config(agent, message.run.overrides if message.run is not None else None)
     if config.gate_is_off:
-        return Status.CANCELLED, "the gate was switched off before the message was judged"
+        return {"status": Status.CANCELLED, "error": "the gate was switched off before the message was judged"}
     result = check_for_agent(
         agent=agent,
         config=config,
@@ -133,7 +109,10 @@ def _judge(observed: ObservedMessage) -> tuple[str, str]:
         sessions.write(entry, committed=True, message=message)
     except IntegrityError:
         if not Message.objects.filter(pk=message.pk).exists():
-            return Status.CANCELLED, "the message was deleted while it was judged"
+            return {"status": Status.CANCELLED, "error": "the message was deleted while it was judged"}
         if not CorrectionLog.objects.filter(session=observed.session).exists():
             raise
-    return Status.COMPLETED, ""  # also when another worker was faster after this one lost its lease
+    return {
+        "status": Status.COMPLETED,
+        "error": "",
+    }  # also when another worker was faster after this one lost its lease

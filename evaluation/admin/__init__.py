@@ -2,8 +2,7 @@
 
 from agents.console.site import Extension, extend
 from agents.models import Agent, Channel, Message
-from evaluation.admin import alerts, home, labels, propositions, runs, schedules, scores
-from evaluation.admin.agent_story import run_buttons, story_panel, turn_panel
+from evaluation.admin import drift, home, labels, propositions, runs, schedules, scores
 from evaluation.admin.baselines import (
     NEWEST_BASELINES,
     baseline_column,
@@ -11,11 +10,12 @@ from evaluation.admin.baselines import (
     capture_baseline,
     capture_real_baseline,
 )
-from evaluation.admin.drift_chart import drift_panel
+from evaluation.admin.drift import drift_panel, position_panel
+from evaluation.admin.drift_overview import change_panel, run_buttons
 from evaluation.admin.lineups import lineup_panel
 from evaluation.admin.notes import judgement_notes
 
-__all__ = ["alerts", "home", "labels", "propositions", "runs", "schedules", "scores"]
+__all__ = ["drift", "home", "labels", "propositions", "runs", "schedules", "scores"]
 
 extend(
     Agent,
@@ -23,8 +23,8 @@ extend(
         permission="evaluation.view_baseline",
         columns=(baseline_column,),
         prefetch=(NEWEST_BASELINES, "traits"),
-        panels=(story_panel, baseline_panel),
-        anchors=(("story", "Then and now"), ("baselines", "Baselines")),
+        panels=(change_panel, baseline_panel),
+        anchors=(("change", "Change"), ("baselines", "Baselines")),
     ),
 )
 extend(
@@ -46,7 +46,9 @@ extend(
 extend(
     Agent,
     Extension(
-        permission="evaluation.view_evaluationrun", panels=(turn_panel,), anchors=(("by-turn", "Drift by turn"),)
+        permission="evaluation.view_evaluationrun",
+        panels=(position_panel,),
+        anchors=(("by-position", "Drift by position"),),
     ),
 )
 extend(Channel, Extension(permission="evaluation.view_lineuprun", panels=(lineup_panel,)))

@@ -1,8 +1,8 @@
-"""Current baselines: their own list, and what they add to the agents' pages."""
+"""Current baselines: their own list, what they add to the agents' pages, and what a measurement says compared with them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from itertools import groupby
 from typing import Any
 
@@ -17,8 +17,6 @@ from agents.console import display
 from agents.console.filters import AgentFilter, RecentValuesFilter
 from agents.console.forms import confirmed
 from agents.models import Agent
-from evaluation.admin.cast import CastAdmin
-from evaluation.admin.comparisons import newest_comparison
 from evaluation.admin.display import (
     agreement_of_baseline,
     dimension_badge,
@@ -28,15 +26,21 @@ from evaluation.admin.display import (
     procedure_badge,
     simulated_by,
 )
-from evaluation.baselines import is_stale, stale_reasons
+from evaluation.admin.drift import TONES
+from evaluation.admin.drift_overview import OverviewAdmin
+from evaluation.change.baselines import is_stale, stale_reasons
+from evaluation.change.comparison import Change, Comparison, compare_runs, compare_to_baseline
+from evaluation.change.evidence import Judged, newest_since_baselines, runs_of
+from evaluation.change.measurements import NotComparable
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore
 from evaluation.propositions.files import PropositionError
 from evaluation.runs.control import queue_baseline
 from evaluation.runs.coverage import Share, shares_of
 from evaluation.simulation import ENOUGH
 from evaluation.simulation.queued import awaits_simulation
-from evaluation.wording import counted
+from evaluation.wording import counted, interval_text, signed
 
+MOST_JUDGEMENTS = 20_000  # more take seconds; the command has no limit
 MOST_COMPARED = 3  # judges on an agent's page; each takes a handful of queries
 
 
@@ -46,7 +50,7 @@ def stale_badge(reason: str = "") -> SafeString:
 
 
 @admin.register(Baseline)
-class BaselineAdmin(CastAdmin):
+class BaselineAdmin(OverviewAdmin):
     list_display = ("what", "who", "dimension_mark", "value", "judge_mark", "agreement_mark", "stale", "captured")
     list_display_links = ("what",)
     list_filter = ("dimension", ("judge", RecentValuesFilter), ("agent", AgentFilter), "captured_at")
@@ -222,3 +226,93 @@ def _queue(model_admin: Any, request: HttpRequest, queryset: QuerySet[Agent], *,
             where,
         )
         model_admin.message_user(request, told, messages.SUCCESS)
+
+
+# -- compared with a baseline
+def comparison_panel(run: EvaluationRun) -> SafeString:
+    """A run beside its agent's baselines; empty for the baseline itself, and where there is none before it."""
+    context = comparison_of(run)
+    return SafeString(render_to_string("admin/evaluation/comparison.html", context)) if context else SafeString("")
+
+
+def comparison_of(run: EvaluationRun) -> dict[str, Any] | None:
+    """What `comparison.html` shows: a row per dimension, or why that is left to the command."""
+    if run.agent is None or run.status != EvaluationRun.Status.COMPLETED:
+        return None
+    captured = Baseline.objects.filter(agent=run.agent, judge=run.judge, dimension__in=run.dimensions)
+    before = [b for b in captured.select_related("evaluation_run") if b.procedure == run.procedure]
+    if not any(b.evaluation_run_id < run.pk for b in before):
+        return None
+    if _too_large([run.pk, *(b.evaluation_run_id for b in before)]):
+        return _left_to_the_command(run.agent)
+    earlier = [b.dimension for b in before if b.evaluation_run_id < run.pk]
+    try:
+        found = compare_to_baseline(run, dimensions=earlier, propositions=False)
+    except NotComparable:  # the baseline's run was changed meanwhile
+        return None
+    return None if found is None else _context(found)
+
+
+def newest_comparison(agent: Agent, *, judge: str, procedure: str) -> dict[str, Any] | None:
+    """The newest evidence by that judge and procedure beside the baselines; None when there is none of newer messages than theirs."""
+    newest = newest_since_baselines([agent.pk], Judged(judge=judge, procedure=procedure)).get(agent.pk)
+    if not newest:
+        return None
+    chosen = runs_of(newest)
+    runs = {run.pk: run for run in chosen.values()}
+    captured = Baseline.objects.filter(agent=agent, judge=judge, procedure=procedure, dimension__in=list(newest))
+    context: dict[str, Any] | None = _left_to_the_command(agent)
+    if not _too_large([*runs, *captured.values_list("evaluation_run", flat=True)]):
+        found = compare_runs(chosen, propositions=False)
+        context = None if found is None else _context(found)
+    pages = [
+        format_html("{} {}", display.page_of(run, f"evaluation {pk}"), display.tags(run.where) if run.where else "")
+        for pk, run in sorted(runs.items())
+    ]
+    return None if context is None else {**context, "run": format_html_join(", ", "{}", ((page,) for page in pages))}
+
+
+def _left_to_the_command(agent: Agent) -> dict[str, Any]:
+    return {"too_large": format_html("<code>manage.py compare --agents {}</code>", agent.slug)}
+
+
+def _context(comparison: Comparison) -> dict[str, Any]:
+    return {
+        "baseline": comparison.baseline.name,
+        "stale": comparison.stale,
+        "notes": [display.visible(note) for note in comparison.notes],
+        "rows": [
+            {
+                "dimension": dimension_badge(change.dimension),
+                "before": _number(change, change.baseline, change.baseline_share),
+                "now": _number(change, change.candidate, change.share),
+                "change": signed(change.delta, 0 if change.counted else 2),
+                "interval": interval_text(change.interval),
+                "verdict": display.badge(
+                    change.verdict, "plain" if change.counted else TONES[change.verdict], change.reason
+                ),
+                "remarks": "; ".join(_remarks(change)),
+            }
+            for change in comparison.dimensions
+        ],
+    }
+
+
+def _remarks(change: Change) -> list[str]:
+    """What a reader must know of a verdict: what would decide, or why nothing does, and what its interval is of."""
+    open_ = change.reason if change.verdict in ("possibly drifted", "not enough data") else ""
+    more = f"{change.n_more:,} more {change.unit} would decide" if change.n_more else open_
+    return list(dict.fromkeys(filter(None, (more, change.interval_note))))
+
+
+def _number(change: Change, value: float | None, share: Share | None) -> SafeString:
+    why = change.reason if change.too_little_scored else ""
+    if change.counted and value is not None:
+        return number(None, int(value), share=share)
+    return number(value, None, share=share, why=why)
+
+
+def _too_large(runs: Collection[int]) -> bool:
+    """Whether there are too many judgements to compare while somebody waits for a page."""
+    judgements = EvaluationScore.objects.filter(evaluation_run__in=set(runs)).order_by()
+    return judgements.values("pk")[MOST_JUDGEMENTS : MOST_JUDGEMENTS + 1].exists()

@@ -1,17 +1,22 @@
-"""What measuring has on the console's first page: who drifts, how the judge does, the newest evaluations, and what is missing."""
+"""What measuring shows on the console's first page: who drifts, how the judge does, the newest evaluations, and what is missing."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from urllib.parse import quote
 
 from django.db.models import Exists, OuterRef
 from django.http import HttpRequest
+from django.template.loader import render_to_string
 from django.urls import reverse
+from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from agents.console import display
+from agents.console.charts import COLOURS, Line, Marker, MarkerSource, Point, add_markers, line_chart, markers_of
 from agents.console.home import (
     FAILURE_DAYS,
     HomePart,
@@ -25,17 +30,18 @@ from agents.console.home import (
     step,
     waiting,
 )
-from agents.llm.call_health import call_health
 from agents.llm.endpoints import model_of
 from agents.models import Agent, LLMCall
-from evaluation.admin.cast_form import usual_cast
-from evaluation.admin.cast_words import STATES
-from evaluation.admin.display import agreement_badge, judge_badge, meter
-from evaluation.admin.home_chart import drift_chart
+from agents.ops.health import call_health
+from evaluation.admin.display import agreement_badge, coverage_mark, judge_badge, meter, procedure_badge
+from evaluation.admin.drift_overview import TONES, usual_overview
 from evaluation.calibration import calibration_of
-from evaluation.cast.sentences import now_words, numbers_of, short_name
-from evaluation.cast.values import Card, State
+from evaluation.change.evidence import Judged
+from evaluation.change.history import History, Reading, histories, measured_lately
+from evaluation.change.overview import Card, State
+from evaluation.change.overview_text import candidate_words, numbers_of, short_name
 from evaluation.models import (
+    COUNTED,
     Baseline,
     Dimension,
     DriftAlert,
@@ -44,14 +50,22 @@ from evaluation.models import (
     LabelSet,
     Method,
     Proposition,
+    is_heuristic,
 )
 from evaluation.propositions.files import PropositionError, load_all
 from evaluation.propositions.library import all_entries
 from evaluation.runs.coverage import Share, shares_of, total
 from evaluation.wording import counted
 
+DAYS = (7, 30, 90, 180, 365)
+USUAL_DAYS = 30
+DIMENSIONS = [(value, label) for value, label in Dimension.choices if value not in COUNTED]
+MOST_LINES = COLOURS
+MOST_ALERTS = 30
+
+
 NAMED = 4
-COMPARED: tuple[State, ...] = ("fell", "maybe", "held", "rose")  # of those it is known how they are
+COMPARED: tuple[State, ...] = ("drifted", "possibly drifted", "steady", "improved")  # of those it is known how they are
 RUNS = 6
 LOOKED_AT = 300  # agents, for one without a baseline
 WENT_WRONG = (EvaluationRun.Status.FAILED, EvaluationRun.Status.ERRORED, EvaluationRun.Status.PAUSED_BUDGET)
@@ -61,16 +75,16 @@ def drifting_card(request: HttpRequest) -> SafeString | None:
     """How many agents the overview of drift counts as fallen, and who; not known, rather than none, where nothing was compared."""
     if not request.user.has_perm("agents.view_agent"):
         return None
-    found = usual_cast(state="fell", stop=NAMED)
-    overview = reverse("admin:evaluation_cast")
+    found = usual_overview(state="drifted", stop=NAMED)
+    overview = reverse("admin:evaluation_drift_overview")
     compared = sum(found.states.get(state, 0) for state in COMPARED)
     lines: list[SafeString | None] = [_fallen(one) for one in found.cards]
     if found.total > NAMED:
         lines.append(format_html("and {} more", found.total - NAMED))
     others = [
-        display.link(f"{overview}?state={quote(state)}", f"{found.states[state]:,} {words.label}")
-        for state, words in STATES.items()
-        if state != "fell" and found.states.get(state)
+        display.link(f"{overview}?state={quote(state)}", f"{found.states[state]:,} {state}")
+        for state in TONES
+        if state != "drifted" and found.states.get(state)
     ]
     lines.append(format_html_join(", ", "{}", ((other,) for other in others)))
     if not EvaluationSchedule.objects.filter(is_active=True).exists():
@@ -81,11 +95,11 @@ def drifting_card(request: HttpRequest) -> SafeString | None:
         url = display.list_url(DriftAlert, acknowledged_at__isempty=1)
         lines.append(waiting(alerts, "alert of a schedule", "alerts of schedules", url))
     if compared:
-        lines.append(display.link(overview, "Who went flat, and in what"))
-    held = compared == sum(found.states.values()) and not found.states.get("maybe")
+        lines.append(display.link(overview, "Who drifted, and in what"))
+    held = compared == sum(found.states.values()) and not found.states.get("possibly drifted")
     return card(
         "Drifting now",
-        figure=number_link(f"{overview}?state=fell", f"{found.total:,}") if compared else "–",
+        figure=number_link(f"{overview}?state=drifted", f"{found.total:,}") if compared else "–",
         unit=f"of {counted(compared, 'agent')} compared" if compared else "",
         lines=lines,
         tone="bad" if found.total else "good" if compared and held else "plain",
@@ -95,12 +109,12 @@ def drifting_card(request: HttpRequest) -> SafeString | None:
 
 def _fallen(found: Card) -> SafeString:
     """An agent with the claim that fell most, then and now, and of what messages that is."""
-    url = f"{reverse('admin:agents_agent_change', args=[found.agent.pk])}#story"
-    name = short_name(found.told.proposition, found.agent.slug, found.told.dimension) if found.told else ""
+    url = f"{reverse('admin:agents_agent_change', args=[found.agent.pk])}#change"
+    name = short_name(found.main.proposition, found.agent.slug, found.main.dimension) if found.main else ""
     return format_html(
         '<span class="pl-fallen">{}<a class="pl-link pl-number" href="{}">{} {}</a> <span class="pl-subtle">{}</span></span>',
-        *(display.agent_chip(found.agent), url, display.visible(name), numbers_of(found.told) if found.told else ""),
-        display.visible(now_words(found)),
+        *(display.agent_chip(found.agent), url, display.visible(name), numbers_of(found.main) if found.main else ""),
+        display.visible(candidate_words(found)),
     )
 
 
@@ -203,7 +217,8 @@ def no_baseline(request: HttpRequest) -> SafeString | None:
     names = format_html_join(", ", "{}", ((display.isolated(agent.display_name),) for agent in without[:NAMED]))
     who = format_html("{} and others", names) if len(without) > NAMED else names
     text = format_html(
-        "Without one nobody can say who drifted. Missing: {}. In the list: choose agents, then “Capture baseline”.", who
+        "Without one there is nothing to compare with. Missing: {}. In the list: choose agents, then “Capture baseline”.",
+        who,
     )
     return step(
         "Agents have no baseline",
@@ -215,7 +230,7 @@ def no_baseline(request: HttpRequest) -> SafeString | None:
 
 
 def no_schedule(request: HttpRequest) -> SafeString | None:
-    """Baselines there are, but nobody looks again."""
+    """There are baselines, but no schedule measures again."""
     if EvaluationSchedule.objects.exists() or not Baseline.objects.exists():
         return None
     may = request.user.has_perm("evaluation.add_evaluationschedule")
@@ -253,6 +268,138 @@ def files_unusable(request: HttpRequest) -> SafeString | None:
     return None
 
 
+# -- drift over time: a line per agent, against its baseline, with what was changed on the way
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What the form above the chart asks for; anything it does not offer is as if it were not said."""
+
+    dimension: str
+    days: int
+    way: str
+    agents: tuple[str, ...]
+
+    @classmethod
+    def of(cls, request: HttpRequest) -> Choice:
+        asked = request.GET
+        dimension = asked.get("dimension", "")
+        days = asked.get("days", "")
+        return cls(
+            dimension=dimension if dimension in dict(DIMENSIONS) else Dimension.ADHERENCE.value,
+            days=int(days) if days in {str(one) for one in DAYS} else USUAL_DAYS,
+            way=asked.get("judge", "")[:300],
+            agents=tuple(slug[:64] for slug in asked.getlist("agent")[:MOST_LINES]),
+        )
+
+
+def drift_chart(request: HttpRequest) -> SafeString:
+    """The chart with its form, or how to get a first measurement."""
+    choice = Choice.of(request)
+    start, end = since(24 * choice.days), timezone.now()
+    lately = measured_lately(since=start)
+    way = next((way for way in lately.ways if str(way) == choice.way), lately.ways[0] if lately.ways else None)
+    offered = lately.agents.get(way, ()) if way is not None else ()
+    found = [] if way is None else histories(agents=offered, judged=way, dimension=choice.dimension, since=start)
+    chosen = [history for history in found if history.agent.slug in choice.agents]
+    shown = (chosen or found)[:MOST_LINES]
+    context = {
+        "dimensions": [(value, label, value == choice.dimension) for value, label in DIMENSIONS],
+        "days": [(days, counted(days, "day"), days == choice.days) for days in DAYS],
+        "ways": [(str(one), _way_name(one), one == way) for one in lately.ways],
+        "agents": [
+            (history.agent.slug, display.isolated(history.agent.display_name), history in chosen)
+            for history in _by_name(found)
+        ],
+        "most": MOST_LINES,
+        "judge": "" if way is None else format_html("{} {}", judge_badge(way.judge), procedure_badge(way.procedure)),
+        "sentence": _sentence(shown, len(found), chosen=bool(chosen)),
+        "chart": _chart(request, shown, choice, start, end) if shown else "",
+        "empty": f"Nothing was measured in the last {counted(choice.days, 'day')}."
+        if way is None
+        else f"{Dimension(choice.dimension).label} was not measured in the last {counted(choice.days, 'day')} by this judge.",
+        "runs_url": display.list_url(EvaluationRun),
+        "schedules_url": display.list_url(EvaluationSchedule),
+    }
+    return render_to_string("admin/home/drift.html", context)
+
+
+def _chart(
+    request: HttpRequest, shown: Sequence[History], choice: Choice, start: datetime, end: datetime
+) -> SafeString:
+    agents = [history.agent.pk for history in shown]
+    dimension = Dimension(choice.dimension).label
+    shares = shares_of({history.newest.run for history in shown if history.newest is not None})
+    of_run = {run: found.get(choice.dimension) for run, found in shares.items()}
+    return line_chart(
+        [_line(history, of_run) for history in shown],
+        label=f"{dimension} over the last {counted(choice.days, 'day')}, 0 to 9",
+        unit="of 9",
+        shown="{:.1f}".format,
+        markers=markers_of(request, agents, start, end),
+        since=start,
+        until=end,
+    )
+
+
+def _line(history: History, shares: Mapping[int, Share | None]) -> Line:
+    agent = history.agent
+    return Line(
+        name=agent.display_name,
+        points=[_point(agent, reading) for reading in history.readings],
+        note=_now(history, shares),
+        url=reverse("admin:agents_agent_change", args=[agent.pk]),
+        level=history.baseline,
+    )
+
+
+def _point(agent: Agent, reading: Reading) -> Point:
+    url = reverse("admin:evaluation_evaluationrun_change", args=[reading.run])
+    return Point(at=reading.at, value=reading.score, error=reading.error, url=url)
+
+
+def _now(history: History, shares: Mapping[int, Share | None]) -> SafeString:
+    """The newest score in the legend, with the share scored."""
+    newest = history.newest
+    if newest is None:
+        return display.badge("not scored", "warning")
+    return format_html(
+        '<span class="pl-number">{}</span>{}', f"{newest.score:.1f}", coverage_mark(shares.get(newest.run))
+    )
+
+
+def _sentence(shown: Sequence[History], there: int, *, chosen: bool) -> str:
+    """Which agents are shown, of how many."""
+    if not shown:
+        return ""
+    missing = sum(history.left_out for history in shown)
+    older = f" {counted(missing, 'older evaluation')} of no schedule not drawn." if missing else ""
+    if chosen or there <= MOST_LINES:
+        return f"{counted(len(shown), 'agent')}. Dotted: their baselines.{older}"
+    return f"The {len(shown)} of {there} agents that lie furthest below their baselines (dotted).{older}"
+
+
+def _by_name(found: Sequence[History]) -> list[History]:
+    return sorted(found, key=lambda history: history.agent.display_name.casefold())
+
+
+def _way_name(way: Judged) -> str:
+    name = f"{way.judge} (heuristic)" if is_heuristic(way.judge) else way.judge
+    return name if way.procedure == Method.PLUMBLINE else f"{name}, {way.procedure}"
+
+
+def alert_markers(agents: Collection[int], start: datetime, end: datetime) -> list[Marker]:
+    """Each alert that was raised for one of these agents."""
+    rows = DriftAlert.objects.filter(agent__in=agents, created_at__range=(start, end)).select_related("agent")
+    return [
+        Marker(
+            at=alert.created_at,
+            title=f"{alert.agent.display_name}: {alert.dimension.replace('_', ' ')} fell from {alert.before:.1f} to {alert.after:.1f}",
+            url=reverse("admin:evaluation_driftalert_change", args=[alert.pk]),
+            kind="alert",
+        )
+        for alert in rows.order_by("-pk")[:MOST_ALERTS]
+    ]
+
+
 add_home(
     HomePart(place="setup", order=45, permission="evaluation.view_proposition", render=files_unusable),
     HomePart(place="setup", order=50, permission="evaluation.view_baseline", render=no_baseline),
@@ -264,3 +411,4 @@ add_home(
     HomePart(place="charts", order=10, permission="evaluation.view_evaluationrun", render=drift_chart),
     HomePart(place="lists", order=20, permission="evaluation.view_evaluationrun", render=runs_list),
 )
+add_markers(MarkerSource(permission="evaluation.view_driftalert", find=alert_markers))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
@@ -12,11 +14,10 @@ from django.utils.safestring import SafeString
 from agents.admin.transcript import transcript_url
 from agents.console import display
 from agents.console.filters import AgentFilter, ChosenFilter, DateRangeFilter, RecentValuesFilter, tag_filter
-from agents.console.logs import LogAdmin
+from agents.console.logs import Export, LogAdmin
 from evaluation.admin.display import dimension_badge, judge_badge, verdict
-from evaluation.admin.exports import SCORES
-from evaluation.admin.log_filters import HeightFilter
 from evaluation.models import EvaluationScore
+from evaluation.runs.export import COLUMNS, TEXTS, score_rows
 
 
 class RunFilter(ChosenFilter):
@@ -29,6 +30,25 @@ class MessageFilter(ChosenFilter):
     title = "message"
     parameter_name = "message"
     field: ClassVar = "message_id"
+
+
+HEIGHTS = {"low": ("0 to 3", (0, 3)), "middle": ("4 to 6", (4, 6)), "high": ("7 to 9", (7, 9))}
+SCORES = Export(columns=COLUMNS, rows=score_rows, texts=TEXTS)
+
+
+class HeightFilter(admin.SimpleListFilter):
+    """Scores of a third of the scale; trivial ones are no scores."""
+
+    title = "score (of 9)"
+    parameter_name = "height"
+
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, str]]:
+        return [(value, label) for value, (label, _) in HEIGHTS.items()]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        if self.value() not in HEIGHTS:
+            return queryset
+        return queryset.filter(status="scored", score__range=HEIGHTS[str(self.value())][1])
 
 
 @admin.register(EvaluationScore)

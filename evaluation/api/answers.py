@@ -110,7 +110,7 @@ class AcceptedRun(RunRow):
         ref_name = "AcceptedEvaluation"
 
 
-class SideShown(serializers.Serializer[Any]):
+class MeasurementShown(serializers.Serializer[Any]):
     name = serializers.CharField()
     evaluation_run = serializers.IntegerField(allow_null=True)
     where = serializers.DictField(child=serializers.CharField(), allow_null=True)
@@ -121,7 +121,7 @@ class ChangeShown(serializers.Serializer[Any]):
     """A score now and in the baseline. `n` and `baseline_n` count what `unit` says; `p` is adjusted for all that was compared."""
 
     baseline = serializers.FloatField(allow_null=True)
-    current = serializers.FloatField(allow_null=True)
+    candidate = serializers.FloatField(allow_null=True)
     delta = serializers.FloatField(allow_null=True)
     interval = IntervalField(allow_null=True)
     interval_note = serializers.CharField(allow_blank=True)
@@ -161,24 +161,24 @@ class ComparisonShown(serializers.Serializer[Any]):
     target = serializers.CharField()
     judge = serializers.CharField()
     procedure = serializers.CharField()
-    baseline = SideShown()
-    current = SideShown()
+    baseline = MeasurementShown()
+    candidate = MeasurementShown()
     stale = serializers.BooleanField()
     persona_changes = serializers.ListField(child=serializers.CharField())
     margin = serializers.FloatField()
     dimensions = serializers.DictField(child=DimensionChangeShown())
     worse = serializers.ListField(child=serializers.CharField())
     only_baseline = serializers.ListField(child=serializers.CharField())
-    only_current = serializers.ListField(child=serializers.CharField())
+    only_candidate = serializers.ListField(child=serializers.CharField())
     changed = serializers.ListField(child=serializers.CharField())
-    scored_on_one_side = serializers.ListField(child=serializers.CharField())
+    scored_in_one = serializers.ListField(child=serializers.CharField())
     over_window = serializers.ListField(child=serializers.CharField())
     not_enough_data = LostShown(many=True)
     notes = serializers.ListField(child=serializers.CharField())
 
 
 class ComparisonAnswer(serializers.Serializer[Any]):
-    """An evaluation beside the baseline."""
+    """An evaluation compared with the baseline."""
 
     agent = serializers.CharField()
     run = RunRow()

@@ -27,13 +27,12 @@ from evaluation.api.run_request import CaptureRequest, spec_of
 from evaluation.api.runs import accepted
 from evaluation.api.serializers import BaselineRow, shown_run
 from evaluation.calibration.agreement import all_agreements
-from evaluation.cast.values import Judged
-from evaluation.comparison.choosing import nothing_newer
-from evaluation.comparison.compare import compare_runs, comparison_json
-from evaluation.comparison.values import NotComparable
+from evaluation.change.choosing import nothing_newer
+from evaluation.change.comparison import compare_runs, comparison_json
+from evaluation.change.evidence import Judged, newest_of, newest_since_baselines, runs_of
+from evaluation.change.measurements import NotComparable
 from evaluation.models import Baseline, Dimension, EvaluationRun
 from evaluation.runs.control import queue_run
-from evaluation.runs.newest import newest_of, newest_since_baselines, runs_of
 from evaluation.statistics.difference import MARGIN
 
 MOST_MARGIN = 9.0
@@ -106,7 +105,7 @@ class BaselinesOfAgent(APIView):
 
 
 class CompareWithBaseline(APIView):
-    """An evaluation of the agent beside its current baseline by the same judge and procedure: delta, interval and verdict (AC-6.5.4).
+    """An evaluation of the agent compared with its baseline by the same judge and procedure: delta, interval and verdict (AC-6.5.4).
 
     Per dimension the completed evaluation that scored something and judged the newest message, if that is newer than the baseline's
     newest; or `?run=ID`, of any time. `run` is the newest of them, `where` the tags they were made with. `margin` is the change, in
@@ -159,7 +158,7 @@ def _margin(request: Request) -> float:
 
 
 def _newest(agent: Agent) -> tuple[EvaluationRun, dict[str, EvaluationRun]]:
-    """The newest evidence of this agent beside a baseline of it, by any judge and procedure."""
+    """The newest evidence of this agent where it has a baseline, by any judge and procedure."""
     baselines = list(Baseline.objects.filter(agent=agent))
     if not baselines:
         raise NotFound(f"{agent.slug} has no baseline yet; POST to /api/evaluations/baselines/ captures one")

@@ -19,8 +19,8 @@ from evaluation.models import CHANNEL_DIMENSIONS, Dimension, Method
 from evaluation.propositions.files import default_dimensions
 from evaluation.runs.spec import MOST_REPEATS, RunSpec
 from evaluation.scorers import windows
+from evaluation.scorers.positions import ALLOWED_BINS, Bin, parse_bins
 from evaluation.simulation import ENOUGH
-from evaluation.turns import ALLOWED_BINS, Bin, parse_bins
 
 MOST_SAMPLES = 2_000  # per request: what it plans is stored before it is answered
 MOST_JUDGED = 4_000  # samples times repeats: planning that many takes seconds, in which SQLite lets nobody else write
@@ -62,7 +62,9 @@ class CaptureRequest(StrictBody):
     hard = Flag(required=False, help_text="20 % off for every flaw the judge finds")
     double_check = Flag(required=False, help_text="ask the judge a second time whether it is sure")
     method = OneOf(Method.values, required=False)
-    turn_bins = Text(required=False, most=100, allowed=ALLOWED_BINS, help_text=f"sampled evenly from {ALLOWED_BINS}")
+    position_bins = Text(
+        required=False, most=100, allowed=ALLOWED_BINS, help_text=f"sampled evenly from {ALLOWED_BINS}"
+    )
     judge = Text(required=False, allowed="a model", help_text="default: the configured judge")
     batch = Flag(
         required=False,
@@ -175,6 +177,6 @@ _PARSED: dict[str, Callable[[str, Any], Any]] = {
     "history": _window,
     "where": _tags,
     "history_where": _tags,
-    "turn_bins": _bins,
+    "position_bins": _bins,
     "judge": _judge,
 }

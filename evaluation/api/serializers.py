@@ -10,8 +10,8 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.reverse import reverse
 
-from evaluation.baselines import is_stale, stale_reasons
 from evaluation.calibration.agreement import Key, calibration_json
+from evaluation.change.baselines import is_stale, stale_reasons
 from evaluation.models import Baseline, Dimension, EvaluationRun, EvaluationScore, is_heuristic
 from evaluation.runs.control import Progress, progress_of
 from evaluation.runs.coverage import NOTHING, Share, shares_of

@@ -10,10 +10,9 @@ from pathlib import Path
 from django.db.models import Count
 
 from agents.llm import Status
-from agents.persona import changes_between
-from evaluation.comparison.chance import adjusted
-from evaluation.comparison.compare import compare, compare_to_baseline, side_of_run, sides_of_file
-from evaluation.comparison.values import Change, Comparison, NotComparable, Side
+from evaluation.change.comparison import Change, Comparison, adjusted, compare, compare_to_baseline
+from evaluation.change.measurement_files import measurements_of_file
+from evaluation.change.measurements import Measurement, NotComparable, measurement_of
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore, is_heuristic
 from evaluation.runs.capture import Captured, capture
 from evaluation.runs.coverage import Share
@@ -117,9 +116,9 @@ class FileBaseline:
 
         Raises:
             NotComparable: It holds none of the agents, or another judge or procedure.
-            UnreadableSides: It is not such a file.
+            UnreadableFile: It is not such a file.
         """
-        self.path, self._measured = path, sides_of_file(path)
+        self.path, self._measured = path, measurements_of_file(path)
         wanted = {spec.target.slug: spec for spec in specs}
         known = [slug for slug in wanted if slug in self._measured]
         if not known:
@@ -141,7 +140,7 @@ class FileBaseline:
         before = self._measured.get(run.agent.slug if run.agent else "")
         if before is None:
             return None, f"{self.path} does not hold it"
-        return compare(before, side_of_run(run), margin=margin, changes=changes_between), ""
+        return compare(before, measurement_of(run), margin=margin), ""
 
     def was_measured(self, run: EvaluationRun) -> bool:
         before = self._measured.get(run.agent.slug if run.agent else "")
@@ -317,13 +316,13 @@ def estimate_simulations(
 
 def other_situations(comparison: Comparison) -> str:
     """Why two simulations do not compare: they have no situation in common; empty when they have, or when that is not known."""
-    before, now = (_situations(side) for side in (comparison.baseline, comparison.current))
+    before, now = (_situations(one) for one in (comparison.baseline, comparison.candidate))
     if before and now and not before & now:
         return f"{comparison.baseline.name} was simulated in other situations ({', '.join(sorted(before)[:5])} …)"
     return ""
 
 
-def _situations(side: Side) -> set[str]:
+def _situations(side: Measurement) -> set[str]:
     clusters = {str(o.cluster) for by in side.observations.values() for rows in by.values() for o in rows}
     prefix = "situation:"  # with one situation alone, each of its repeats has a number
     return {c.removeprefix(prefix).partition("/")[0] for c in clusters if c.startswith(prefix)}

@@ -11,15 +11,15 @@ from types import MappingProxyType
 from typing import Any
 
 from agents.transcripts.readers import READERS
-from evaluation.by_turn import BY_TURN
+from evaluation.change.position import BY_POSITION
 from evaluation.models import COUNTED, Method
 from evaluation.propositions.files import default_dimensions
 from evaluation.runs.capture import choose_agents
 from evaluation.runs.spec import RunSpec
 from evaluation.scorers import SCORERS
+from evaluation.scorers.positions import DEFAULT_BINS, Bin, parse_bins
 from evaluation.scorers.windows import ALLOWED, BEFORE, parse_history, parse_window
 from evaluation.statistics.difference import MARGIN
-from evaluation.turns import DEFAULT_BINS, Bin, parse_bins
 
 EVERY = ""  # the threshold of every dimension that is scored 0 to 9
 OVERALL = "overall"
@@ -52,8 +52,17 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="simulate these situations with the agents first, and measure what they say in them",
     )
     add("--actor-model", default="", metavar="MODEL", help="who acts in them (default: ACTOR_MODEL)")
-    add("--by", choices=["turn"], help="turn: do agents fade within long conversations? Compares with no baseline")
-    add("--bins", default=DEFAULT_BINS, metavar="TURNS", help=f"stretches for --by turn (default: {DEFAULT_BINS})")
+    add(
+        "--by",
+        choices=["position"],
+        help="position: do agents fade within long conversations? Compares with no baseline",
+    )
+    add(
+        "--bins",
+        default=DEFAULT_BINS,
+        metavar="POSITIONS",
+        help=f"stretches for --by position (default: {DEFAULT_BINS})",
+    )
 
     add = parser.add_argument_group("what it is held to").add_argument
     add(
@@ -220,7 +229,7 @@ class Request:
     Attributes:
         options: As the command line gave them.
         limits: What the build is held to.
-        bins: Stretches of turns; empty unless asked for by turn.
+        bins: Stretches of positions; empty unless asked for by position.
     """
 
     options: Mapping[str, Any]
@@ -257,9 +266,9 @@ class Request:
         options = self.options
         try:
             dimensions = _dimensions(options["dimensions"])
-            if self.bins and not set(BY_TURN) & set(dimensions):
+            if self.bins and not set(BY_POSITION) & set(dimensions):
                 raise WrongUsage(
-                    f"--by turn needs one of {', '.join(BY_TURN)} among --dimensions: only they are judged by message"
+                    f"--by position needs one of {', '.join(BY_POSITION)} among --dimensions: only they are judged by message"
                 )
             self.limits.check_dimensions(dimensions)
             agents = choose_agents(options["agents"])
@@ -275,7 +284,7 @@ class Request:
                 where=dict(where),
                 history=parse_history(options["history"]),
                 history_where=dict(history_where),
-                turn_bins=self.bins,
+                position_bins=self.bins,
                 simulated=options["simulate"] is not None,
                 **{n: options[n] for n in ("samples", "seed", "per_call", "repeats", "hard", "double_check", "method")},
             )
@@ -333,7 +342,7 @@ def _check_combinations(options: Mapping[str, Any]) -> None:
         ),
         (
             options["by"] and options["baseline"],
-            "--by turn compares late turns with early ones, not with a --baseline",
+            "--by position compares late positions with early ones, not with a --baseline",
         ),
         (
             options["dry_run"] and (options["markdown"] or options["junit"]),

@@ -17,7 +17,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from agents.commands import console_on
-from evaluation.by_turn import TurnProfile, turn_table
+from evaluation.change.position import PositionProfile
+from evaluation.change.tables import position_table
 from evaluation.ci.measure import AgentResult
 from evaluation.ci.options import OVERALL
 from evaluation.ci.report import Report
@@ -85,7 +86,7 @@ def print_report(report: Report, out: Any) -> None:
         console.print("In %: the share of judgements scored, of the propositions this judge can score at all.")
     if any(result.comparison for result in results):
         console.print(
-            "In brackets the change since the baseline: ▼ surely worse, ▲ surely better, = steady, ? cannot tell yet or not enough "
+            "In brackets the change since the baseline: ▼ drifted, ▲ improved, = steady, ? possibly drifted or not enough "
             "data.\n"
         )
     rows = findings.rows()
@@ -93,7 +94,7 @@ def print_report(report: Report, out: Any) -> None:
         _print_rows(console, [row for row in rows if row.level == level])
     _print_open(console, report)
     for profile in report.profiles.values():
-        turn_table(profile, out)
+        position_table(profile, out)
     silent = report.without_score()
     for title, grouped in (("note", report.notes()), ("not compared", report.without_baseline()), ("no score", silent)):
         for why, agents in grouped.items():
@@ -158,7 +159,7 @@ def _cell(result: AgentResult, dimension: str, *, between: str) -> str:
     text = with_share(text, result.share(dimension))
     if score is None or change is None or change.delta is None:
         return text
-    sign = "" if change.counted else "▼" if change.worse else {"drifted": "▲", "steady": "="}.get(change.verdict, "?")
+    sign = "" if change.counted else {"drifted": "▼", "improved": "▲", "steady": "="}.get(change.verdict, "?")
     return f"{text}{between}({signed(change.delta)}{sign})"
 
 
@@ -180,7 +181,7 @@ def _print_rows(console: Console, rows: Sequence[Row]) -> None:
 def _print_open(console: Console, report: Report) -> None:
     """The undecided comparisons that fell by enough, one by one; the others together, by dimension and reason."""
     serious: list[Row] = []
-    rest: dict[tuple[str, str], list[str]] = {}
+    rest: dict[tuple[str, str, str], list[str]] = {}
     for found in report.findings.cannot_tell_yet:
         change = found.change
         if found.suspected or (change.delta is not None and change.delta <= -report.limits.regression_delta):
@@ -188,11 +189,11 @@ def _print_open(console: Console, report: Report) -> None:
         else:
             more = f" ({change.n_more:,} more {change.unit})" if change.n_more else ""
             why = change.reason if change.n_more is None else ""
-            rest.setdefault((change.dimension, why), []).append(f"{found.agent}{more}")
+            rest.setdefault((change.verdict, change.dimension, why), []).append(f"{found.agent}{more}")
     _print_rows(console, serious)
-    for (dimension, why), agents in rest.items():
+    for (verdict, dimension, why), agents in rest.items():
         because = f": {escape(why)}" if why else ""
-        console.print(f"[bold yellow]cannot tell yet:[/] {dimension} of {escape(', '.join(agents))}{because}")
+        console.print(f"[bold yellow]{verdict}:[/] {dimension} of {escape(', '.join(agents))}{because}")
     if rest:
         console.print()
 
@@ -227,7 +228,7 @@ def markdown(report: Report) -> str:
         _details(f"Cannot tell yet: {len(undecided)}", [_finding_grid(undecided)] if undecided else []),
         _details(f"Without a baseline: {len(findings.without_baseline)}", _bullets(report.without_baseline())),
         _details("All scores", _all_scores(results)),
-        _details("By turn", _by_turn(list(report.profiles.values()))),
+        _details("By position", _by_position(list(report.profiles.values()))),
         _details("Notes on the comparison", _bullets(report.notes())),
         _details("Without a score", _bullets(report.without_score())),
         report.spent_line,
@@ -280,11 +281,16 @@ def _all_scores(results: Sequence[AgentResult]) -> list[str]:
     return _grid(["Agent", "Overall", *dimensions, "Unscored"], rows, most=len(rows)) if rows else []
 
 
-def _by_turn(profiles: Sequence[TurnProfile]) -> list[str]:
+def _by_position(profiles: Sequence[PositionProfile]) -> list[str]:
     dimensions = [(profile.agent, found) for profile in profiles for found in profile.dimensions]
     if not dimensions:
         return []
-    head = ["Agent", "Dimension", *(f"Turns {row.name}" for row in dimensions[0][1].bins), "In the same conversations"]
+    head = [
+        "Agent",
+        "Dimension",
+        *(f"Positions {row.name}" for row in dimensions[0][1].bins),
+        "In the same conversations",
+    ]
     rows = [
         [
             as_code(agent),

@@ -10,18 +10,17 @@ from functools import cached_property
 from typing import Any
 
 from agents.llm.endpoints import provider_of
-from evaluation.by_turn import TurnProfile, turn_json, turn_profile
+from evaluation.change.comparison import Comparison, change_json
+from evaluation.change.position import PositionProfile, position_json, position_profile
 from evaluation.ci.measure import AgentResult, Coverage
 from evaluation.ci.options import Limits
 from evaluation.ci.verdict import Findings, decide, why_no_score
-from evaluation.comparison.as_json import change_json
-from evaluation.comparison.values import Comparison
 from evaluation.models import Dimension, EvaluationRun, is_heuristic
 from evaluation.runs.as_json import as_json
 from evaluation.runs.capture import Spending, spending_json, spent_on
 from evaluation.runs.terminal import money
+from evaluation.scorers.positions import Bin
 from evaluation.simulation import Simulation, SimulationEstimate, simulations_json
-from evaluation.turns import Bin
 from evaluation.wording import counted
 
 MOST_NAMED = 5  # propositions in one note
@@ -38,7 +37,7 @@ class Report:
     """What was measured, what it was held to, and the verdict.
 
     Attributes:
-        profiles: Per agent its scores by turn; empty unless asked for.
+        profiles: Per agent its scores by position; empty unless asked for.
         simulations: What was simulated to be measured; empty for real speech.
         estimate: What judging was estimated to need; None where the judge costs nothing.
     """
@@ -47,7 +46,7 @@ class Report:
     results: tuple[AgentResult, ...]
     findings: Findings
     limits: Limits
-    profiles: Mapping[str, TurnProfile]
+    profiles: Mapping[str, PositionProfile]
     simulations: tuple[Simulation, ...] = ()
     estimate: Spending | None = None
 
@@ -134,7 +133,7 @@ def make_report(
 ) -> Report:
     """Decide, and put everything together; with `bins` also by turn, for agents whose run is complete."""
     profiles = {
-        result.agent: turn_profile(result.run, bins, margin=limits.margin)
+        result.agent: position_profile(result.run, bins, margin=limits.margin)
         for result in results
         if bins and result.run.status == EvaluationRun.Status.COMPLETED
     }
@@ -174,20 +173,20 @@ def _left_out(result: AgentResult, comparison: Comparison) -> Iterator[str]:
     """Where a score and its change are not over the same propositions: the comparable scores, and what is in one only."""
     for change in comparison.dimensions:
         name = change.dimension
-        pairs = (change.current, result.score(name)), (change.baseline, comparison.baseline.scores.get(name))
-        if change.counted or change.delta is None or change.baseline is None or change.current is None:
+        pairs = (change.candidate, result.score(name)), (change.baseline, comparison.baseline.scores.get(name))
+        if change.counted or change.delta is None or change.baseline is None or change.candidate is None:
             continue
         if all(here is None or there is None or abs(here - there) < VISIBLE for here, there in pairs):
             continue
-        asked = comparison.current.proposition_scores.get(name, {})
+        asked = comparison.candidate.proposition_scores.get(name, {})
         scored = [proposition for proposition, score in asked.items() if score is not None]
         common = [c for c in comparison.propositions.get(name, ()) if c.delta is not None]
-        scores = f"{change.baseline:.1f} → {change.current:.1f}"
+        scores = f"{change.baseline:.1f} → {change.candidate:.1f}"
         parts = [f"{name}: the change is over {len(common)} of {len(scored)} propositions, {scores}"]
         for what, names in (
-            ("only now", comparison.only_current),
+            ("only now", comparison.only_candidate),
             ("only before", comparison.only_baseline),
-            ("scored in one only", comparison.one_sided),
+            ("scored in one only", comparison.scored_in_one),
             ("reworded", comparison.changed),
         ):
             of = [one.partition("/")[2] for one in names if one.startswith(f"{name}/")]
@@ -214,7 +213,7 @@ def _document(report: Report) -> dict[str, Any]:
             "persona_changes": list(comparison.persona_changes) if comparison else [],
         }
         if result.agent in report.profiles:
-            entry["by_turn"] = turn_json(report.profiles[result.agent])
+            entry["by_position"] = position_json(report.profiles[result.agent])
     return {
         **document,
         **simulations_json(report.simulations),
@@ -233,7 +232,7 @@ def _compared(result: AgentResult, dimension: str) -> dict[str, Any]:
     if change is not None:
         compared = change_json(change)
         del compared["coverage"]  # the dimension has it
-        compared["comparable_score"] = compared.pop("current")  # not the score where propositions differ
+        compared["comparable_score"] = compared.pop("candidate")  # not the score where propositions differ
     return {
         **compared,
         "unscored_because": {
@@ -270,10 +269,10 @@ def _summary(report: Report, parts: Sequence[Mapping[str, Any]]) -> dict[str, An
         "compared": {
             "dimensions": len(changes),
             "steady": sum(c.verdict == "steady" for c in changes),
-            "better": sum(c.verdict == "drifted" and not c.worse for c in changes),
-            "worse": sum(c.worse for c in changes),
+            "improved": sum(c.verdict == "improved" for c in changes),
+            "drifted": sum(c.worse for c in changes),
+            "possibly_drifted": sum(c.verdict == "possibly drifted" for c in changes),
             "not_enough_data": sum(c.verdict == "not enough data" for c in changes),
-            "cannot_tell_yet": sum(c.verdict == "cannot tell yet" for c in changes),
         },
         "without_baseline": [agent for agent, _ in findings.without_baseline],
         "limits": {

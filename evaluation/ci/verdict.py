@@ -8,20 +8,17 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, SkipValidation, model_serializer
 
-from evaluation.by_turn import TurnProfile
+from evaluation.change.comparison import NONE_IN_COMMON, Change, change_json
+from evaluation.change.position import PositionProfile
 from evaluation.ci.measure import AgentResult, Coverage
 from evaluation.ci.options import OVERALL, Limits
-from evaluation.comparison.as_json import change_json
-from evaluation.comparison.chance import ALPHA
-from evaluation.comparison.compare import NONE_IN_COMMON
-from evaluation.comparison.values import Change
-from evaluation.comparison.words import interval_text
 from evaluation.models import COUNTED, EvaluationRun
 from evaluation.runs.coverage import TOO_LITTLE, Share, with_share
 from evaluation.runs.summary import RunSummary, worst_judgement
 from evaluation.runs.terminal import number
 from evaluation.simulation import Simulation
-from evaluation.wording import counted, signed
+from evaluation.statistics.difference import ALPHA
+from evaluation.wording import counted, interval_text, signed
 
 EXCERPT = 240
 LARGE_FALL = 1.0  # points of 0 to 9
@@ -126,7 +123,7 @@ class Regression(Finding):
     proposition: str | None
     scope: Literal["dimension", "proposition"]
     baseline: float | None
-    current: float | None
+    candidate: float | None
     delta: float | None
     interval: list[float] | None
     fell_most: list[AChange] = Field(exclude_if=lambda rows: not rows)
@@ -166,7 +163,7 @@ class Fading(Finding):
             verdict="fades",
             agent=self.agent,
             dimension=self.dimension,
-            before=f"turns {self.first}",
+            before=f"positions {self.first}",
             now=self.last,
             change=f"{signed(self.delta)} (95 %: {low} to {high})",
         )
@@ -258,12 +255,12 @@ class Undecided(Finding):
 
     def rows(self) -> Iterator[Row]:
         why = "; ".join(filter(None, (self.change.reason, self.hint)))
-        verdict = "suspected regression" if self.suspected else "cannot tell yet"
+        verdict = "suspected regression" if self.suspected else self.change.verdict
         yield _change_row(self.agent, self.change, "open", verdict, why=why)
 
 
 def _change_row(agent: str, change: Change, level: Any, verdict: str, **more: Any) -> Row:
-    reach = f" (95 %: {interval_text(change)})" if change.interval else ""
+    reach = f" (95 %: {interval_text(change.interval)})" if change.interval else ""
     return Row(
         level=level,
         verdict=verdict,
@@ -271,7 +268,7 @@ def _change_row(agent: str, change: Change, level: Any, verdict: str, **more: An
         dimension=change.dimension,
         proposition=change.proposition,
         before=with_share(number(change.baseline), change.baseline_share),
-        now=with_share(number(change.current), change.share),
+        now=with_share(number(change.candidate), change.share),
         change="" if change.delta is None else f"{signed(change.delta)}{reach}",
         **more,
     )
@@ -350,7 +347,7 @@ class Findings(BaseModel):
                 "proposition scored much less than before",
                 "propositions scored much less than before",
             ),
-            (len(self.cannot_tell_yet), "comparison cannot tell yet", "comparisons cannot tell yet"),
+            (len(self.cannot_tell_yet), "comparison is not decided", "comparisons are not decided"),
             (
                 sum(found.suspected for found in self.cannot_tell_yet),
                 "of them a suspected regression",
@@ -367,7 +364,7 @@ def decide(
     results: Sequence[AgentResult],
     limits: Limits,
     *,
-    profiles: Sequence[TurnProfile] = (),
+    profiles: Sequence[PositionProfile] = (),
     simulations: Sequence[Simulation] = (),
 ) -> Findings:
     """The verdict on a build.
@@ -379,7 +376,7 @@ def decide(
     Args:
         results: The agents that were measured.
         limits: What they are held to.
-        profiles: Scores by turn, where these were asked for.
+        profiles: Scores by position, where these were asked for.
         simulations: What was to be measured, and may be missing among the results.
     """
     unjudged = [
@@ -523,7 +520,7 @@ def _regressions(result: AgentResult, limits: Limits) -> Iterator[Regression]:
                 dimension=whole.dimension,
                 proposition=change.proposition or None,
                 scope="dimension" if fell else "proposition",
-                **{name: data[name] for name in ("baseline", "current", "delta", "interval")},
+                **{name: data[name] for name in ("baseline", "candidate", "delta", "interval")},
                 fell_most=most,
                 dimension_change=whole,
                 worst_message=_worst(result.summary, whole.dimension, lowest),
@@ -535,7 +532,7 @@ def _falls(change: Change, limits: Limits) -> bool:
     return change.delta is not None and change.delta <= -limits.regression_delta
 
 
-def _fading(profile: TurnProfile, limits: Limits) -> Iterator[Fading]:
+def _fading(profile: PositionProfile, limits: Limits) -> Iterator[Fading]:
     """Falls between the first and the last stretch, inside the same conversations, that are sure and large enough to matter."""
     for dimension in profile.dimensions:
         within = dimension.within
@@ -573,8 +570,8 @@ def _below(result: AgentResult, limits: Limits) -> Iterator[BelowThreshold]:
 
 def _undecided(result: AgentResult, limits: Limits) -> Iterator[Undecided]:
     for change in result.comparison.dimensions if result.comparison else ():
-        measured = change.baseline is not None or change.current is not None
-        if change.verdict == "cannot tell yet" and measured and not change.counted:
+        measured = change.baseline is not None or change.candidate is not None
+        if change.undecided and measured and not change.counted:
             falls = _falls(change, limits)
             alone = change.p_value is not None and change.p_value <= ALPHA
             hint = ""

@@ -51,10 +51,10 @@ class EvaluationRun(Leasable):
         default=False, help_text="what was judged was said in simulated conversations, marked synthetic"
     )
     actor_model = models.CharField(max_length=200, blank=True, default="", help_text="model that acted in a simulation")
-    turn_bins = models.JSONField(
+    position_bins = models.JSONField(
         default=list,
         blank=True,
-        help_text="sampled evenly by turn: [first, last] each, last empty = no end; empty = sampled over all",
+        help_text="sampled evenly by position: [first, last] each, last empty = no end; empty = sampled over all",
     )
     batch = models.BooleanField(
         default=False, help_text="the judge is asked in batches: half the price, an answer within a day"

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from evaluation.calibration import Agreement, calibration_json, calibration_of
-from evaluation.comparison.file_sides import observations_json
-from evaluation.comparison.sides import side_of_run
+from evaluation.change.measurement_files import observations_json
+from evaluation.change.measurements import measurement_of
 from evaluation.models import CHANNEL_DIMENSIONS, COUNTED, EvaluationRun
 from evaluation.runs.capture import Captured, channels_of
 from evaluation.runs.execute import SIMULATED_ALONE
@@ -35,7 +35,7 @@ def run_json(summary: RunSummary) -> dict[str, Any]:
     run = summary.run
     if run.status != EvaluationRun.Status.COMPLETED:
         return numbers_json(summary)
-    return {**numbers_json(summary), "observations": observations_json(side_of_run(run))}
+    return {**numbers_json(summary), "observations": observations_json(measurement_of(run))}
 
 
 def numbers_json(summary: RunSummary) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -16,7 +16,7 @@ from evaluation.propositions.files import load_all
 from evaluation.runs.batches import see_through
 from evaluation.runs.coverage import Share, shares_of, total
 from evaluation.runs.estimate import Estimate
-from evaluation.runs.execute import execute, with_channels
+from evaluation.runs.execute import execute, execute_as_made, with_channels
 from evaluation.runs.planning import Prepared, RunSpec, make_plan, prepare_plan
 from evaluation.runs.summary import RunSummary, summarize, summarize_all
 
@@ -104,14 +104,18 @@ def capture(
         files = load_all()
         plans = [make_plan(spec, files=files) for spec in specs]
         made: list[tuple[EvaluationRun, bool]] = []
-        channels: Prepared = []
-        known: set[int] = set()
-        for plan in plans:
-            made.append(prepare_plan(plan, channels=channels))
-            new = [run for run in with_channels([made[-1][0]]) if run.pk not in known]
-            known.update(run.pk for run in new)
-            prepared(new)
-        held = {run.pk for run in execute([run for run, _ in made], progress=progress, hand_back=False)}
+
+        def making() -> Iterator[list[EvaluationRun]]:
+            channels: Prepared = []
+            known: set[int] = set()
+            for plan in plans:
+                made.append(prepare_plan(plan, channels=channels))
+                new = [run for run in with_channels([made[-1][0]]) if run.pk not in known]
+                known.update(run.pk for run in new)
+                prepared(new)
+                yield new
+
+        held = {run.pk for run in execute_as_made(making(), progress=progress, hand_back=False)}
 
         def go_on(ready: Sequence[EvaluationRun]) -> None:
             held.update(run.pk for run in execute(ready, progress=progress, hand_back=False))

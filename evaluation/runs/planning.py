@@ -162,7 +162,7 @@ def subject_of(run: EvaluationRun) -> Subject | ChannelSubject:
         history=history,
         history_where=run.history_where,
         simulated=run.simulated,
-        turn_bins=tuple((first, last) for first, last in run.turn_bins),
+        position_bins=tuple((first, last) for first, last in run.position_bins),
     )
 
 
@@ -207,7 +207,7 @@ class Plan:
                 s.method,
             ),
             s.additional_context,
-            *(s.simulated, s.actor_model, s.turn_bins),
+            *(s.simulated, s.actor_model, s.position_bins),
             *((s.schedule.pk, s.schedule.last_fired_at) if s.schedule else (None,)),  # each firing is measured anew
         ]
         return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
@@ -332,7 +332,7 @@ def new_run(plan: Plan) -> EvaluationRun:
         additional_context=dict(spec.additional_context),
         simulated=spec.simulated,
         actor_model=spec.actor_model,
-        turn_bins=[list(pair) for pair in spec.turn_bins],
+        position_bins=[list(pair) for pair in spec.position_bins],
         schedule=spec.schedule,
         batch=spec.batch,
         persona_digest=plan.persona_digest,

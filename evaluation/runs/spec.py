@@ -12,8 +12,8 @@ from django.db.models import Count
 from agents.models import Agent, Channel
 from evaluation.models import CHANNEL_DIMENSIONS, EvaluationSchedule, Method, procedure_name
 from evaluation.scorers import SCORERS
+from evaluation.scorers.positions import check_bins
 from evaluation.scorers.windows import BEFORE, MessageWindow, spoken_by
-from evaluation.turns import check_bins
 
 MOST_SAMPLES = 100_000
 MOST_REPEATS = 20
@@ -44,7 +44,7 @@ class RunSpec:
         additional_context: Given to preconditions and shown to the judge as data.
         simulated: Measure speech that was simulated for it (synthetic messages, chosen by `where`) instead of real speech.
         actor_model: The model that spoke, where speech was simulated; for the record.
-        turn_bins: Sample evenly from these stretches of a conversation, in turns of the agent from 1: ``((1, 5), (6, None))``.
+        position_bins: Sample evenly from these stretches of a conversation, in turns of the agent from 1: ``((1, 5), (6, None))``.
         schedule: The schedule that asked for it.
         batch: Ask the judge in batches, at half the price and within a day. The same question otherwise.
     """
@@ -68,7 +68,7 @@ class RunSpec:
     additional_context: Mapping[str, Any] = field(default_factory=dict)
     simulated: bool = False
     actor_model: str = ""
-    turn_bins: tuple[tuple[int, int | None], ...] = ()
+    position_bins: tuple[tuple[int, int | None], ...] = ()
     schedule: EvaluationSchedule | None = None
     batch: bool = False
 
@@ -86,9 +86,9 @@ class RunSpec:
         if not 1 <= self.per_call <= 10:
             raise ValueError(f"per_call {self.per_call}: 1 to 10")
         self._check_target()
-        check_bins(self.turn_bins)
-        if self.samples < len(self.turn_bins):
-            raise ValueError(f"samples {self.samples}: at least one for each of the {len(self.turn_bins)} bins")
+        check_bins(self.position_bins)
+        if self.samples < len(self.position_bins):
+            raise ValueError(f"samples {self.samples}: at least one for each of the {len(self.position_bins)} bins")
         if not 1 <= self.repeats <= MOST_REPEATS:
             raise ValueError(f"repeats {self.repeats}: 1 to {MOST_REPEATS}")
         if self.method not in Method.values:

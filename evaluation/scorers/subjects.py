@@ -17,8 +17,8 @@ from agents.text.tokens import tokenize
 from agents.text.voices import StyleProfile, style_profile
 from evaluation.judge.prompts import Event, Window
 from evaluation.propositions.schema import Proposition
+from evaluation.scorers.positions import sample_by_position
 from evaluation.scorers.windows import BEFORE, MessageWindow, said_before, said_in, spoken_by
-from evaluation.turns import sample_by_turn
 
 MOST_PAIRS = 10
 POOL = 500  # most earlier messages of a channel that are looked at, drawn with the seed: any history costs the same
@@ -171,7 +171,7 @@ class Subject:
         history: What self-consistency compares the window with.
         history_where: Tags the messages of the history must have.
         simulated: Whether what was simulated for a measurement is looked at, instead of real speech.
-        turn_bins: Stretches of a conversation the sample is drawn evenly from.
+        position_bins: Stretches of a conversation the sample is drawn evenly from.
         before: What was said just before a message, by its id, where that was read ahead.
         read: What was read of channels; agents that are measured together share it.
     """
@@ -185,7 +185,7 @@ class Subject:
     history: MessageWindow = field(default_factory=lambda: MessageWindow(BEFORE))
     history_where: dict[str, str] = field(default_factory=dict)
     simulated: bool = False
-    turn_bins: tuple[tuple[int, int | None], ...] = ()
+    position_bins: tuple[tuple[int, int | None], ...] = ()
     before: dict[int, tuple[Event, ...]] = field(default_factory=dict)
     read: dict[tuple[object, ...], Ends] = field(default_factory=dict)
     _windows: dict[tuple[object, ...], Window] = field(default_factory=dict)
@@ -197,11 +197,11 @@ class Subject:
 
     def sample(self) -> list[int]:
         """Ids of up to `samples` messages, drawn at random with the seed (AC-6.1.2), by turn evenly over its stretches."""
-        if self.turn_bins:
-            return sample_by_turn(
+        if self.position_bins:
+            return sample_by_position(
                 agent=self.agent,
                 eligible=self.spoken(),
-                bins=self.turn_bins,
+                bins=self.position_bins,
                 samples=self.samples,
                 seed=self.seed,
                 simulated=self.simulated,

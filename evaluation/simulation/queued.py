@@ -11,6 +11,7 @@ from datetime import timedelta
 
 import sentry_sdk
 
+from agents.work.lease import LeaseLost
 from agents.work.outages import is_outage
 from evaluation.models import EvaluationRun
 from evaluation.propositions.files import PropositionError
@@ -23,10 +24,6 @@ from evaluation.simulation.situations import load_situations
 
 LEASE = timedelta(minutes=10)  # longer than a line takes; extended with every line
 Status = EvaluationRun.Status
-
-
-class _LeaseLost(Exception):
-    """Cancelled meanwhile, or leased by another worker."""
 
 
 def awaits_simulation(run: EvaluationRun) -> bool:
@@ -48,7 +45,7 @@ def simulate_for(run: EvaluationRun, *, owner: str, resumable: tuple[str, ...] =
         return False
     try:
         _simulate(run, owner)
-    except _LeaseLost:
+    except LeaseLost:
         pass
     except PropositionError as error:
         run.finish(owner=owner, status=Status.FAILED, error=str(error))
@@ -68,7 +65,7 @@ def simulate_for(run: EvaluationRun, *, owner: str, resumable: tuple[str, ...] =
 def _simulate(run: EvaluationRun, owner: str) -> None:
     def renew(done: int, total: int) -> None:
         if not run.extend_lease(owner=owner, lease=LEASE):
-            raise _LeaseLost
+            raise LeaseLost
 
     assert run.agent is not None  # noqa: S101 (only an agent's run is simulated)
     simulation = simulate(agent=run.agent, situations=load_situations(), progress=renew, reuse=True)
@@ -100,5 +97,5 @@ def spec_of_run(run: EvaluationRun) -> RunSpec:
         double_check=run.double_check,
         method=run.method,
         additional_context=run.additional_context,
-        turn_bins=tuple((first, last) for first, last in run.turn_bins),
+        position_bins=tuple((first, last) for first, last in run.position_bins),
     )

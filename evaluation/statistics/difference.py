@@ -1,36 +1,51 @@
-"""From a difference and its interval to a decision, and how many messages a decision takes."""
+"""Did a mean change? Tests of a difference, the verdict its interval allows, and how many messages a verdict takes."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
+from evaluation.statistics.bootstrap import RESOLUTION, Observation, cluster_sums
 from evaluation.statistics.estimates import Interval
 
-Outcome = Literal["drifted", "steady", "cannot tell yet", "not enough data"]
+if TYPE_CHECKING:
+    from evaluation.statistics.estimates import Floats
 
-MARGIN = 0.5
+Verdict = Literal["drifted", "possibly drifted", "steady", "improved", "not enough data"]
+Scores = Sequence[Observation]
+
+ALPHA = 0.05
+MARGIN = 0.5  # points
 MOST_MESSAGES = 10_000_000
+ROUNDING_SD = RESOLUTION / math.sqrt(12)
 
 
+# -- verdicts
 @dataclass(frozen=True, slots=True)
 class Decision:
     """What a difference says.
 
     Attributes:
-        verdict: ``drifted``, ``steady`` or ``cannot tell yet``.
-        n_more: For ``cannot tell yet``, how many messages more would make the interval narrow enough if difference and spread stay as they
-            are; None when decided, or when that cannot be said or reached (see `reason`).
+        verdict: ``drifted`` and ``improved`` are sure, ``steady`` surely is no change that matters; ``possibly drifted`` and ``not
+            enough data`` are undecided.
+        n_more: How many messages more would decide if difference and spread stay as they are; None when decided, or when that cannot
+            be said or reached (see `reason`).
         reason: The verdict in a sentence.
     """
 
-    verdict: Outcome
+    verdict: Verdict
     n_more: int | None
     reason: str
 
 
-def verdict(
+def undecided(delta: float | None, margin: float = MARGIN) -> Verdict:
+    """The verdict where nothing is sure: ``possibly drifted`` for a fall of at least the margin."""
+    return "possibly drifted" if delta is not None and delta <= -margin else "not enough data"
+
+
+def decide(
     delta: float | None,
     interval: Interval | None,
     margin: float = MARGIN,
@@ -43,15 +58,15 @@ def verdict(
 
     ``steady`` only if the whole interval lies within ±margin: then the difference is too small to matter, whether or not it is zero
     (equivalence by confidence interval: Schuirmann, Journal of Pharmacokinetics and Biopharmaceutics 15 (1987), 657–680; with a 95 %
-    interval each of the two one-sided tests is at 2.5 %). ``drifted`` if the interval leaves zero out and is not within the margin.
-    Otherwise the data do not decide, and nothing is claimed.
+    interval each of the two one-sided tests is at 2.5 %). ``drifted`` or ``improved`` if the interval leaves zero out and is not within
+    the margin. Otherwise the data do not decide.
 
     Args:
-        delta: Current minus baseline, in points; None when there is none.
+        delta: Candidate minus baseline, in points; None when there is none.
         interval: Its confidence interval; None when there is none.
         margin: Half-width of what counts as no change, > 0, in points.
-        n: Messages the current side has (pairs, when paired). Needed for `Decision.n_more`.
-        baseline_n: Messages of a baseline that stays as it is; None: both sides would grow alike, or the difference is paired.
+        n: Messages of the candidate (pairs, when paired). Needed for `Decision.n_more`.
+        baseline_n: Messages of a baseline that stays as it is; None: both would grow alike, or the difference is paired.
         unit: What they are, for the sentence.
 
     Raises:
@@ -61,24 +76,23 @@ def verdict(
         raise ValueError(f"margin is {margin}; allowed: more than 0")
     if any(count is not None and count < 1 for count in (n, baseline_n)):
         raise ValueError(f"n is {n}, baseline_n is {baseline_n}; allowed: 1 or more")
-    if delta is None or interval is None:
-        return Decision("cannot tell yet", None, "there is no interval to decide by: too few messages")
-    if not math.isfinite(delta):
+    if delta is not None and not math.isfinite(delta):
         raise ValueError(f"delta is {delta}; allowed: a finite number")
+    if delta is None or interval is None:
+        return Decision(undecided(delta, margin), None, "there is no interval to decide by: too few messages")
     if -margin <= interval.low and interval.high <= margin:
         return Decision("steady", None, f"the whole interval lies within ±{margin:g}")
     if interval.low > 0 or interval.high < 0:
-        return Decision("drifted", None, f"the interval leaves zero out and reaches beyond ±{margin:g}")
+        reason = f"the interval leaves zero out and reaches beyond ±{margin:g}"
+        return Decision("improved" if interval.low > 0 else "drifted", None, reason)
     n_more = None if n is None else _n_more(delta, interval, margin, n, baseline_n)
     if n_more is not None:
-        return Decision("cannot tell yet", n_more, f"some {n_more} more {unit} would make the interval narrow enough")
-    too_small = n is not None and baseline_n is not None
-    reason = (
-        f"the baseline of {baseline_n} {unit} is too small to decide by: it takes a larger one"
-        if too_small
-        else "the interval is too wide"
-    )
-    return Decision("cannot tell yet", None, reason)
+        reason = f"some {n_more} more {unit} would make the interval narrow enough"
+    elif n is not None and baseline_n is not None:
+        reason = f"the baseline of {baseline_n} {unit} is too small to decide by: it takes a larger one"
+    else:
+        reason = "the interval is too wide"
+    return Decision(undecided(delta, margin), n_more, reason)
 
 
 def _n_more(delta: float, interval: Interval, margin: float, n: int, baseline_n: int | None) -> int | None:
@@ -95,11 +109,135 @@ def _n_more(delta: float, interval: Interval, margin: float, n: int, baseline_n:
     return max(1, math.ceil(1 / left - n - 1e-9))
 
 
+# -- tests
+def difference_p(baseline: Scores, candidate: Scores, *, paired: bool = False) -> float | None:
+    """Two-sided p of no difference between two weighted means; clusters are drawn, scores within one belong together.
+
+    Welch's t test on the clusters' linearised contributions (Student's on the differences, when paired): the variance of a ratio by
+    Taylor linearisation, Cochran, "Sampling Techniques" (1977), section 6.3. With one score per cluster and equal weights it is the
+    textbook test. No variance is taken to be smaller than rounding gives, as in `bootstrap_difference`.
+
+    Args:
+        baseline, candidate: The scores; paired: with the same clusters in both.
+
+    Returns:
+        None where one of the two (paired: the pairs) has fewer than two clusters.
+    """
+    delta, variances = _linearised(baseline, candidate, paired=paired)
+    return welch_p(delta, variances)
+
+
+def difference_interval(baseline: Scores, candidate: Scores, *, paired: bool = False, level: float = 0.95) -> Interval:
+    """The interval that goes with `difference_p`, by Student's t: for many clusters, where resampling would only cost time.
+
+    Args:
+        baseline, candidate: At least two clusters each (pairs, when paired).
+        paired: As in `difference_p`.
+        level: Confidence level.
+    """
+    from scipy.special import stdtrit
+
+    delta, variances = _linearised(baseline, candidate, paired=paired)
+    total, freedom = _welch(variances)
+    reach = -float(stdtrit(freedom, (1 - level) / 2)) * math.sqrt(total)
+    return Interval(delta - reach, delta + reach, level)
+
+
+def from_fixed_p(fixed: float, observations: Scores) -> float | None:
+    """Two-sided p of the weighted mean being `fixed`; None for fewer than two clusters."""
+    tables = cluster_sums(observations)
+    return welch_p(_mean(tables) - fixed, [_variance(tables, RESOLUTION)]) if tables else None
+
+
+def welch_p(delta: float, variances: Sequence[tuple[float, int]]) -> float | None:
+    """Two-sided p of a difference, from the variance of each mean and its degrees of freedom; None where one has no freedom."""
+    from scipy.special import stdtr
+
+    if any(freedom < 1 for _, freedom in variances):
+        return None
+    total, freedom = _welch(variances)
+    return float(2 * stdtr(freedom, -abs(delta) / math.sqrt(total)))
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Adjusted p values, in the order given: Holm, Scandinavian Journal of Statistics 6 (1979), 65–70.
+
+    Whatever depends on whatever, the chance that any true "no difference" gets one of at most 0.05 is at most 5 %.
+    """
+    order = sorted(range(len(p_values)), key=lambda i: p_values[i])
+    adjusted, largest = [0.0] * len(p_values), 0.0
+    for rank, i in enumerate(order):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[i]))
+        adjusted[i] = largest
+    return adjusted
+
+
+def _linearised(baseline: Scores, candidate: Scores, *, paired: bool) -> tuple[float, list[tuple[float, int]]]:
+    """The difference of the weighted means, and the variance and degrees of freedom of what it is made of."""
+    if paired:
+        tables = cluster_sums(baseline, candidate)
+        return _mean(tables) if tables else 0.0, [_variance(tables, RESOLUTION * math.sqrt(2))]
+    before, now = cluster_sums(baseline), cluster_sums(candidate)
+    delta = _mean(now) - _mean(before) if before and now else 0.0
+    return delta, [_variance(before, RESOLUTION), _variance(now, RESOLUTION)]
+
+
+def _mean(tables: Sequence[Floats]) -> float:
+    """The weighted mean, or with two samples their difference."""
+    totals = sum(table.sum(axis=0) for table in tables)
+    half = tables[0].shape[1] // 2
+    means = [float(totals[i] / totals[half + i]) for i in range(half)]
+    return means[0] if half == 1 else means[1] - means[0]
+
+
+def _variance(tables: Sequence[Floats], resolution: float) -> tuple[float, int]:
+    """Variance of that, and its degrees of freedom."""
+    import numpy as np
+
+    clusters = sum(len(table) for table in tables)
+    if clusters < 2:
+        return 0.0, 0
+    table = np.concatenate(list(tables))
+    half = table.shape[1] // 2
+    sums, weights = table[:, :half], table[:, half:]
+    errors = (sums - weights * (sums.sum(axis=0) / weights.sum(axis=0))) / weights.mean(axis=0)
+    deviation = errors[:, 0] if half == 1 else errors[:, 1] - errors[:, 0]
+    variance = float((deviation**2).sum()) / (clusters - 1) / clusters
+    return max(variance, resolution**2 / 12 / clusters), clusters - 1
+
+
+def _welch(variances: Sequence[tuple[float, int]]) -> tuple[float, float]:
+    """The variances' sum, and its degrees of freedom (Welch–Satterthwaite)."""
+    total = sum(variance for variance, _ in variances)
+    return total, total**2 / sum(variance**2 / freedom for variance, freedom in variances)
+
+
+# -- planning
+def spread(baseline: Scores, candidate: Scores, *, paired: bool = False) -> float | None:
+    """Standard deviation between messages, pooled over both samples (paired: of the differences), in points.
+
+    Never smaller than rounding alone gives. None for fewer than two messages in a sample; an empty sample is left out.
+    """
+    import numpy as np
+
+    if paired:
+        rows = np.concatenate(cluster_sums(baseline, candidate))
+        means = [rows[:, 1] / rows[:, 3] - rows[:, 0] / rows[:, 2]]
+    else:
+        tables = [np.concatenate(cluster_sums(sample)) for sample in (baseline, candidate) if sample]
+        means = [table[:, 0] / table[:, 1] for table in tables]
+    if not means or any(len(values) < 2 for values in means):
+        return None
+    freedom = sum(len(values) - 1 for values in means)
+    squares = sum(float(((values - values.mean()) ** 2).sum()) for values in means)
+    return max(math.sqrt(squares / freedom), ROUNDING_SD * (math.sqrt(2) if paired else 1))
+
+
 def smallest_detectable_change(
     n: int,
     sd: float,
     power: float = 0.8,
-    alpha: float = 0.05,
+    alpha: float = ALPHA,
     *,
     baseline_n: int | None = None,
     paired: bool = False,
@@ -107,23 +245,27 @@ def smallest_detectable_change(
     """The smallest true change of a mean that a comparison of this size would find with the given power, two-sided.
 
     (t₁₋α/₂ + t_power) · standard error, at the comparison's degrees of freedom; the approximation to the non-central t of Cohen,
-    "Statistical Power Analysis for the Behavioral Sciences" (1988), chapter 2, e.g. 64 messages a side for half a standard deviation.
+    "Statistical Power Analysis for the Behavioral Sciences" (1988), chapter 2, e.g. 64 messages each for half a standard deviation.
 
     Args:
-        n: Messages on the current side, or pairs.
+        n: Messages of the candidate, or pairs.
         sd: Standard deviation between messages (paired: of the differences), ≥ 0, in points.
         power: Chance to find the change if it is there, above 0.5 and below 1.
         alpha: Chance to find one that is not there, between 0 and 1.
         baseline_n: Messages of the baseline; None: as many as `n`. Not used when paired.
-        paired: The same items on both sides.
+        paired: The same items in both.
 
     Returns:
-        In points, ≥ 0. None for fewer than 2 messages on a side.
+        In points, ≥ 0. None for fewer than 2 messages in one of the two.
 
     Raises:
         ValueError: An argument out of range.
     """
-    _check(sd=sd, power=power, alpha=alpha)
+    for name, value, low, high in (("power", power, 0.5, 1.0), ("alpha", alpha, 0.0, 1.0)):
+        if not low < value < high:
+            raise ValueError(f"{name} is {value}; allowed: above {low:g} and below {high:g}")
+    if not (math.isfinite(sd) and sd >= 0):
+        raise ValueError(f"sd is {sd}; allowed: 0 or more")
     before = n if baseline_n is None or paired else baseline_n
     if n < 0 or before < 0:
         raise ValueError(f"n is {n}, baseline_n is {baseline_n}; allowed: 0 or more")
@@ -140,7 +282,7 @@ def n_to_detect(
     change: float,
     sd: float,
     power: float = 0.8,
-    alpha: float = 0.05,
+    alpha: float = ALPHA,
     *,
     baseline_n: int | None = None,
     paired: bool = False,
@@ -148,16 +290,13 @@ def n_to_detect(
     """How many messages find a true change of this size with the given power: the inverse of `smallest_detectable_change`.
 
     Args:
-        change: In points, > 0; its sign does not matter.
-        sd: Standard deviation between messages (paired: of the differences), ≥ 0, in points.
-        power: As above.
-        alpha: As above.
-        baseline_n: Messages of a baseline that stays as it is; None: both sides get as many.
-        paired: The same items on both sides.
+        change: In points; any finite number but 0, its sign does not matter.
+        sd, power, alpha, paired: As above.
+        baseline_n: Messages of a baseline that stays as it is; None: both get as many.
 
     Returns:
-        Messages on the current side (without `baseline_n` on each), at least 2. None when no number suffices: the baseline is too
-        small, or more than ten million would be needed.
+        Messages of the candidate (without `baseline_n` of each), at least 2. None when no number suffices: the baseline is too small,
+        or more than ten million would be needed.
 
     Raises:
         ValueError: An argument out of range.
@@ -179,12 +318,3 @@ def n_to_detect(
         middle = (low + high) // 2
         low, high = (low, middle) if enough(middle) else (middle, high)
     return high
-
-
-def _check(*, sd: float, power: float, alpha: float) -> None:
-    if not (math.isfinite(sd) and sd >= 0):
-        raise ValueError(f"sd is {sd}; allowed: 0 or more")
-    if not 0.5 < power < 1:
-        raise ValueError(f"power is {power}; allowed: above 0.5 and below 1")
-    if not 0 < alpha < 1:
-        raise ValueError(f"alpha is {alpha}; allowed: between 0 and 1")

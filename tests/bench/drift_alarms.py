@@ -8,8 +8,7 @@ from datetime import UTC, datetime, timedelta
 from statistics import median
 from typing import TYPE_CHECKING
 
-from evaluation.drift.points import ratio_error
-from evaluation.drift.series import AGENTS
+from evaluation.change.over_time import AGENTS, ratio_error
 from evaluation.statistics.change_point import DAYS_PER_MONTH, FALSE_ALARMS_PER_MONTH, Point, find_drops
 
 if TYPE_CHECKING:

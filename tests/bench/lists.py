@@ -43,8 +43,8 @@ FILTERED = {
 }
 OTHERS = {  # pages that list or sum up without being the list of a table
     "home": "index",
-    "cast": "evaluation_cast",
-    "propositions": "evaluation_proposition_changelist",
+    "overview": "evaluation_drift_overview",
+    "propositions": "evaluation_propositiondraft_changelist",
 }
 
 

@@ -15,11 +15,11 @@ from django.utils import timezone
 
 from agents.models import Agent, LLMCall
 from correction.config.configure import configure
-from correction.config.resolve import resolve_config
+from correction.config.settings import resolve_config
 from correction.models import CorrectionLog, GateDimensionResult, InterventionLog
 from tests.console import HOSTILE, page_of, plain, queries, read, signed_in, staff, viewer
 from tests.correction.config_page import filled_in
-from tests.evaluation.cast.measured import flattened
+from tests.evaluation.change.measured import flattened
 from tests.factories import make_agent
 
 pytestmark = pytest.mark.django_db
@@ -140,7 +140,7 @@ def test_a_card_of_an_agent_that_went_flat_offers_what_the_gate_does_not_do_yet(
     flattened(ada)
     if own:
         configure(agent=ada, changes=own, user=None, reason="test")
-    text = plain(read(root, reverse("admin:evaluation_cast")))
+    text = plain(read(root, reverse("admin:evaluation_drift_overview")))
 
     assert "Stopped “dry wit”" in text
     assert [label for label in ("Observe it at the gate", "Enforce it at the gate") if label in text] == (
@@ -153,7 +153,7 @@ def test_observing_what_fell_holds_nothing_back(root: Client, ada: Agent, enable
     """The form is saved as the link on the card opens it."""
     flattened(ada)
     configure(agent=ada, changes=enabled)
-    card = read(root, reverse("admin:evaluation_cast"))
+    card = read(root, reverse("admin:evaluation_drift_overview"))
     link = re.search(r'href="([^"]*)"[^>]*>\s*Observe it at the gate', card)
     assert link is not None
     url = unescape(link.group(1))

@@ -14,12 +14,12 @@ from pytest_django.live_server_helper import LiveServer
 
 from agents.models import Agent, Run
 from correction.config.configure import config_history
-from correction.config.resolve import resolve_config
+from correction.config.settings import resolve_config
 from correction.models import AgentEvaluationConfig, CorrectionLog, InterventionLog
 from tests.console import list_of, page_of
 from tests.correction.judged_drafts import OFFLINE, make_log, verdict
 from tests.e2e.conftest import Visitor
-from tests.evaluation.cast.measured import flattened
+from tests.evaluation.change.measured import flattened
 from tests.factories import make_agent, make_channel, say
 
 pytestmark = [pytest.mark.e2e, pytest.mark.django_db(transaction=True)]
@@ -112,7 +112,7 @@ def test_what_fell_is_observed_and_nothing_is_held_back(
     visitor = visit(width=width)
     page = visitor.page
     visitor.enter(operator)
-    visitor.open(reverse("admin:evaluation_cast"))
+    visitor.open(reverse("admin:evaluation_drift_overview"))
     page.get_by_role("link", name="Observe it at the gate").click()
     expect(page.locator("[name=gate_mode][value=observe]")).to_be_checked()
     assert fits(visitor)

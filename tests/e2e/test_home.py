@@ -18,8 +18,8 @@ from tests.correction.judged_drafts import make_log
 from tests.correction.ledger import call
 from tests.e2e.conftest import Visitor
 from tests.e2e.test_console import HOSTILE, WINDOWS, fits
+from tests.evaluation.change.test_history import scheduled
 from tests.evaluation.judged import LLM, make_baseline, make_score
-from tests.evaluation.test_score_history import scheduled
 from tests.factories import make_agent, talk
 
 pytestmark = [pytest.mark.e2e, pytest.mark.django_db(transaction=True)]

@@ -22,7 +22,7 @@ def make_run(agent: Agent | None = None, *, judge: str = LLM, **fields: Any) -> 
     run: EvaluationRun = EvaluationRun.objects.create(
         agent=agent, channel=channel, judge=judge, **{**defaults, **fields}
     )
-    if agent and run.status == "completed" and not run.turn_bins:
+    if agent and run.status == "completed" and not run.position_bins:
         for dimension in run.dimensions:
             make_evidence(run, dimension)
     return run

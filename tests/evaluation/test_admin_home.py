@@ -13,14 +13,14 @@ from pytest_django import Settings
 
 from agents.models import Agent, LLMCall, PersonaVersion
 from agents.persona import save_persona
-from evaluation.admin.home_chart import MOST_LINES
+from evaluation.admin.home import MOST_LINES
 from evaluation.models import DriftAlert, EvaluationRun, EvaluationSchedule, JudgeCalibration
 from tests.agents.test_admin_home import HOME, card, home, own_links, steps
 from tests.console import HOSTILE, list_of, page_of, plain, queries, read, signed_in, staff, superuser, viewer
-from tests.evaluation.cast.measured import capture, flattened, measure
+from tests.evaluation.change.measured import capture, flattened, measure
+from tests.evaluation.change.test_history import scheduled
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judged import LLM, OFFLINE, make_baseline, make_run
-from tests.evaluation.test_score_history import scheduled
 from tests.factories import make_agent
 
 pytestmark = pytest.mark.django_db
@@ -70,7 +70,7 @@ def test_agents_that_fell_are_named_and_alerts_wait_to_be_acknowledged() -> None
     html = home()
 
     assert card(html, "Drifting now").startswith("1 of 2 agents compared A Ada dry wit 8.1 → 3.1")
-    assert "1 holds" in card(html, "Drifting now")
+    assert "1 steady" in card(html, "Drifting now")
     assert list_of(DriftAlert, "?acknowledged_at__isempty=1") in html
     assert "2 drift alerts to acknowledge" in plain(html)
     html = read(signed_in(viewer()), HOME)
@@ -87,7 +87,7 @@ def test_where_nothing_was_compared_drift_is_not_known_rather_than_none() -> Non
     html = read(signed_in(viewer()), HOME)
     assert card(html, "Drifting now").startswith("– 1 not measured since")
     measure(ada, {"dry": [8] * 8})
-    assert card(read(signed_in(viewer("second")), HOME), "Drifting now").startswith("0 of 1 agent compared 1 holds")
+    assert card(read(signed_in(viewer("second")), HOME), "Drifting now").startswith("0 of 1 agent compared 1 steady")
 
 
 def test_the_judge_card_tells_what_became_of_a_days_calls(settings: Settings) -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pytest_django import Settings
 from scipy.stats import fisher_exact
 
-from evaluation.comparison.lost import lost_propositions
+from evaluation.change.comparison import lost_propositions
 from evaluation.models import Baseline
 from evaluation.runs.capture import evaluate_agent
 from evaluation.runs.coverage import Share, percent, why_too_little

@@ -19,7 +19,7 @@ from pytest_django import Settings
 from agents.models import Agent, Channel
 from agents.seed import loader
 from agents.text.ngrams import repetition_statistics
-from evaluation.comparison.compare import compare_to_baseline
+from evaluation.change.comparison import compare_to_baseline
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs.capture import capture, evaluate_agent, evaluate_channel
 from evaluation.runs.ideas import distinct_ideas

@@ -12,7 +12,7 @@ from django.test import Client
 from pytest_django import Settings
 
 from agents.models import Agent
-from evaluation.baselines import get_baseline
+from evaluation.change.baselines import get_baseline
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore
 from evaluation.propositions.rules import PRECONDITIONS
 from evaluation.runs.capture import capture, evaluate_agent

@@ -13,13 +13,13 @@ from django.core.management.base import BaseCommand, CommandError
 
 from agents.models import Agent
 from correction.demonstration import show_correction
-from evaluation.cast.cards import cast
-from evaluation.cast.choosing import judged_ways
-from evaluation.cast.presentation import cast_table
+from evaluation.change.evidence import judged_ways
+from evaluation.change.overview import drift_overview
+from evaluation.change.tables import overview_table
 from evaluation.models import is_heuristic
 from evaluation.runs.capture import Captured, capture, existing
 from evaluation.runs.estimate import estimate
-from evaluation.runs.planning import RunSpec
+from evaluation.runs.spec import RunSpec
 from evaluation.runs.terminal import ProgressBar, judge_label, money, outcome_table
 
 TAG, BASE, LATER = "build", "40", "41"
@@ -29,13 +29,13 @@ DRIFT = "Planted drift: michael, dwight, angela, stanley and kevin lose their vo
 class Command(BaseCommand):
     help = (
         "Set up the database, load the 16 example agents, capture their baseline with the configured judge (offline heuristics "
-        "without a key), hold a later build against it, and show messages being checked, corrected and nudged before they are "
+        "without a key), compare a later build with it, and show messages being checked, corrected and nudged before they are "
         "said. Safe to run again."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(
-            "--again", action="store_true", help="judge anew and play the scenes again, even if nothing changed"
+            "--again", action="store_true", help="judge and show the scenes again, even if nothing changed"
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -50,12 +50,12 @@ class Command(BaseCommand):
         baseline = [RunSpec(agent=agent, is_baseline=True, where={TAG: BASE}) for agent in agents]
         results = self._measure(baseline, again=options["again"])
         outcome_table(str(settings.JUDGE_MODEL), results, self.stdout)
-        self._heading(f"4. {TAG.capitalize()} {LATER}, held against it")
+        self._heading(f"4. {TAG.capitalize()} {LATER}, compared with it")
         later = [RunSpec(agent=agent, where={TAG: LATER}) for agent in agents]
         results += self._measure(later, again=options["again"])
-        cast_table(cast(agents, next(iter(judged_ways()), None), quotes=False), self.stdout)
+        overview_table(drift_overview(agents, next(iter(judged_ways()), None), quotes=False), self.stdout)
         self.stdout.write(
-            f"{DRIFT}\nWhere it was planted: docs/seed-data.md. With messages and reasons: The cast, in the console."
+            f"{DRIFT}\nWhere it was planted: docs/seed-data.md. With messages and reasons: Drift overview, in the console."
         )
         self._heading("5. Before it is said")
         show_correction(self.stdout, again=options["again"])
@@ -74,7 +74,7 @@ class Command(BaseCommand):
         judge = judge_label(str(settings.JUDGE_MODEL))
         earlier = None if again else existing(specs)
         if earlier is not None:
-            self.stdout.write(f"Measured before by {judge}, nothing changed since; --again judges anew.")
+            self.stdout.write(f"Measured before by {judge}, nothing changed since; --again judges again.")
             return earlier
         if not is_heuristic(str(settings.JUDGE_MODEL)):
             estimates = [estimate(spec) for spec in specs]

@@ -16,14 +16,12 @@ from django.core.management.base import CommandError
 from agents.commands import NOT_ENOUGH, REGRESSION, STOPPED, WRONG_USAGE, CodedCommand
 from agents.models import Agent, Channel
 from agents.work.stopping import stopping_on_sigterm
-from evaluation.comparison import choosing
-from evaluation.comparison.as_json import comparison_json
-from evaluation.comparison.choosing import Compared
-from evaluation.comparison.detection import detections
-from evaluation.comparison.file_sides import UnreadableSides
-from evaluation.comparison.measuring import Watch
-from evaluation.comparison.presentation import comparisons_table, detection_table
-from evaluation.comparison.values import NotComparable
+from evaluation.change import choosing
+from evaluation.change.choosing import Compared, detections
+from evaluation.change.comparison import comparison_json
+from evaluation.change.measurement_files import UnreadableFile
+from evaluation.change.measurements import NotComparable
+from evaluation.change.tables import comparisons_table, detection_table
 from evaluation.models import CHANNEL_DIMENSIONS, EvaluationRun
 from evaluation.propositions.files import PropositionError
 from evaluation.runs.capture import UnknownAgents, choose_agents
@@ -37,7 +35,7 @@ WAYS = "--a with --b, --runs, --against baseline, or --baseline FILE"
 
 class Command(CodedCommand):
     help = (
-        "Compare two measurements: of two tags (--a build=40 --b build=41, measured now unless they were), the newest against the "
+        "Compare two measurements: of two tags (--a build=40 --b build=41; measured now unless they were before), the newest against the "
         "baseline (the default) or a file, or two runs. Per dimension and proposition: the change, its 95 % interval and a verdict. "
         "Exit code: 0 nothing surely got worse, 1 something did, 2 something could not be compared, 3 wrong usage."
     )
@@ -45,8 +43,8 @@ class Command(CodedCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--agents", help="slugs separated by commas, or all (default: all active agents)")
         parser.add_argument("--channel", metavar="SLUG", help="compare a channel instead: convergence, ideas quantity")
-        parser.add_argument("--a", metavar="TAG=VALUE", help="before: messages with these tags, separated by commas")
-        parser.add_argument("--b", metavar="TAG=VALUE", help="now: messages with these tags")
+        parser.add_argument("--a", metavar="TAG=VALUE", help="baseline: messages with these tags, separated by commas")
+        parser.add_argument("--b", metavar="TAG=VALUE", help="candidate: messages with these tags")
         parser.add_argument(
             "--against", choices=["baseline"], help="the newest evaluation against the current baseline"
         )
@@ -57,7 +55,9 @@ class Command(CodedCommand):
             help=f"separated by commas; allowed: {','.join(SCORERS)} (default with --a and --b: adherence,fluency; of a channel both)",
         )
         parser.add_argument("--window", default="all", help=f"with --a and --b: {ALLOWED} (default: all)")
-        parser.add_argument("--samples", type=int, default=20, help="most messages per agent and side (default: 20)")
+        parser.add_argument(
+            "--samples", type=int, default=20, help="most messages per agent, of each of the two (default: 20)"
+        )
         parser.add_argument("--repeats", type=int, default=1, help="judgements per item, 1 to 20 (default: 1)")
         parser.add_argument("--seed", type=int, default=0, help="seed of the sampling (default: 0)")
         parser.add_argument(
@@ -76,7 +76,7 @@ class Command(CodedCommand):
         try:
             with stopping_on_sigterm():
                 found = self._compare(options)
-        except (UnreadableSides, UnknownAgents, PropositionError) as error:
+        except (UnreadableFile, UnknownAgents, PropositionError) as error:
             raise CommandError(str(error), returncode=WRONG_USAGE) from None
         except NotComparable as error:
             raise CommandError(str(error), returncode=NOT_ENOUGH) from None
@@ -130,18 +130,26 @@ class Command(CodedCommand):
             raise CommandError(f"--a and --b are both {options['a']}: nothing to compare", returncode=WRONG_USAGE)
         specs = self._specs(options)
         with ProgressBar("Judging", sys.stderr, quiet=options["json"] and not sys.stderr.isatty()) as bar:
-            watch = Watch(bar.prepared, bar.progress)
-            return choosing.of_tags(specs, a, b, margin=options["margin"], detect=options["detect"], watch=watch)
+            return choosing.of_tags(
+                specs,
+                a,
+                b,
+                margin=options["margin"],
+                detect=options["detect"],
+                prepared=bar.prepared,
+                progress=bar.progress,
+            )
 
     def _specs(self, options: dict[str, Any]) -> list[RunSpec]:
         asked: dict[str, Any] = {name: options[name] for name in ("samples", "repeats", "seed")}
-        named = _named(options["dimensions"])
+        if named := _named(options["dimensions"]):
+            asked["dimensions"] = named
         try:
             asked["window"] = parse_window(options["window"])
             if options["channel"]:
                 channel = _channel(options["channel"])
-                return [RunSpec(channel=channel, **{"dimensions": CHANNEL_DIMENSIONS, **asked, **_given(named)})]
-            return [RunSpec(agent=agent, **asked, **_given(named)) for agent in _agents(options["agents"])]
+                return [RunSpec(channel=channel, **{"dimensions": CHANNEL_DIMENSIONS, **asked})]
+            return [RunSpec(agent=agent, **asked) for agent in _agents(options["agents"])]
         except ValueError as error:
             raise CommandError(str(error), returncode=WRONG_USAGE) from None
 
@@ -160,7 +168,7 @@ class Command(CodedCommand):
             detection_table(found.detections, self.stdout)
         for slug, samples in found.topped_up.items():
             self.stdout.write(
-                f"{slug}: the pilot asked for {samples:,} messages a side; as many as there are were judged."
+                f"{slug}: the pilot asked for {samples:,} messages of each; as many as there are were judged."
             )
 
     def _end(self, found: Compared) -> None:
@@ -176,10 +184,6 @@ class Command(CodedCommand):
 
 def _named(dimensions: str | None) -> tuple[str, ...]:
     return tuple(name.strip() for name in (dimensions or "").split(",") if name.strip())
-
-
-def _given(dimensions: tuple[str, ...]) -> dict[str, Any]:
-    return {"dimensions": dimensions} if dimensions else {}
 
 
 def _tags(option: str, text: str) -> dict[str, str]:

@@ -9,16 +9,16 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from agents.commands import WRONG_USAGE, CodedCommand
-from evaluation.drift.presentation import drift_json, drift_table, silent_note
-from evaluation.drift.series import series_of
+from evaluation.change.over_time import series_of
+from evaluation.change.tables import drift_json, drift_table, without_series
 from evaluation.runs.capture import choose_agents
-from evaluation.schedule_changes import find_schedule
+from evaluation.schedules import find_schedule
 from evaluation.scorers import SCORERS
 
 
 class Command(CodedCommand):
     help = (
-        "Show the score series that schedules measured, with the lasting falls found in them (Page's CUSUM, self-started: "
+        "Show the score series that schedules measured, with the lasting falls in them (Page's CUSUM, self-started: "
         "docs/measuring.md). Exit code: 0 shown, also when there are falls; 3 wrong usage."
     )
 
@@ -47,8 +47,11 @@ class Command(CodedCommand):
             self.stdout.write(json.dumps(drift_json(found, agents), ensure_ascii=False, indent=2))
         elif found:
             drift_table(found, self.stdout)
-            if silent := silent_note(agents, found):
-                self.stdout.write(silent)
+            reasons: dict[str, list[str]] = {}
+            for slug, why in without_series(agents, found).items():
+                reasons.setdefault(why, []).append(slug)
+            for why, slugs in reasons.items():
+                self.stdout.write(f"no series: {', '.join(slugs)}: {why}")
         else:
             self.stdout.write(
                 "Nothing measured over time yet. `manage.py schedule add nightly --every 1d --at 03:00` has it measured "

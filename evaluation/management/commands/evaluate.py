@@ -17,6 +17,8 @@ from django.db import DatabaseError
 
 from agents.commands import NOT_ENOUGH, STOPPED, WRONG_USAGE, CodedCommand
 from agents.work.stopping import stopping_on_sigterm
+from evaluation.change.measurement_files import UnreadableFile
+from evaluation.change.measurements import NotComparable
 from evaluation.ci.files import UnusableFiles, load_files, private_database, with_propositions
 from evaluation.ci.measure import (
     BaselineSource,
@@ -30,8 +32,6 @@ from evaluation.ci.measure import (
 from evaluation.ci.options import Request, WrongUsage, add_arguments, read_request
 from evaluation.ci.render import complaint, junit, markdown, print_line, print_report
 from evaluation.ci.report import Report, estimate_line, make_report, simulations_line
-from evaluation.comparison.compare import UnreadableSides
-from evaluation.comparison.values import NotComparable
 from evaluation.management.commands.capture_baseline import tag_pairs
 from evaluation.propositions.files import PropositionError
 from evaluation.propositions.yaml_files import YamlProblems
@@ -45,7 +45,7 @@ from evaluation.simulation.output import SimulationBar
 
 logger = logging.getLogger(__name__)
 
-USAGE = (WrongUsage, UnusableFiles, NotComparable, UnreadableSides)
+USAGE = (WrongUsage, UnusableFiles, NotComparable, UnreadableFile)
 
 
 class Verdict(CommandError):

@@ -15,8 +15,7 @@ from agents.persona import TraitValue
 from agents.turn.receive import receive_message
 from correction.behavior import work_one
 from correction.models import BehaviorRequest
-from evaluation.comparison.compare import compare_to_baseline
-from evaluation.comparison.values import Comparison
+from evaluation.change.comparison import Comparison, compare_to_baseline
 from evaluation.models import EvaluationRun
 from evaluation.runs.capture import capture
 from evaluation.runs.planning import RunSpec

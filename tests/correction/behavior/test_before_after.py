@@ -12,7 +12,7 @@ from agents.models import LLMCall, Message
 from agents.persona import TraitValue, save_persona
 from correction.behavior.applying import BehaviorError, apply_request, revert_request
 from correction.behavior.effects import judge_request, outcome_as_json, plan_as_json, plan_request
-from evaluation.before_after import judge_before_after
+from evaluation.change.before_after import judge_before_after
 from tests.correction.behavior.measured import ask_for, clerk, reads, speak
 from tests.correction.behavior.proposals import proposed
 from tests.evaluation.judging import prompt_of

@@ -14,7 +14,7 @@ from pytest_django import Settings
 
 from agents.persona import changes_since
 from correction.behavior.applying import revert_request
-from evaluation.baselines import is_stale, stale_reasons
+from evaluation.change.baselines import is_stale, stale_reasons
 from evaluation.models import Baseline
 from tests.correction.behavior.measured import (
     TRAIT_CLAIM,

@@ -70,13 +70,13 @@ def test_everything_a_run_may_be_asked_is_understood(client: Program, ada: Agent
     run = asked(
         client, agent="ada", dimensions=["adherence"], window="last:2", where={"build": "41"}, samples=7, seed=-3,
         per_call=2, history="4w", history_where={"build": "40"}, repeats=2, hard=True, double_check=True,
-        judge="offline:lexical-1", additional_context={"season": "winter"}, turn_bins="1-5,6+",
+        judge="offline:lexical-1", additional_context={"season": "winter"}, position_bins="1-5,6+",
     )  # fmt: skip
 
     assert (run.window, run.where, run.samples, run.seed, run.per_call) == ("last:2", {"build": "41"}, 7, -3, 2)
     assert (run.history, run.history_where, run.repeats) == ("4w", {"build": "40"}, 2)
     assert (run.procedure, run.judge) == ("plumbline+hard+double-check", "offline:lexical-1")
-    assert (run.additional_context, run.turn_bins) == ({"season": "winter"}, [[1, 5], [6, None]])
+    assert (run.additional_context, run.position_bins) == ({"season": "winter"}, [[1, 5], [6, None]])
     assert run.is_baseline is False
     assert asked(client, agent="ada", method="tinytroupe", dimensions=["fluency"]).per_call == 1
 
@@ -132,8 +132,8 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
     ({"agent": "ada", "double_check": 1}, "double_check", "double_check 1: allowed: true, false"),
     ({"agent": "ada", "method": "magic"}, "method", "method 'magic': allowed: plumbline, tinytroupe"),
     ({"agent": "ada", "method": ["plumbline"]}, "method", "allowed: plumbline, tinytroupe"),
-    ({"agent": "ada", "turn_bins": "5-1"}, "turn_bins", "allowed: up to 12 stretches of turns"),
-    ({"agent": "ada", "turn_bins": "1-2,3-4", "samples": 1}, "samples", "at least one for each of the 2 bins"),
+    ({"agent": "ada", "position_bins": "5-1"}, "position_bins", "allowed: up to 12 stretches of turns"),
+    ({"agent": "ada", "position_bins": "1-2,3-4", "samples": 1}, "samples", "at least one for each of the 2 bins"),
     (
         {"agent": "ada", "additional_context": "winter"},
         "additional_context",

@@ -161,7 +161,7 @@ def test_the_newest_evaluation_is_compared_with_the_baseline_ac_6_5_4(
 
     assert (found["agent"], found["run"]["id"]) == ("ada", newest.pk)
     change = found["comparison"]["dimensions"]["adherence"]
-    assert (change["baseline"], change["current"], change["delta"], change["verdict"]) == (8.0, 5.0, -3.0, "drifted")
+    assert (change["baseline"], change["candidate"], change["delta"], change["verdict"]) == (8.0, 5.0, -3.0, "drifted")
     assert change["interval"][0] <= -3.0 <= change["interval"][1] < 0
     assert list(change["propositions"]) == ["mood", "voice"], "worst first"
     assert change["propositions"]["mood"]["delta"] == -6.0

@@ -36,8 +36,8 @@ def test_a_planted_regression_exits_1_and_names_the_proposition_and_the_message(
     assert "line 7 of build 41" in out
     (entry,) = found["regressions"]
     assert (entry["agent"], entry["dimension"], entry["proposition"]) == ("ada", "adherence", "mood")
-    assert (entry["baseline"], entry["current"]) == (8.0, pytest.approx(3 - 1 / 12, abs=1e-3))
-    assert entry["delta"] == pytest.approx(entry["current"] - 8, abs=1e-3)
+    assert (entry["baseline"], entry["candidate"]) == (8.0, pytest.approx(3 - 1 / 12, abs=1e-3))
+    assert entry["delta"] == pytest.approx(entry["candidate"] - 8, abs=1e-3)
     assert entry["worst_message"]["text"] == "line 7 of build 41"
     assert (entry["worst_message"]["channel"], entry["worst_message"]["score"]) == ("ada-41", 2)
     message = two.messages.get(text="line 7 of build 41")
@@ -114,7 +114,7 @@ def test_what_cannot_be_told_passes_loudly_and_fails_only_when_strict(two: Agent
     code, out, _ = run("--where", "build=41")
 
     assert code == 0
-    assert "cannot tell yet: ada adherence" in out
+    assert "possibly drifted: ada adherence" in out
     assert "more messages" in out
     strict = report("--where", "build=41", "--strict")["summary"]
     assert (strict["verdict"], strict["exit_code"]) == ("cannot tell yet", 2)
@@ -346,13 +346,13 @@ def test_renamed_propositions_are_not_enough_data(
     found, out, _ = run("--agents", "ada", "--dimensions", "adherence", "--where", "build=41", *options)
 
     assert found == code
-    assert "no proposition was scored on both sides" in " ".join(out.split())
+    assert "no proposition was scored in both" in " ".join(out.split())
     assert "Nothing got worse" not in out
 
 
-# -- ``evaluate --by turn``: fading within long conversations fails a build
+# -- ``evaluate --by position``: fading within long conversations fails a build
 TURNS = 30
-ASKED = ("--by", "turn", "--bins", "1-10,11-20,21+", "--samples", "300")
+ASKED = ("--by", "position", "--bins", "1-10,11-20,21+", "--samples", "300")
 
 
 @pytest.fixture
@@ -365,7 +365,7 @@ def talker(propositions: PropositionFolder) -> Agent:
     return agent
 
 
-def by_turn(server: LLMServer, *, late: int) -> None:
+def fading_judge(server: LLMServer, *, late: int) -> None:
     def respond(body: dict[str, object]) -> dict[str, object]:
         said = tail_of(body).split("turn ")
         turn = int(said[-1].split(" said")[0]) if " said" in said[-1] else int(said[1].split(" ")[0])
@@ -375,7 +375,7 @@ def by_turn(server: LLMServer, *, late: int) -> None:
 
 
 def test_an_agent_that_fades_exits_1_and_says_from_when(talker: Agent, llm_server: LLMServer) -> None:
-    by_turn(llm_server, late=3)
+    fading_judge(llm_server, late=3)
 
     found = report(*ASKED)
     code, out, said = run(*ASKED)
@@ -389,7 +389,7 @@ def test_an_agent_that_fades_exits_1_and_says_from_when(talker: Agent, llm_serve
         "21+",
     )
     assert fading["delta"] == pytest.approx(-4.5, abs=0.3)
-    assert [row["turns"] for row in found["runs"][0]["by_turn"]["dimensions"]["adherence"]["bins"]] == [
+    assert [row["positions"] for row in found["runs"][0]["by_position"]["dimensions"]["adherence"]["bins"]] == [
         "1-10",
         "11-20",
         "21+",
@@ -399,7 +399,7 @@ def test_an_agent_that_fades_exits_1_and_says_from_when(talker: Agent, llm_serve
 
 
 def test_an_agent_that_holds_passes_and_nothing_is_said_of_baselines(talker: Agent, llm_server: LLMServer) -> None:
-    by_turn(llm_server, late=8)
+    fading_judge(llm_server, late=8)
 
     code, out, said = run(*ASKED, "--strict")
 

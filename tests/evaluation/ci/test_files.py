@@ -79,7 +79,12 @@ def test_a_build_is_gated_by_files_alone_though_the_configured_database_is_not_t
     assert after.returncode == 1, after.stderr
     document: dict[str, Any] = json.loads(after.stdout)
     (entry,) = document["regressions"]
-    assert (entry["agent"], entry["proposition"], entry["baseline"], entry["current"]) == ("ada", "ada-brief", 9.0, 0.0)
+    assert (entry["agent"], entry["proposition"], entry["baseline"], entry["candidate"]) == (
+        "ada",
+        "ada-brief",
+        9.0,
+        0.0,
+    )
     assert entry["worst_message"]["text"].startswith("Yes of course")
     assert document["summary"]["heuristic"] is True
 

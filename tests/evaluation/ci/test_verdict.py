@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from agents.models import Agent
+from evaluation.change.comparison import Change, Comparison
+from evaluation.change.measurements import Measurement
 from evaluation.ci.measure import AgentResult, Coverage
 from evaluation.ci.options import Limits
 from evaluation.ci.report import Report
 from evaluation.ci.verdict import Findings, Undecided, decide
-from evaluation.comparison.values import Change, Comparison, Side
 from evaluation.models import EvaluationRun
 from evaluation.runs.capture import Captured
 from evaluation.runs.summary import DimensionSummary, RunSummary
@@ -21,8 +22,7 @@ from evaluation.statistics.estimates import Interval
 STEADY = Change(
     dimension="convergence",
     baseline=8.0,
-    current=8.0,
-    delta=0.0,
+    candidate=8.0,
     interval=Interval(-0.2, 0.2),
     verdict="steady",
     reason="the whole interval lies within ±0.5",
@@ -31,23 +31,23 @@ STEADY = Change(
     p_value=1.0,
     p_adjusted=1.0,
 )
-FELL = replace(STEADY, current=6.0, delta=-2.0, interval=Interval(-3.0, -1.0), verdict="drifted", p_value=0.001)
+FELL = replace(STEADY, candidate=6.0, interval=Interval(-3.0, -1.0), verdict="drifted", p_value=0.001)
 
 
 def result(change: Change | None, *, failed: int = 0, slug: str = "ada") -> AgentResult:
     """An agent with one dimension that is measured in no channel, so that no worst message is looked for in a database."""
     run = EvaluationRun(agent=Agent(slug=slug), dimensions=["ideas_quantity"], status="completed", judge="m")
-    score = 8.0 if change is None else change.current
+    score = 8.0 if change is None else change.candidate
     counts: dict[str, Any] = {"scored": 20, "trivial": 0, "unscored": failed, "pending": 0, "propositions": ()}
     found = DimensionSummary(dimension="ideas_quantity", score=score, **counts)
-    side = Side(name="before", target=slug, judge="m", procedure="plumbline")
+    measurement = Measurement(name="before", target=slug, judge="m", procedure="plumbline")
     changed = None if change is None else replace(change, dimension="ideas_quantity")
     return AgentResult(
         captured=Captured(RunSummary(run=run, overall_score=score, dimensions={"ideas_quantity": found}), False, False),
         coverage={"ideas_quantity": Coverage(scored=20, failed=failed, example="timeout")},
         comparison=None
         if changed is None
-        else Comparison(baseline=side, current=side, dimensions=(changed,), propositions={}),
+        else Comparison(baseline=measurement, candidate=measurement, dimensions=(changed,), propositions={}),
         no_baseline="none yet" if change is None else "",
     )
 
@@ -57,8 +57,8 @@ def result(change: Change | None, *, failed: int = 0, slug: str = "ada") -> Agen
     [
         (STEADY, 0, {}, True, "pass", 0),
         (FELL, 0, {}, False, "regression", 1),
-        (replace(FELL, delta=-0.4), 0, {}, False, "pass", 0),
-        (replace(FELL, delta=2.0), 0, {}, True, "pass", 0),
+        (replace(FELL, candidate=7.6), 0, {}, False, "pass", 0),
+        (replace(FELL, candidate=10.0, verdict="improved"), 0, {}, True, "pass", 0),
         (STEADY, 0, {"ideas_quantity": 9.0}, False, "below threshold", 1),
         (FELL, 0, {"ideas_quantity": 9.0}, False, "regression", 1),
         (FELL, 6, {"ideas_quantity": 9.0}, False, "could not judge enough", 2),
@@ -76,7 +76,7 @@ def test_what_could_not_be_judged_comes_first_then_regressions_then_thresholds(
 
 
 def test_a_fall_that_chance_gives_among_so_many_is_suspected_and_fails_nothing() -> None:
-    taken_back = replace(FELL, verdict="cannot tell yet", p_value=0.02, p_adjusted=0.4, reason="among 20")
+    taken_back = replace(FELL, verdict="possibly drifted", p_value=0.02, p_adjusted=0.4, reason="among 20")
 
     findings = decide([result(taken_back)], Limits())
 
@@ -92,7 +92,7 @@ def with_claims(whole: Change, *claims: Change) -> AgentResult:
     return replace(given, comparison=replace(given.comparison, propositions={"ideas_quantity": rows}))
 
 
-UNSURE = replace(FELL, proposition="loud", delta=-7.0, interval=None, verdict="cannot tell yet")
+UNSURE = replace(FELL, proposition="loud", candidate=1.0, interval=None, verdict="possibly drifted")
 
 
 def test_a_claim_that_surely_fell_is_named_and_not_one_that_only_fell_further() -> None:
@@ -104,7 +104,7 @@ def test_a_claim_that_surely_fell_is_named_and_not_one_that_only_fell_further() 
 
 
 def test_where_no_claim_surely_fell_the_dimension_is_the_regression_and_no_claim_is_called_worse() -> None:
-    less = replace(UNSURE, proposition="kind", delta=-3.5, interval=Interval(-7.5, 0.5))
+    less = replace(UNSURE, proposition="kind", candidate=4.5, interval=Interval(-7.5, 0.5))
 
     findings = decide([with_claims(FELL, less, UNSURE)], Limits())
 
@@ -140,7 +140,7 @@ def test_a_fall_without_an_interval_says_what_would_fail_a_build() -> None:
 def test_a_pass_is_no_plain_tick_where_a_score_fell_by_a_point_without_an_interval(
     delta: float, interval: Interval | None, seen: str
 ) -> None:
-    moved = replace(UNSURE, proposition="", delta=delta, interval=interval)
+    moved = replace(UNSURE, proposition="", candidate=8.0 + delta, interval=interval)
 
     findings = decide([_fluent(moved)], Limits())
 
@@ -167,16 +167,16 @@ def _undecided_of(change: Change, limits: Limits) -> Undecided:
 
 
 def test_a_score_over_other_claims_than_its_change_says_so() -> None:
-    given = result(replace(FELL, baseline=9.0, current=3.0))
+    given = result(replace(FELL, baseline=9.0, candidate=3.0))
     assert given.comparison is not None
     change = replace(given.comparison.dimensions[0], dimension="adherence")
-    side = replace(given.comparison.current, proposition_scores={"adherence": {"brief": 3.0, "new": 9.0}})
+    side = replace(given.comparison.candidate, proposition_scores={"adherence": {"brief": 3.0, "new": 9.0}})
     compared = replace(
         given.comparison,
-        current=side,
+        candidate=side,
         dimensions=(change,),
         propositions={"adherence": (replace(change, proposition="brief"),)},
-        only_current=("adherence/new",),
+        only_candidate=("adherence/new",),
     )
     whole = replace(given.summary.dimensions["ideas_quantity"], dimension="adherence", score=6.0)
     scored = replace(given.summary, dimensions={"adherence": whole})

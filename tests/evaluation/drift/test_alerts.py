@@ -9,8 +9,7 @@ import pytest
 
 from agents.models import Agent
 from evaluation import schedules
-from evaluation.drift.alerts import look_for_drift, next_to_look_at
-from evaluation.drift.series import series_of
+from evaluation.change.over_time import look_for_drift, next_to_look_at, series_of
 from evaluation.models import DriftAlert, EvaluationRun, EvaluationSchedule
 from evaluation.runs.store import reopen_failed
 from tests.evaluation.drift.scheduling import DAY, make_schedule, measured_day
@@ -106,7 +105,7 @@ def test_a_look_that_crashed_is_made_again(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("evaluation.drift.alerts.log.warning", power_cut)
+        patched.setattr("evaluation.change.over_time.log.warning", power_cut)
         with pytest.raises(KeyboardInterrupt):
             look_at_all()
     assert not DriftAlert.objects.exists()

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from agents.models import Agent
-from evaluation.drift.points import points_of, standard_error
-from evaluation.drift.series import MOST_EVALUATIONS, series_of
+from evaluation.change.over_time import MOST_EVALUATIONS, points_of, series_of, standard_error
 from evaluation.models import EvaluationRun, EvaluationSchedule
 from tests.evaluation.drift.scheduling import DAY, make_schedule, measured_day
 from tests.evaluation.judged import make_score

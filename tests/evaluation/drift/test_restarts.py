@@ -1,4 +1,4 @@
-"""A series starts anew with a change of the persona, and says which change it was."""
+"""A series starts again with a change of the persona, and says which change it was."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ import pytest
 
 from agents.models import Agent
 from agents.persona import TraitValue, current_digest, save_persona
-from evaluation.drift.presentation import newest_restart
-from evaluation.drift.restarts import restarts_of
-from evaluation.drift.series import Evaluation, Series
+from evaluation.change.over_time import Evaluation, Series
 from evaluation.models import EvaluationSchedule
 from tests.factories import MONDAY, make_agent
 
@@ -43,21 +41,21 @@ def test_a_restart_names_the_version_and_what_it_changed() -> None:
     save_persona(agent=agent, traits=[TraitValue("concise replies", strength=0.9)], note="behaviour request 12")
     found = series(agent, before, before, current_digest(agent))
 
-    (restart,) = restarts_of(found)
+    (restart,) = found.restarts()
 
     assert (restart.run, restart.because) == (3, "version 2, behaviour request 12: concise replies 0.5 → 0.9")
-    assert newest_restart(found).startswith("ada adherence: starts anew on 2026-11-04: version 2, ")
+    assert found.newest_restart().startswith("ada adherence: starts again on 2026-11-04: version 2, ")
 
 
 def test_a_restart_without_versions_says_so() -> None:
     agent = make_agent()
 
-    assert [r.because for r in restarts_of(series(agent, "a" * 64, current_digest(agent)))] == [
-        "the persona changed; no version tells what changed"
+    assert [r.because for r in series(agent, "a" * 64, current_digest(agent)).restarts()] == [
+        "the persona changed; no version says what changed"
     ]
 
 
-def test_a_series_that_never_started_anew_says_nothing() -> None:
+def test_a_series_that_never_started_again_says_nothing() -> None:
     agent = make_agent()
 
-    assert newest_restart(series(agent, "a", "a")) == ""
+    assert series(agent, "a", "a").newest_restart() == ""

@@ -11,7 +11,7 @@ from pytest_django import Settings
 from agents.models import Agent, Channel
 from correction.gate.statistics import get_gate_statistics
 from correction.models import AgentEvaluationConfig, CorrectionLog
-from evaluation.baselines import get_baseline
+from evaluation.change.baselines import get_baseline
 from evaluation.lineup import line_up
 from evaluation.models import EvaluationScore
 from evaluation.runs.as_json import as_json

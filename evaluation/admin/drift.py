@@ -1,0 +1,237 @@
+"""Drift over time and by position on an agent's page, and the alerts that schedules raised."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.template.loader import render_to_string
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from agents.admin.access import user_of
+from agents.console import display
+from agents.console.charts import Line, Marker, Point, line_chart
+from agents.console.display import Tone
+from agents.console.filters import AgentFilter, RecentValuesFilter, RelatedFilter
+from agents.console.forms import tell_done
+from agents.console.site import ReadOnlyAdmin
+from agents.models import Agent
+from evaluation.admin.display import dimension_badge, judge_badge, meter, procedure_badge
+from evaluation.change.over_time import Series, series_of
+from evaluation.change.position import PositionDimension, position_profile
+from evaluation.models import DriftAlert, EvaluationRun, EvaluationSchedule
+from evaluation.runs.coverage import Share, shares_of
+from evaluation.statistics.difference import Verdict
+from evaluation.wording import counted, interval_text, signed
+
+MOST_CHARTS = 12
+MOST_POINTS = 120
+MOST_JUDGED = 2_000  # messages of an evaluation by position that a page waits for
+TONES: dict[Verdict, Tone] = {
+    "drifted": "bad",
+    "possibly drifted": "warning",
+    "steady": "good",
+    "improved": "good",
+    "not enough data": "plain",
+}
+
+
+def drift_panel(request: HttpRequest, agent: Agent) -> SafeString:
+    """The agent's series as charts, or how to get some."""
+    series = series_of(agent)
+    context = {
+        "charts": _charts(series[:MOST_CHARTS], agent.drift_alerts.all()[:200]),
+        "more": max(0, len(series) - MOST_CHARTS),
+        "waiting": not series and EvaluationRun.objects.filter(agent=agent, schedule__isnull=False).exists(),
+        "slug": agent.slug,
+        "alerts_url": display.list_url(DriftAlert, agent__id__exact=agent.pk),
+        "schedules_url": display.list_url(EvaluationSchedule),
+    }
+    return render_to_string("admin/evaluation/drift/panel.html", context)
+
+
+def _charts(series: Iterable[Series], alerts: Iterable[DriftAlert]) -> list[dict[str, Any]]:
+    shown, raised = list(series), list(alerts)
+    shares = shares_of({one.evaluations[-1].run for one in shown})
+    return [_chart(one, [alert for alert in raised if _is_of(alert, one)], shares) for one in shown]
+
+
+def _is_of(alert: DriftAlert, series: Series) -> bool:
+    mine = (series.schedule.pk, series.dimension, series.judge, series.procedure)
+    return (alert.schedule_id, alert.dimension, alert.judge, alert.procedure) == mine
+
+
+def _chart(series: Series, alerts: Iterable[DriftAlert], shares: Mapping[int, Mapping[str, Share]]) -> dict[str, Any]:
+    """The newest evaluations of a series on the fixed scale of 0 to 9, with its alerts and where it starts again."""
+    shown = series.evaluations[-MOST_POINTS:]
+    times = {point.run: point.time for point in shown}
+    marks = [alert for alert in alerts if alert.evaluation_run_id in times]
+    markers = [
+        Marker(
+            at=times[alert.evaluation_run_id],
+            title=f"alert: fell from {alert.before:.1f} to {alert.after:.1f} since {timezone.localtime(alert.since):%Y-%m-%d}",
+            url=reverse("admin:evaluation_driftalert_change", args=[alert.pk]),
+            kind="alert",
+        )
+        for alert in marks
+    ]
+    because = {restart.run: restart.because for restart in series.restarts()}
+    markers += [
+        Marker(at=point.time, title=f"starts again: {because.get(point.run, 'something was changed')}", kind="persona")
+        for point in shown[1:]
+        if point.restarts
+    ]
+    points = [
+        Point(
+            at=point.time,
+            value=point.score,
+            error=point.error,
+            hollow=not point.tested,
+            url=reverse("admin:evaluation_evaluationrun_change", args=[point.run]),
+        )
+        for point in shown
+    ]
+    first, last = (f"{timezone.localtime(point.time):%Y-%m-%d}" for point in (shown[0], shown[-1]))
+    label = (
+        f"{series.dimension} by {series.judge}: {counted(len(shown), 'evaluation')} from {first} to {last}, now {shown[-1].score:.1f}; "
+        f"{counted(len(marks), 'alert')}"
+    )
+    return {
+        "dimension": dimension_badge(series.dimension),
+        "now": meter(shown[-1].score, share=shares.get(shown[-1].run, {}).get(series.dimension)),
+        "judge": format_html("{} {}", judge_badge(series.judge), procedure_badge(series.procedure)),
+        "schedule": display.visible(series.schedule.name),
+        "note": series.note,
+        "chart": line_chart(
+            [Line(name=series.dimension, points=points)],
+            label=label,
+            unit="of 9",
+            shown="{:.1f}".format,
+            markers=markers,
+        ),
+    }
+
+
+def position_panel(request: HttpRequest, agent: Agent) -> SafeString:
+    """The newest evaluation that was sampled by position: scores by stretch of the conversation."""
+    runs = EvaluationRun.objects.filter(agent=agent, status=EvaluationRun.Status.COMPLETED).exclude(position_bins=[])
+    run = runs.order_by("-created_at", "-pk").first()
+    context: dict[str, Any] = {"slug": agent.slug}
+    if run is not None:
+        context |= {"run": display.page_of(run, f"evaluation {run.pk}"), "at": display.moment(run.finished_at)}
+        context |= {"judge": judge_badge(run.judge), "procedure": procedure_badge(run.procedure, run.repeats)}
+        if run.sample_size > MOST_JUDGED:
+            context["too_large"] = run.sample_size
+        else:
+            context["dimensions"] = [_by_position(dimension) for dimension in position_profile(run).dimensions]
+    return render_to_string("admin/evaluation/drift/by_position.html", context)
+
+
+def _by_position(dimension: PositionDimension) -> dict[str, Any]:
+    change, decision = dimension.within, dimension.within.decision
+    return {
+        "dimension": dimension_badge(dimension.dimension),
+        "bins": [
+            {
+                "name": row.name,
+                "score": meter(row.score.value, share=row.share),
+                "interval": interval_text(row.score.interval, sign=False),
+                "messages": f"{row.messages:,}",
+                "conversations": f"{row.conversations:,}",
+                "unscored": f"{row.counts['unscored']:,}" if row.counts["unscored"] else "–",
+            }
+            for row in dimension.bins
+        ],
+        "verdict": display.badge(decision.verdict, TONES[decision.verdict]),
+        "change": signed(change.delta.value) if change.delta.value is not None else "",
+        "interval": interval_text(change.delta.interval) if change.delta.interval is not None else "",
+        "first": change.first,
+        "last": change.last,
+        "conversations": counted(change.conversations, "conversation"),
+        "reason": display.visible(change.delta.reason or decision.reason),
+    }
+
+
+class ScheduleFilter(RelatedFilter):
+    hint = "the schedule's name"
+    parameter_name = "schedule_name"
+
+
+@admin.register(DriftAlert)
+class DriftAlertAdmin(ReadOnlyAdmin[DriftAlert]):
+    list_display = ("what", "who", "dimension_mark", "change", "began", "schedule_link", "judge_mark", "state")
+    list_display_links = ("what",)
+    list_filter = (
+        ("acknowledged_at", admin.EmptyFieldListFilter),
+        ("dimension", RecentValuesFilter),
+        ("judge", RecentValuesFilter),
+        ("agent", AgentFilter),
+        ("schedule", ScheduleFilter),
+        "created_at",
+    )
+    list_select_related = ("agent", "schedule", "acknowledged_by")
+    ordering = ("-pk",)
+    actions = ("acknowledge",)  # type: ignore[assignment]
+    fields = ("who", "dimension_mark", "change", "began", "run", "schedule_link", "judge_mark", "created", "state")
+
+    began = display.time_of("since", "low since")
+    created = display.time_of("created_at", "raised")
+
+    def get_panels(self, request: HttpRequest, obj: DriftAlert) -> list[SafeString]:
+        panels = super().get_panels(request, obj)
+        if obj.schedule is None:
+            return panels
+        series = series_of(obj.agent, schedule=obj.schedule, dimension=obj.dimension)
+        charts = _charts([one for one in series if _is_of(obj, one)], [obj])
+        return [*panels, *(render_to_string("admin/evaluation/drift/alert.html", {"chart": one}) for one in charts)]
+
+    def has_acknowledge_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("evaluation.change_driftalert")
+
+    @admin.action(description="Acknowledge", permissions=["acknowledge"])
+    def acknowledge(self, request: HttpRequest, queryset: QuerySet[DriftAlert]) -> None:
+        new = DriftAlert.objects.filter(pk__in=queryset.values("pk"), acknowledged_at__isnull=True)
+        chosen = queryset.count()
+        done = new.update(acknowledged_at=timezone.now(), acknowledged_by=user_of(request))
+        tell_done(self, request, "alert", "acknowledged", done=done, chosen=chosen)
+
+    @admin.display(description="alert", ordering="pk")
+    def what(self, alert: DriftAlert) -> SafeString:
+        return display.lines(f"alert {alert.pk}", display.moment(alert.created_at))
+
+    @admin.display(description="agent", ordering="agent")
+    def who(self, alert: DriftAlert) -> SafeString:
+        return display.agent_chip(alert.agent)
+
+    @admin.display(description="dimension", ordering="dimension")
+    def dimension_mark(self, alert: DriftAlert) -> SafeString:
+        return dimension_badge(alert.dimension)
+
+    @admin.display(description="fell from, to")
+    def change(self, alert: DriftAlert) -> SafeString:
+        return format_html('<span class="pl-pair">{} → {}</span>', f"{alert.before:.1f}", meter(alert.after))
+
+    @admin.display(description="schedule", ordering="schedule")
+    def schedule_link(self, alert: DriftAlert) -> SafeString:
+        return display.EMPTY if alert.schedule is None else display.page_of(alert.schedule)
+
+    @admin.display(description="noticed in")
+    def run(self, alert: DriftAlert) -> SafeString:
+        return display.page_of(alert.evaluation_run, f"evaluation {alert.evaluation_run_id}")
+
+    @admin.display(description="judge", ordering="judge")
+    def judge_mark(self, alert: DriftAlert) -> SafeString:
+        return format_html("{} {}", judge_badge(alert.judge), procedure_badge(alert.procedure))
+
+    @admin.display(description="state", ordering="acknowledged_at")
+    def state(self, alert: DriftAlert) -> SafeString:
+        if alert.acknowledged_at is None:
+            return display.badge("new", "bad")
+        by = alert.acknowledged_by.get_username() if alert.acknowledged_by else ""
+        return display.lines(display.badge("acknowledged", "good"), display.moment(alert.acknowledged_at), by)

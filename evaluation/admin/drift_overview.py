@@ -1,0 +1,383 @@
+"""The drift overview: one card per agent, those who lost most first; and the same card with every claim on the agent's own page."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from django import forms
+from django.core.exceptions import PermissionDenied, ValidationError
+from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.template.loader import render_to_string
+from django.urls import URLPattern, path, reverse
+from django.utils.safestring import SafeString
+
+from agents.admin.transcript import transcript_url
+from agents.console import display
+from agents.console.charts import sparkline
+from agents.console.display import Tone
+from agents.console.site import Button, Select, TextInput
+from agents.models import Agent, Channel, ChannelMember
+from agents.models.conversations import TAG_KEY
+from evaluation.admin.asking import PERMISSION, AskingAdmin
+from evaluation.admin.display import dimension_badge, judge_badge, meter, procedure_badge
+from evaluation.change.evidence import Judged, Tag, judged_ways
+from evaluation.change.overview import Card, Move, Overview, Quote, State, drift_overview
+from evaluation.change.overview_text import candidate_words, how_sure, sentence_of, short_name
+from evaluation.models import Baseline, EvaluationRun, EvaluationScore, is_heuristic
+from evaluation.runs.coverage import percent
+from evaluation.wording import signed
+
+PAGE = 12  # cards
+MOST_MOVES = 60  # claims in the table of an agent's page; the largest falls
+QUOTED = 280  # characters of a message
+MOST_CHANNELS = 200  # to choose from; any other can stand in the URL
+MOST_AGENTS = 200  # ranked at once
+NEEDED = ("evaluation.view_baseline", "agents.view_agent")
+ACTIVE = (("", "active agents"), ("all", "all agents"), ("no", "inactive agents"))
+TONES: dict[State, tuple[Tone, str]] = {
+    "drifted": ("bad", "a claim fell by more than chance explains, among all claims looked at"),
+    "not enough data": (
+        "warning",
+        "no claim surely fell, but surely much less is scored than in the baseline, or too little for a score",
+    ),
+    "possibly drifted": ("warning", "a claim fell by half a point or more; too little was judged to be sure"),
+    "steady": ("good", "no claim fell by half a point"),
+    "improved": ("good", "a claim rose by more than chance explains, and none surely fell"),
+    "not comparable": ("plain", "no claim was scored both in the baseline and now"),
+    "not measured since": ("plain", "there is a baseline, and no newer measurement"),
+    "no baseline": ("plain", "there is a measurement, and no baseline"),
+    "never measured": ("plain", "by this judge"),
+}
+
+
+# -- what to do next
+class Step(NamedTuple):
+    """Something to do: a label that leads somewhere, and why."""
+
+    label: str
+    url: str
+    why: str = ""
+
+
+Finder = Callable[[HttpRequest, Sequence[Card]], Mapping[int, Sequence[Step]]]
+_finders: list[Finder] = []
+
+
+def add_steps(finder: Finder) -> None:
+    """Have `finder` offer steps, by the agent's primary key; it must not need more queries for more cards."""
+    _finders.append(finder)
+
+
+def _measuring_steps(request: HttpRequest, card: Card) -> list[Step]:
+    """Read what fell, measure what is not known, capture a baseline of what was meant to change."""
+    state, steps = card.state, []
+    if state in ("drifted", "possibly drifted") and request.user.has_perm("evaluation.view_evaluationscore"):
+        steps.append(Step("Read what was judged", scores_behind(card), "its judgements now, with the judge's reasons"))
+    if not request.user.has_perm(PERMISSION):
+        return steps
+    capture, evaluate = ask_url(card.agent.pk, "capture"), ask_url(card.agent.pk, "evaluate")
+    if state in ("never measured", "no baseline"):
+        steps.append(Step("Capture a baseline", capture, "so that there is something to compare with"))
+    elif state in ("not measured since", "not comparable"):
+        steps.append(Step("Evaluate now", evaluate, "nothing was measured since"))
+    elif card.compared.persona_edited:
+        why = "the persona was edited since; if the change was meant, measure from here on"
+        steps.append(Step("Capture a new baseline", capture, why))
+    elif state == "possibly drifted":
+        steps.append(Step("Evaluate now", evaluate, "more messages would decide"))
+    return steps
+
+
+def ask_url(agent: int, what: str) -> str:
+    """The page that estimates and asks before an evaluation (`what`: ``evaluate`` or ``capture``) is queued."""
+    return reverse(f"admin:evaluation_agent_{what}", args=[agent])
+
+
+def scores_behind(card: Card) -> str:
+    """The judgements now of what the sentence is about."""
+    if card.main is None:
+        return display.list_url(EvaluationScore)
+    return _scores_of(card.main)
+
+
+def _scores_of(move: Move) -> str:
+    run, dimension, proposition = move.candidate_run, move.dimension, move.proposition
+    return display.list_url(EvaluationScore, run=run, dimension__exact=dimension, proposition_id=proposition)
+
+
+# -- cards
+def shown_cards(request: HttpRequest, cards: Sequence[Card]) -> list[dict[str, Any]]:
+    """The cards for the template, with what to do next, the most urgent first."""
+    steps: dict[int, list[Step]] = defaultdict(list)
+    for card in cards:
+        steps[card.agent.pk] += _measuring_steps(request, card)
+    for finder in _finders:
+        for agent, more in finder(request, cards).items():
+            steps[agent] += more
+    return [_shown(card, steps[card.agent.pk]) for card in cards]
+
+
+def _shown(card: Card, steps: Sequence[Step]) -> dict[str, Any]:
+    agent, main, compared = card.agent, card.main, card.compared
+    runs = {run.pk: run for run in compared.candidate.values()}
+    quotes = ("Baseline", card.baseline_quote), ("Now", card.candidate_quote)
+    course = f"Overall score of the last {len(card.course)} evaluations, 0 to 9"
+    return {
+        "agent": agent,
+        "chip": display.agent_chip(agent),
+        "inactive": not agent.is_active,
+        "state": card.state,
+        "badge": display.badge(card.state, *TONES[card.state]),
+        "sentence": display.visible(sentence_of(card)),
+        "claim": display.visible(card.claim.rstrip(".")),
+        "inverted": main is not None and main.candidate.inverted,
+        "sure": how_sure(main) if main is not None else "",
+        "scores_url": scores_behind(card) if main is not None else "",
+        "edited": compared.persona_edited,
+        "quotes": [_quote(name, quote) for name, quote in quotes if quote is not None],
+        "dimensions": [
+            {
+                "badge": dimension_badge(move.dimension),
+                "baseline": meter(move.baseline, share=move.baseline_share, why=move.reason),
+                "now": meter(move.candidate, share=move.candidate_share, why=move.reason),
+                "change": signed(move.delta),
+            }
+            for move in card.dimensions
+        ],
+        "baseline": display.visible(compared.baseline_name),
+        "now": display.visible(candidate_words(card)),
+        "now_runs": [display.page_of(run, f"evaluation {pk}") for pk, run in sorted(runs.items())],
+        "course": sparkline(card.course, label=course) if len(card.course) > 1 else "",
+        "course_url": display.list_url(EvaluationRun, agent__id__exact=agent.pk),
+        "steps": steps[:3],
+    }
+
+
+def _quote(name: str, quote: Quote) -> dict[str, Any]:
+    message = quote.message
+    return {
+        "name": name,
+        "score": quote.score,
+        "text": display.visible(display.shortened(" ".join(message.text.split()), QUOTED)),
+        "when": display.moment(message.sent_at) if message.sent_at else "",
+        "tags": display.tags(message.tags) if message.tags else "",
+        "place": display.link(transcript_url(message), "in its conversation"),
+        "synthetic": message.synthetic,
+    }
+
+
+# -- filters
+class OverviewForm(forms.Form):
+    """Whom to show, and which two measurements to compare; empty fields mean what usually is meant."""
+
+    judge = forms.ChoiceField(required=False, widget=Select, help_text="of baseline and candidate")
+    baseline = forms.CharField(
+        required=False, max_length=300, widget=TextInput, help_text="a tag such as build=40; empty: the baseline"
+    )
+    candidate = forms.CharField(
+        required=False,
+        max_length=300,
+        widget=TextInput,
+        help_text="a tag such as build=41; empty: the newest evaluation",
+    )
+    channel = forms.ChoiceField(required=False, widget=Select, help_text="only its members")
+    active = forms.ChoiceField(required=False, choices=ACTIVE, widget=Select, label="Agents")
+    q = forms.CharField(
+        required=False, max_length=120, widget=TextInput, label="Name", help_text="part of a name or id"
+    )
+    state = forms.ChoiceField(required=False, choices=[("", "any"), *((s, s) for s in TONES)], widget=Select)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.ways = {str(way): way for way in judged_ways()}
+        self.fields["judge"].choices = [(name, _way_name(way)) for name, way in self.ways.items()]  # type: ignore[attr-defined]
+        there = Channel.objects.filter(synthetic=False).order_by("kind", "name", "slug").values_list("slug", "name")
+        channels = {"": "any", **{slug: f"{name} ({slug})" for slug, name in there[:MOST_CHANNELS]}}
+        asked = self.data.get("channel", "") if self.is_bound else ""
+        if asked not in channels and Channel.objects.filter(slug=asked[:120]).exists():
+            channels[asked] = asked
+        self.fields["channel"].choices = list(channels.items())  # type: ignore[attr-defined]
+
+    def clean_baseline(self) -> Tag | None:
+        return read_tag(self.cleaned_data["baseline"])
+
+    def clean_candidate(self) -> Tag | None:
+        return read_tag(self.cleaned_data["candidate"])
+
+    @property
+    def judged(self) -> Judged | None:
+        """The one asked for, else the first; None where nothing was ever measured."""
+        return self.ways.get(self.cleaned_data.get("judge") or "", next(iter(self.ways.values()), None))
+
+    def agents(self) -> QuerySet[Agent]:
+        """Those asked for, by name."""
+        chosen, agents = self.cleaned_data, by_name()
+        if chosen["active"] != "all":
+            agents = agents.filter(is_active=chosen["active"] != "no")
+        if chosen["channel"]:
+            joined = ChannelMember.objects.filter(agent=OuterRef("pk"), channel__slug=chosen["channel"])
+            agents = agents.filter(Exists(joined))
+        if chosen["q"]:
+            agents = agents.filter(Q(display_name__icontains=chosen["q"]) | Q(slug__icontains=chosen["q"]))
+        return agents
+
+
+def by_name() -> QuerySet[Agent]:
+    return Agent.objects.order_by("display_name", "slug")
+
+
+def usual_overview(*, state: State | None, stop: int) -> Overview:
+    """What the page counts where no filter is set, with the first cards of a state: what the console's first page shows."""
+    agents = list(by_name().filter(is_active=True)[:MOST_AGENTS])
+    return drift_overview(agents, next(iter(judged_ways()), None), state=state, stop=stop, quotes=False)
+
+
+def read_tag(text: str) -> Tag | None:
+    """``build=41`` as a pair; None for an empty text.
+
+    Raises:
+        ValidationError: It is no tag; names the text and what is allowed.
+    """
+    text = text.strip()
+    if not text:
+        return None
+    key, is_tag, value = (part.strip() for part in text.partition("="))
+    if not (is_tag and value and TAG_KEY.fullmatch(key)):
+        raise ValidationError("“%(text)s” is no tag; write KEY=VALUE, e.g. build=41.", params={"text": text[:80]})
+    return key, value
+
+
+def _way_name(way: Judged) -> str:
+    how = way.procedure.removeprefix("plumbline").lstrip("+")
+    return f"{way.judge}, {how}" if how else way.judge
+
+
+# -- the page
+class OverviewAdmin(AskingAdmin):
+    """Adds the page to the baselines' admin."""
+
+    def get_urls(self) -> list[URLPattern]:
+        view = self.admin_site.admin_view(self.overview_view)
+        return [path("overview/", view, name="evaluation_drift_overview"), *super().get_urls()]
+
+    def overview_view(self, request: HttpRequest) -> HttpResponse:
+        """The cards of a page, by the filters in the URL."""
+        if not request.user.has_perms(NEEDED):
+            raise PermissionDenied
+        form = OverviewForm(request.GET)
+        # The other fields stay folded unless one of them was used.
+        context: dict[str, Any] = {"form": form, "filtered": any(form.data.get(n) for n in form.fields if n != "judge")}
+        if form.is_valid():
+            context |= self._overview(request, form)
+        return self.page(request, "admin/evaluation/overview/page.html", "Drift overview", **context)
+
+    @staticmethod
+    def _overview(request: HttpRequest, form: OverviewForm) -> dict[str, Any]:
+        agents, chosen, judged = list(form.agents()[: MOST_AGENTS + 1]), form.cleaned_data, form.judged
+        text = request.GET.get("page", "")
+        number = max(1, int(text)) if text.isascii() and text.isdecimal() and len(text) < 6 else 1
+        overview = drift_overview(
+            agents[:MOST_AGENTS],
+            judged,
+            baseline=chosen["baseline"],
+            candidate=chosen["candidate"],
+            state=chosen["state"] or None,
+            start=(number - 1) * PAGE,
+            stop=number * PAGE,
+            quotes=request.user.has_perm("agents.view_message"),
+        )
+        last = max(1, -(-overview.total // PAGE))
+        return {
+            "judge": judge_badge(judged.judge) if judged else "",
+            "procedure": procedure_badge(judged.procedure) if judged else "",
+            "heuristic": judged is not None and is_heuristic(judged.judge),
+            "cards": shown_cards(request, overview.cards),
+            # How many agents are in which state, each number a link to their cards.
+            "states": [
+                {
+                    "label": state,
+                    "tone": tone,
+                    "hint": hint,
+                    "count": overview.states[state],
+                    "url": _url(request, state="" if chosen["state"] == state else state, page=""),
+                    "chosen": chosen["state"] == state,
+                }
+                for state, (tone, hint) in TONES.items()
+                if state in overview.states
+            ],
+            "too_many": MOST_AGENTS if len(agents) > MOST_AGENTS else 0,
+            "pages": {
+                "number": number,
+                "last": last,
+                "before": _url(request, page=str(number - 1)) if number > 1 else "",
+                "after": _url(request, page=str(number + 1)) if number < last else "",
+            },
+            "compares_tags": bool(chosen["baseline"] and chosen["candidate"]),
+            "tags": [display.visible(form.data.get(name, "")) for name in ("baseline", "candidate")],
+            "no_agents": not agents,
+            "measured": judged is not None and Baseline.objects.exists(),
+        }
+
+
+def _url(request: HttpRequest, **changes: str) -> str:
+    """The same page with some of its parameters changed; empty ones go."""
+    query = request.GET.copy()
+    for name, value in changes.items():
+        query.pop(name, None)
+        if value:
+            query[name] = value
+    return f"?{query.urlencode()}"
+
+
+# -- an agent's own page
+def run_buttons(request: HttpRequest, agent: Agent) -> list[Button]:
+    """What can be measured; each asks first."""
+    return [
+        Button(label="Evaluate now", url=ask_url(agent.pk, "evaluate"), why="estimates and asks first", main=True),
+        Button(label="Capture baseline", url=ask_url(agent.pk, "capture"), why="estimates and asks first"),
+    ]
+
+
+def change_panel(request: HttpRequest, agent: Agent) -> SafeString:
+    """The agent's card with every claim, by the judge that comes first on the overview among those of its baselines."""
+    own = set(Baseline.objects.filter(agent=agent).order_by().values_list("judge", "procedure").distinct())
+    judged = next((way for way in judged_ways() if (way.judge, way.procedure) in own), None) if own else None
+    card = drift_overview([agent], judged, quotes=request.user.has_perm("agents.view_message")).cards[0]
+    context = {
+        "card": shown_cards(request, [card])[0],
+        "judge": judge_badge(judged.judge) if judged else "",
+        "procedure": procedure_badge(judged.procedure) if judged else "",
+        "moves": [_move(card, move) for move in card.moves[:MOST_MOVES]],
+        "more": max(0, len(card.moves) - MOST_MOVES),
+        "changed": [display.visible(name) for name in card.changed],
+        "lost": [display.visible(f"{lost} ({percent(lost.before)} → {percent(lost.now)})") for lost in card.lost],
+        "may_ask": request.user.has_perm(PERMISSION),
+        "overview_url": reverse("admin:evaluation_drift_overview"),
+        "slug": agent.slug,
+    }
+    return SafeString(render_to_string("admin/evaluation/overview/panel.html", context, request))
+
+
+def _move(card: Card, move: Move) -> dict[str, Any]:
+    name = short_name(move.proposition, card.agent.slug, move.dimension)
+    if move.is_sure:
+        fell = move.delta < 0
+        verdict = display.badge("drifted" if fell else "improved", "bad" if fell else "good", "more than chance")
+    elif move.p is None:
+        verdict = display.badge("judged once", "plain", "one judgement of a whole window decides nothing")
+    else:
+        verdict = display.badge("within chance", "plain", f"p {move.p:.2g}, corrected for all claims here")
+    return {
+        "link": display.link(_scores_of(move), name, f"the judgements of {move.proposition} now"),
+        "dimension": dimension_badge(move.dimension),
+        "inverted": move.candidate.inverted,
+        "baseline": meter(move.baseline.mean, share=move.baseline.share),
+        "now": meter(move.candidate.mean, share=move.candidate.share),
+        "change": signed(move.delta),
+        "judged": f"{move.baseline.scored:,} · {move.candidate.scored:,}",
+        "unscored": f"{move.candidate.unscored:,} unscored" if move.candidate.unscored else "",
+        "verdict": verdict,
+    }

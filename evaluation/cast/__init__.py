@@ -1,1 +1,0 @@
-"""Who went flat, and in what: each agent then and now, in one sentence made from its scores."""

@@ -1,0 +1,382 @@
+"""Did a behaviour change? One trait, judged on an agent's last messages before a moment and on the next ones after it.
+
+The claim is that a message shows the trait, however strong it is to be, and the judge is not shown the persona: so that both samples are
+judged by the same question, and the judge does not know what to expect: the message that asked for the change is not shown either.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from django.conf import settings
+from django.db.models import F, Q, QuerySet
+
+from agents.llm import Label, estimate_tokens, ledger
+from agents.llm.endpoints import provider_of
+from agents.llm.ledger import Totals
+from agents.models import Agent, Message
+from agents.persona import TraitLike
+from agents.text.fences import new_nonce
+from evaluation.judge.prompts import Context, Event, Window
+from evaluation.judge.questions import Question, ask_all, build_request
+from evaluation.judge.verdicts import Verdict, unscored
+from evaluation.propositions.traits import presence
+from evaluation.runs.budget import why_over_budget
+from evaluation.runs.estimate import OUTPUT_TOKENS_PER_CLAIM
+from evaluation.scorers.subjects import Said, said
+from evaluation.statistics.bootstrap import Observation, bootstrap_difference
+from evaluation.statistics.estimates import Estimate
+
+MESSAGES, MOST_MESSAGES = 10, 100  # of each sample
+PURPOSE = "before_after"
+SPARE = 3  # messages read for each that is wanted: some are blank, some belong to the other sample
+SAID_BEFORE = 2  # messages shown before the one judged
+NEAR = 10  # positions looked at in one query; what was simulated there makes it look further
+AT_ONCE = 100  # messages per query: databases limit how many conditions one may have
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moments:
+    """When a persona was changed.
+
+    Attributes:
+        at: The change.
+        since: When what it changed was changed the time before; None: never.
+        until: When that was changed again, or taken back; None: it holds.
+        version: Number of the persona version that the change made; None where nobody kept it.
+    """
+
+    at: datetime
+    since: datetime | None = None
+    until: datetime | None = None
+    version: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One message with what was said of it."""
+
+    message: Message
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What would be judged.
+
+    Attributes:
+        wanted: Messages wanted of each side.
+        before, after: Those there are, oldest first.
+        unseen: Keys of messages that the judge is not shown.
+        calls, input_tokens, output_tokens: What judging them would take; nothing for a judge on this machine.
+        cost_usd: US dollars; None when unpriced.
+    """
+
+    agent: Agent
+    trait: TraitLike
+    judge: str
+    wanted: int
+    before: tuple[Message, ...]
+    after: tuple[Message, ...]
+    calls: int
+    input_tokens: int
+    output_tokens: int
+    cost_usd: Decimal | None
+    unseen: frozenset[int] = field(default=frozenset())
+
+    @property
+    def waits(self) -> str:
+        """What is missing, e.g. ``not yet: 3 of 10 messages since``; empty when it can be judged in full."""
+        if len(self.after) < self.wanted:
+            return f"not yet: {len(self.after)} of {self.wanted} messages since"
+        return "" if self.before else "the agent said nothing before"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BeforeAfter:
+    """What came out: how much the trait shows, 0 to 9, before and after, and the difference of the means with its 95 % interval.
+
+    The interval resamples messages as if each were independent of the others. Neighbours of one conversation are not: it is too
+    narrow where they are alike.
+    """
+
+    plan: Plan
+    before: tuple[Judged, ...]
+    after: tuple[Judged, ...]
+    difference: Estimate
+    spent: Totals
+    reason: str = ""  # why nothing was judged
+
+    @property
+    def verdict(self) -> str:
+        """``more``, ``less``, ``no change shown`` (the interval holds zero), or ``cannot tell``."""
+        interval = self.difference.interval
+        if interval is None:
+            return "cannot tell"
+        return "more" if interval.low > 0 else "less" if interval.high < 0 else "no change shown"
+
+
+def plan_before_after(
+    *,
+    agent: Agent,
+    trait: TraitLike,
+    moments: Moments,
+    n: int = MESSAGES,
+    model: str = "",
+    unseen: Collection[int] = (),
+) -> Plan:
+    """What judging the last `n` messages before a change and the first `n` after it would take. Calls nothing.
+
+    Args:
+        agent: Whose messages: what it really said, nothing that was simulated.
+        trait: What to look for.
+        moments: When it was changed, and from when until when nothing else changed it.
+        n: Messages of each side, 1 to 100.
+        model: Overrides the configured judge.
+        unseen: Keys of messages that the judge is not shown, such as the one that asked for the change.
+
+    Raises:
+        ValueError: `n` is out of range.
+    """
+    if not 1 <= n <= MOST_MESSAGES:
+        raise ValueError(f"n {n}: allowed: 1 to {MOST_MESSAGES} messages of each side")
+    judge, hidden = model or str(settings.JUDGE_MODEL), frozenset(unseen)
+    before, after = samples(agent, moments, n)
+    questions = list(_questions(agent, trait, (*before, *after), judge, Label(purpose="estimate"), hidden))
+    tokens = [estimate_tokens(build_request(q)) for q in questions] if provider_of(judge) == "anthropic" else []
+    costs = [ledger.estimate_cost(judge, sent, OUTPUT_TOKENS_PER_CLAIM) for sent in tokens]
+    return Plan(
+        agent=agent,
+        trait=trait,
+        judge=judge,
+        wanted=n,
+        before=before,
+        after=after,
+        calls=len(tokens),
+        input_tokens=sum(tokens),
+        output_tokens=len(tokens) * OUTPUT_TOKENS_PER_CLAIM,
+        cost_usd=None if None in costs else sum((c for c in costs if c is not None), Decimal(0)),
+        unseen=hidden,
+    )
+
+
+def judge_before_after(
+    plan: Plan, *, work_id: str = "", done: Callable[[int], None] = lambda judged: None
+) -> BeforeAfter:
+    """Judge what was planned, also when fewer messages than wanted were said since; every call has its row in the ledger.
+
+    Args:
+        plan: What `plan_before_after` gave.
+        work_id: Of the ledger rows; default one of its own.
+        done: Called with the number of messages just judged.
+
+    Returns:
+        Scores, and what could not be scored with the reason. No difference without a score on each side, no interval with fewer than
+        two on one.
+    """
+    work_id = work_id or f"{PURPOSE}:{secrets.token_hex(8)}"
+    reason = ""
+    if not plan.before or not plan.after:
+        reason = plan.waits or "there is nothing to judge"
+    elif over := why_over_budget(plan.agent, plan.judge):
+        reason = over
+    if reason:
+        return BeforeAfter(
+            plan=plan, before=(), after=(), difference=Estimate(None, None, 0, reason),
+            spent=ledger.totals(work_id=work_id), reason=reason,
+        )  # fmt: skip
+    messages = (*plan.before, *plan.after)
+    label = Label(purpose=PURPOSE, dimension="adherence", agent_id=plan.agent.pk, work_id=work_id)
+    verdicts = _verdicts(plan, messages, label, done)
+    before, after = (tuple(Judged(m, verdicts[m.pk]) for m in side) for side in (plan.before, plan.after))
+    difference = bootstrap_difference(_observations(before), _observations(after))
+    return BeforeAfter(
+        plan=plan, before=before, after=after, difference=difference, spent=ledger.totals(work_id=work_id)
+    )
+
+
+def _questions(
+    agent: Agent, trait: TraitLike, messages: Iterable[Message], judge: str, label: Label, unseen: frozenset[int]
+) -> Iterable[Question]:
+    proposition, nonce, judged = presence(trait), new_nonce(), list(messages)
+    said_before = just_before(agent, judged, unseen)
+    for message in judged:
+        context = Context(
+            agent_name=agent.display_name,
+            window=Window(said_before[message.pk], 0, ()),
+            message=Event("action", agent.display_name, message.text),
+            channel_name=str(message.channel),
+        )
+        yield Question(propositions=(proposition,), context=context, label=label, model=judge, nonce=nonce, alone=True)
+
+
+def _verdicts(plan: Plan, messages: Sequence[Message], label: Label, done: Callable[[int], None]) -> dict[int, Verdict]:
+    questions = list(_questions(plan.agent, plan.trait, messages, plan.judge, label, plan.unseen))
+    about = {id(question): message.pk for question, message in zip(questions, messages, strict=True)}
+    found = {message.pk: unscored("not judged") for message in messages}
+    for answered in ask_all(questions, deadline=settings.LLM_EVALUATION_DEADLINE):
+        if answered.verdicts:
+            found[about[id(answered.question)]] = answered.verdicts[0]
+            done(1)
+    return found
+
+
+def _observations(rows: Iterable[Judged]) -> list[Observation]:
+    return [
+        Observation(float(row.verdict.value), 1.0, f"message:{row.message.pk}")
+        for row in rows
+        if row.verdict.status == "scored" and row.verdict.value is not None
+    ]
+
+
+# -- which messages
+def samples(agent: Agent, moments: Moments, n: int) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
+    """The last `n` messages before and the first `n` after, oldest first.
+
+    A message belongs to the persona it was spoken with: the answer of a turn that began before the change belongs before it, also
+    where it was sent later. Imported messages have no version and go by their time; those without a time are on neither side.
+    """
+    earlier, later = _spoken(agent), _spoken(agent).filter(sent_at__gt=moments.at)
+    earlier = earlier.filter(sent_at__lte=moments.at)
+    if moments.since is not None:
+        earlier = earlier.filter(sent_at__gt=moments.since)
+    if moments.until is not None:
+        later = later.filter(sent_at__lte=moments.until)
+    next_ones = _worded(later.order_by("sent_at", "pk")[: SPARE * n])
+    overtaken = [message for message in next_ones if _is_older(message, moments.version)]
+    after = [message for message in next_ones if not _is_older(message, moments.version)]
+    before = [*reversed(_worded(earlier.order_by("-sent_at", "-pk")[: SPARE * n])), *overtaken]
+    return tuple(before[-n:]), tuple(after[:n])
+
+
+def _spoken(agent: Agent) -> QuerySet[Message]:
+    """Along the index of agent and time, however much the agent said."""
+    return (
+        Message.objects.filter(agent=agent, synthetic=False)
+        .exclude(text="")
+        .select_related("channel", "agent")
+        .annotate(spoken_with=F("persona_version__number"))
+    )
+
+
+def _worded(rows: QuerySet[Message]) -> list[Message]:
+    return [message for message in rows if message.text.strip()]
+
+
+def _is_older(message: Message, version: int | None) -> bool:
+    number: int | None = message.spoken_with  # type: ignore[attr-defined]  # an annotation
+    return version is not None and number is not None and number < version
+
+
+# -- what was said before them
+def just_before(
+    agent: Agent, messages: Sequence[Message], unseen: Collection[int] = ()
+) -> dict[int, tuple[Event, ...]]:
+    """The last things really said before each message in its channel, oldest first, by the message's key.
+
+    Args:
+        agent: Who is judged: what it said is its own action, everybody else's is what it answered to.
+        messages: Messages of any channels. One query per hundred, and one for each that has only simulated ones near it.
+        unseen: Keys of messages that are never shown.
+    """
+    found: dict[int, tuple[Event, ...]] = {}
+    for start in range(0, len(messages), AT_ONCE):
+        found |= _of_some(agent, messages[start : start + AT_ONCE], unseen)
+    return found
+
+
+def _of_some(agent: Agent, messages: Sequence[Message], unseen: Collection[int]) -> dict[int, tuple[Event, ...]]:
+    near = Q(pk__in=[])
+    for message in messages:
+        near |= Q(channel=message.channel_id, position__lt=message.position, position__gte=message.position - NEAR)
+    spoken = Message.objects.filter(synthetic=False).exclude(pk__in=unseen)
+    by_channel: dict[int, list[Said]] = defaultdict(list)
+    for row in said(spoken.filter(near).order_by("position")):
+        by_channel[row.channel_id].append(row)
+    found = {}
+    for message in messages:
+        first = message.position - NEAR
+        rows = [row for row in by_channel[message.channel_id] if first <= row.position < message.position]
+        rows = rows[-SAID_BEFORE:]
+        if len(rows) < SAID_BEFORE and first > 1:
+            before = spoken.filter(channel=message.channel_id, position__lt=message.position)
+            rows = list(reversed(said(before.order_by("-position")[:SAID_BEFORE])))
+        found[message.pk] = tuple(_event(agent, row) for row in rows)
+    return found
+
+
+def _event(agent: Agent, row: Said) -> Event:
+    if row.agent_id == agent.pk:
+        return Event("action", agent.display_name, row.text)
+    return Event("stimulus", agent.display_name, row.text, speaker=row.author_name)
+
+
+# -- JSON
+def before_after_json(found: BeforeAfter) -> dict[str, Any]:
+    """The object a command or the API shows: means, difference, interval, counts by status, and each message's score."""
+    interval = found.difference.interval
+    return {
+        **plan_json(found.plan),
+        "verdict": found.verdict,
+        "reason": found.reason or found.difference.reason,
+        "mean_before": _mean(found.before),
+        "mean_after": _mean(found.after),
+        "difference": None if found.difference.value is None else round(found.difference.value, 2),
+        "interval": [round(interval.low, 2), round(interval.high, 2)] if interval else None,
+        **{
+            f"{side}_{status}": sum(row.verdict.status == status for row in rows)
+            for side, rows in (("before", found.before), ("after", found.after))
+            for status in ("scored", "trivial", "unscored")
+        },
+        "messages": [
+            {
+                "message": row.message.pk,
+                "side": side,
+                "status": row.verdict.status,
+                "score": row.verdict.value if row.verdict.status == "scored" else None,
+                "reason": row.verdict.reason,
+                "justification": row.verdict.justification,
+            }
+            for side, rows in (("before", found.before), ("after", found.after))
+            for row in rows
+        ],
+        "actual_calls": found.spent.calls,
+        "actual_unpriced_calls": found.spent.unpriced,
+        "actual_cost_usd": _cost(found.spent),
+    }  # fmt: skip
+
+
+def plan_json(plan: Plan) -> dict[str, Any]:
+    """The same of a plan: what there is, what is missing, and what it would cost."""
+    return {
+        "agent": plan.agent.slug,
+        "trait": plan.trait.name,
+        "claim": presence(plan.trait).claim,
+        "judge": plan.judge,
+        "wanted": plan.wanted,
+        "before": len(plan.before),
+        "after": len(plan.after),
+        "waits": plan.waits,
+        "estimate": {
+            "calls": plan.calls,
+            "input_tokens": plan.input_tokens,
+            "output_tokens": plan.output_tokens,
+            "cost_usd": None if plan.cost_usd is None else str(plan.cost_usd),
+        },
+    }
+
+
+def _cost(spent: Totals) -> str | None:
+    """Of the priced calls; None when none has a price, for nobody knows what they cost."""
+    return None if spent.unpriced and spent.unpriced == spent.calls else str(spent.cost_usd)
+
+
+def _mean(rows: Sequence[Judged]) -> float | None:
+    values = [row.verdict.value for row in rows if row.verdict.status == "scored" and row.verdict.value is not None]
+    return round(sum(values) / len(values), 2) if values else None

@@ -1,0 +1,331 @@
+"""What `manage.py compare` compares: messages of two tags (measured now unless they were), two runs, or the newest against a baseline."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from django.db.models import Max
+from django.utils import timezone
+
+from agents.models import Agent, Message
+from evaluation.change.comparison import Change, Comparison, adjusted, compare, compare_runs, detectable
+from evaluation.change.evidence import Judged, newest_evidence, newest_of, newest_since_baselines, runs_of
+from evaluation.change.measurement_files import UnreadableFile, measurements_of_file
+from evaluation.change.measurements import Measurement, NotComparable, measurement_of, measurement_of_runs
+from evaluation.models import Baseline, EvaluationRun, Evidence
+from evaluation.runs.capture import capture
+from evaluation.runs.planning import make_plan
+from evaluation.runs.spec import MOST_SAMPLES, RunSpec
+from evaluation.runs.store import failed_call, refusal
+from evaluation.runs.summary import RunSummary, summarize
+from evaluation.scorers.windows import spoken_by
+from evaluation.statistics.difference import ALPHA, n_to_detect
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Detection:
+    """What one dimension of one comparison can detect, with power 0.8, beside the others it is looked at with.
+
+    Attributes:
+        smallest: The smallest change in points that these messages would show.
+        needed: Messages of each of the two (pairs, where paired) for a change of `change` points; None: more than ten million.
+        needed_now: The same with the baseline as it is; None: no number suffices, the baseline is too small.
+    """
+
+    target: str
+    dimension: str
+    change: float
+    sd: float
+    n: int
+    baseline_n: int
+    unit: str
+    smallest: float | None
+    needed: int | None
+    needed_now: int | None
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "target": self.target,
+            "dimension": self.dimension,
+            "change": self.change,
+            "sd": round(self.sd, 2),
+            "n": self.n,
+            "baseline_n": self.baseline_n,
+            "unit": self.unit,
+            "smallest_detectable": None if self.smallest is None else round(self.smallest, 2),
+            "needed": self.needed,
+            "needed_with_this_baseline": self.needed_now,
+        }
+
+
+@dataclass(slots=True)
+class Compared:
+    """What was compared, and what could not be, by target with the reason.
+
+    Attributes:
+        detections: What the comparisons can detect, where that was asked.
+        topped_up: Samples per agent that the pilot showed to be needed.
+    """
+
+    comparisons: list[Comparison] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)
+    detections: list[Detection] = field(default_factory=list)
+    topped_up: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def undecidable(self) -> dict[str, str]:
+        """Targets without a single difference, with the reason."""
+        empty = {
+            c.candidate.target: "; ".join(dict.fromkeys(f"{d.dimension}: {d.reason}" for d in c.dimensions))
+            or "nothing was measured in both"
+            for c in self.comparisons
+            if all(d.delta is None for d in c.dimensions)
+        }
+        return {**self.refused, **empty}
+
+
+def of_tags(
+    specs: Sequence[RunSpec],
+    a: Mapping[str, str],
+    b: Mapping[str, str],
+    *,
+    margin: float,
+    detect: float | None = None,
+    prepared: Callable[[Sequence[EvaluationRun]], None] = lambda runs: None,
+    progress: Callable[[EvaluationRun, int], None] = lambda run, done: None,
+) -> Compared:
+    """Measure what carries the tags `a` and what carries `b`, and compare them.
+
+    Args:
+        specs: What to measure of each target; the tags are added to theirs.
+        a, b: Tags of the baseline's messages and the candidate's.
+        margin: As in `compare`.
+        detect: A change in points: where the sample is too small to show it and more was said, a larger one is measured.
+        prepared, progress: Called with runs as they are made, and as judgements are.
+
+    Raises:
+        UnreadableFile: The judge refuses to be asked: its key, model or address is wrong.
+        PropositionError: Proposition files cannot be used.
+    """
+    names = [",".join(f"{key}={value}" for key, value in tags.items()) for tags in (a, b)]
+
+    def compared(asked: Sequence[RunSpec]) -> Compared:
+        both = [replace(spec, where={**spec.where, **tags}) for tags in (a, b) for spec in asked]
+        known = [reusable(spec) for spec in both]
+        missing = [spec for spec, run in zip(both, known, strict=True) if run is None]
+        made = iter(capture(missing, prepared=prepared, progress=progress) if missing else [])
+        measured = [summarize(run) if run is not None else next(made).summary for run in known]
+        if wrong := refusal(summary.run for summary in measured):
+            raise UnreadableFile(wrong)
+        return _of_summaries(measured, names, margin)
+
+    found = compared(specs)
+    if detect is not None:
+        more = _enough_samples(specs, (a, b), found.comparisons, detect)
+        larger = [replace(spec, samples=more[spec.target.slug]) for spec in specs if spec.target.slug in more]
+        if larger:
+            again = compared(larger)
+            newer = {c.candidate.target: c for c in again.comparisons}
+            comparisons = [newer.get(c.candidate.target, c) for c in found.comparisons]
+            found = Compared(adjusted(comparisons), {**found.refused, **again.refused}, topped_up=more)
+    return found
+
+
+def _of_summaries(summaries: Sequence[RunSummary], names: Sequence[str], margin: float) -> Compared:
+    half = len(summaries) // 2
+    found = Compared()
+    for pair in zip(summaries[:half], summaries[half:], strict=True):
+        run = pair[1].run
+        target = run.agent.slug if run.agent else f"#{run.channel.slug}" if run.channel else ""
+        empty = [f"{name}: {s.run.error}" for name, s in zip(names, pair, strict=True) if not s.measured]
+        try:
+            if empty:
+                raise NotComparable("; ".join(empty))
+            both = (measurement_of(s.run, name=name) for name, s in zip(names, pair, strict=True))
+            found.comparisons.append(compare(*both, margin=margin))
+        except NotComparable as error:
+            found.refused[target] = str(error)
+    found.comparisons = adjusted(found.comparisons)
+    return found
+
+
+def reusable(spec: RunSpec) -> EvaluationRun | None:
+    """The newest completed run that judged just this; None when there is none, a call of it failed, or more was said since.
+
+    A window that moves with the clock (``7d``) is measured again.
+    """
+    if spec.window.start is not None or spec.history.start is not None:
+        return None
+    runs = EvaluationRun.objects.select_related("agent", "channel").filter(spec_digest=make_plan(spec).spec_digest)
+    run: EvaluationRun | None = runs.order_by("-pk").first()
+    if run is None:
+        return None
+    if any(r.status != EvaluationRun.Status.COMPLETED or failed_call(r) for r in (run, *run.channel_runs.all())):
+        return None
+    since = Message.objects.filter(created_at__gt=run.created_at)
+    if spec.channel is not None:
+        since = since.filter(channel=spec.channel)
+    else:
+        own = Message.objects.filter(agent=spec.agent, synthetic=spec.simulated).order_by().values("channel")
+        since = since.filter(channel__in=own, synthetic=spec.simulated)
+    return None if since.exists() else run
+
+
+def _enough_samples(
+    specs: Sequence[RunSpec], tags: Sequence[Mapping[str, str]], comparisons: Sequence[Comparison], change: float
+) -> dict[str, int]:
+    """How many messages to sample per agent for a change of this size, by a pilot: where that is more, and more were said."""
+    wanted = {
+        row.target: MOST_SAMPLES if row.needed is None else row.needed
+        for row in detections(comparisons, change)
+        if row.dimension == "adherence"  # whose precision more samples raise
+    }
+    found = {}
+    for spec in specs:
+        needed = wanted.get(spec.target.slug, 0)
+        if spec.agent is None or needed <= spec.samples:
+            continue
+        for where in tags:
+            said = spoken_by(
+                agent=spec.agent, window=spec.window, where={**spec.where, **where}, simulated=spec.simulated
+            )
+            if said.count() > spec.samples:
+                found[spec.agent.slug] = min(needed, MOST_SAMPLES)
+    return found
+
+
+def of_runs(first: EvaluationRun, second: EvaluationRun, *, margin: float, dimensions: Sequence[str] = ()) -> Compared:
+    """Two runs of one target, the first being the baseline; in all dimensions, or in those named.
+
+    Raises:
+        NotComparable: They do not compare; says why.
+    """
+    both = (measurement_of(run, dimensions=dimensions or None) for run in (first, second))
+    return Compared([compare(*both, margin=margin)])
+
+
+def with_baselines(agents: Sequence[Agent], *, judge: str, margin: float, dimensions: Sequence[str] = ()) -> Compared:
+    """The newest evidence of each agent by this judge against the agent's current baselines."""
+    found = Compared()
+    baselines: dict[int, list[Baseline]] = defaultdict(list)
+    for row in Baseline.objects.filter(agent__in=[agent.pk for agent in agents]):
+        baselines[row.agent_id].append(row)
+    procedures = sorted({row.procedure for rows in baselines.values() for row in rows if row.judge == judge})
+    newest = [newest_since_baselines(list(baselines), Judged(judge=judge, procedure=name)) for name in procedures]
+    for agent in agents:
+        own = [row for row in baselines[agent.pk] if row.judge == judge]
+        of = [by_agent.get(agent.pk, {}) for by_agent in newest]
+        asked = [{name: one for name, one in by.items() if not dimensions or name in dimensions} for by in of]
+        first = newest_of(one for by in asked for one in by.values())
+        try:
+            if not own:
+                others = ", ".join(sorted({b.judge for b in baselines[agent.pk]}))
+                known = (
+                    f"there are baselines by {others}"
+                    if others
+                    else f"manage.py capture_baseline --agents {agent.slug}"
+                )
+                raise NotComparable(f"no baseline by {judge}; {known}")
+            if first is None:
+                raise NotComparable(f"no evaluation by {judge} {nothing_newer(own)}")
+            compared = compare_runs(runs_of(next(by for by in asked if first in by.values())), margin=margin)
+            if compared is None:  # the baselines were captured again meanwhile
+                raise NotComparable(f"no baseline that evaluation {first.evaluation_run_id} can be compared with")
+            found.comparisons.append(compared)
+        except NotComparable as error:
+            found.refused[agent.slug] = str(error)
+    found.comparisons = adjusted(found.comparisons)
+    return found
+
+
+def nothing_newer(baselines: Collection[Baseline]) -> str:
+    """Which evaluations could be compared with an agent's baselines, where there is none, and what to do."""
+    how = ", ".join(sorted({b.procedure for b in baselines}))
+    runs = [b.evaluation_run_id for b in baselines]
+    at = Evidence.objects.filter(evaluation_run__in=runs).aggregate(at=Max("newest_message_at"))["at"]
+    said = f" ({timezone.localtime(at):%Y-%m-%d %H:%M})" if at is not None else ""
+    return (
+        f"judged like the baseline ({how}) scored a message newer than the baseline's newest{said}; evaluate newer messages, or "
+        "capture a baseline of older ones (--window, --where)"
+    )
+
+
+def with_file(path: Path, agents: Sequence[Agent] | None, *, margin: float, dimensions: Sequence[str] = ()) -> Compared:
+    """The evaluation of each agent with the newest judged message against what a file says of it.
+
+    Args:
+        path: As `measurements_of_file` reads it.
+        agents: Whom; default those in the file.
+        margin: As in `compare`.
+        dimensions: Only these; default all.
+
+    Raises:
+        UnreadableFile: The file is none.
+    """
+    baselines = measurements_of_file(path)
+    names = ", ".join(baselines) or "none"
+    if agents is None:
+        agents = list(Agent.objects.filter(slug__in=list(baselines)).order_by("slug"))
+    found = Compared()
+    for agent in agents:
+        try:
+            if agent.slug not in baselines:
+                raise NotComparable(f"{path} holds no completed run of it; it has: {names}")
+            candidate = _newest_like(agent, baselines[agent.slug], dimensions)
+            found.comparisons.append(compare(baselines[agent.slug], candidate, margin=margin))
+        except NotComparable as error:
+            found.refused[agent.slug] = str(error)
+    if not agents:
+        found.refused[str(path)] = f"names no agent there is; it has: {names}"
+    found.comparisons = adjusted(found.comparisons)
+    return found
+
+
+def _newest_like(agent: Agent, baseline: Measurement, dimensions: Sequence[str]) -> Measurement:
+    """The newest evidence judged like the baseline; without any another evaluation, so that the error says how it was judged instead."""
+    judged = Judged(judge=baseline.judge, procedure=baseline.procedure)
+    newest = newest_evidence([agent.pk], judged).get(agent.pk, {})
+    runs = {name: run for name, run in runs_of(newest).items() if not dimensions or name in dimensions}
+    if not runs:
+        completed = EvaluationRun.objects.filter(agent=agent, status=EvaluationRun.Status.COMPLETED)
+        other = completed.select_related("agent").order_by("-pk").first()
+        if other is None:
+            raise NotComparable(f"no evaluation of {agent.slug} yet; measure it first")
+        runs = {name: other for name in other.dimensions if not dimensions or name in dimensions}
+    return measurement_of_runs(runs)
+
+
+def detections(comparisons: Sequence[Comparison], change: float) -> list[Detection]:
+    """What these comparisons can detect, for each dimension whose spread is known.
+
+    Verdicts allow for all dimensions looked at together; so does this, by Bonferroni's share of the 5 % for each (Holm gives no less).
+
+    Args:
+        comparisons: Those looked at together.
+        change: In points, more than 0.
+    """
+    rows = [(c.candidate.target, row) for c in comparisons for row in c.dimensions]
+    tested = sum(row.p_value is not None for _, row in rows)
+    return [_detection(target, row, row.sd, change, ALPHA / tested) for target, row in rows if row.sd is not None]
+
+
+def _detection(target: str, row: Change, sd: float, change: float, alpha: float) -> Detection:
+    fixed = not row.n or not row.baseline_n
+    needed = n_to_detect(change, sd, alpha=alpha, paired=row.paired or fixed)
+    alone = row.paired or fixed or row.baseline_n < 2
+    return Detection(
+        target=target,
+        dimension=row.dimension,
+        change=change,
+        sd=sd,
+        n=row.n,
+        baseline_n=row.baseline_n,
+        unit=row.unit,
+        smallest=detectable(sd, n=row.n, baseline_n=row.baseline_n, paired=row.paired, alpha=alpha),
+        needed=needed,
+        needed_now=needed if alone else n_to_detect(change, sd, alpha=alpha, baseline_n=row.baseline_n),
+    )

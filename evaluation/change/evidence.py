@@ -1,0 +1,164 @@
+"""Which evaluations say how an agent is now: per judge, procedure and dimension the newest that really scored something.
+
+Home, the drift overview, an agent's page, `compare` and the API ask here, so that they name the same evaluation. Evaluations are ordered
+by the newest message they judged, not by when they were made: one that scored nothing, or judged old messages again, does not hide
+what newer messages showed.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.db.models import Count, Max, OuterRef, Q, QuerySet, Subquery, TextField
+from django.db.models.fields.json import KeyTextTransform
+from django.db.models.functions import Cast, Coalesce
+
+from agents.models import Agent, Message
+from evaluation.models import Baseline, Dimension, EvaluationRun, EvaluationScore, Evidence, is_heuristic
+
+Newest = Mapping[str, Evidence]  # by dimension
+Tag = tuple[str, str]
+MOST_JUDGES = 50
+NEWEST = 20_000  # baselines that are asked by whom they were judged
+_FIRST = ("-newest_message_at", "-evaluation_run_id")  # without the id it would be joined for its own order
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """How something was judged: scores by different judges or procedures never stand in one line."""
+
+    judge: str
+    procedure: str
+
+    def __str__(self) -> str:
+        return f"{self.judge} {self.procedure}"
+
+
+def judged_ways() -> list[Judged]:
+    """The judges and procedures there are baselines of, the one that most agents have first; models before heuristics."""
+    every = Baseline.objects.order_by("-pk")
+    newest = every.filter(pk__gt=Subquery(every.values("pk")[:1]) - NEWEST).order_by().values("judge", "procedure")
+    rows = newest.annotate(agents=Count("agent", distinct=True), at=Max("captured_at")).order_by("-agents", "-at")
+    ways = [Judged(judge=row["judge"], procedure=row["procedure"]) for row in rows[:MOST_JUDGES]]
+    return sorted(ways, key=lambda judged: is_heuristic(judged.judge))
+
+
+def runs_judged(judged: Judged) -> QuerySet[EvaluationRun]:
+    """Completed evaluations of agents, judged in this way over the whole window; samples drawn evenly by position are something else."""
+    method, *how = judged.procedure.split("+")
+    return EvaluationRun.objects.filter(
+        judge=judged.judge,
+        method=method,
+        hard="hard" in how,
+        double_check="double-check" in how,
+        simulated="simulated" in how,
+        status=EvaluationRun.Status.COMPLETED,
+        agent__isnull=False,
+        position_bins=[],
+    )
+
+
+def note_evidence(run: EvaluationRun, spoken: QuerySet[Message]) -> None:
+    """Store in which dimensions a completed evaluation of an agent scored something, and up to which message.
+
+    It does the same however often it is called: dimensions of channels can be scored after the agent's own.
+
+    Args:
+        run: The evaluation. Of one that was sampled evenly by position nothing is stored: it is a sample of another kind.
+        spoken: The agent's messages in its window: all of them are judged by what looks at the window as a whole.
+    """
+    if run.agent_id is None or run.position_bins:
+        return
+    rows = EvaluationScore.objects.filter(status=EvaluationScore.Status.SCORED).order_by().values_list("dimension")
+    said = Coalesce("message__sent_at", "message__created_at")  # without a time it counts from when it was stored
+    found = dict(rows.filter(evaluation_run=run).annotate(at=Max(said)))
+    of_channels = rows.filter(evaluation_run__agent_shares__agent_run=run, evaluation_run__status=run.Status.COMPLETED)
+    found |= dict.fromkeys(of_channels.values_list("dimension", flat=True).distinct())
+    newest: datetime | None = None
+    if None in found.values():
+        newest = spoken.order_by().aggregate(at=Max(Coalesce("sent_at", "created_at")))["at"]
+    Evidence.objects.bulk_create(
+        (
+            Evidence(
+                evaluation_run=run,
+                dimension=dimension,
+                agent_id=run.agent_id,
+                judge=run.judge,
+                procedure=run.procedure,
+                newest_message_at=at or newest or run.created_at,
+            )
+            for dimension, at in found.items()
+        ),
+        ignore_conflicts=True,
+    )
+
+
+def newest_evidence(agents: Collection[int], judged: Judged, *, tag: Tag | None = None) -> dict[int, Newest]:
+    """Of each agent and dimension the evidence with the newest judged message; of equals that of the newest evaluation.
+
+    Args:
+        agents: Primary keys.
+        judged: By whom and how.
+        tag: Only evaluations of the messages with this tag.
+    """
+    rows = Evidence.objects.filter(agent=OuterRef("pk"), judge=judged.judge, procedure=judged.procedure)
+    if tag is not None:
+        asked_for = Cast(KeyTextTransform(tag[0], "evaluation_run__where"), TextField())  # else compared with JSON
+        rows = rows.annotate(asked_for=asked_for).filter(asked_for=tag[1])
+    first = {
+        f"newest_{name}": Subquery(rows.filter(dimension=name).order_by(*_FIRST).values("pk")[:1])
+        for name in Dimension.values
+    }
+    found = Agent.objects.filter(pk__in=agents).order_by().annotate(**first).values_list(*first)
+    return _by_agent(key for keys in found for key in keys)
+
+
+def newest_since_baselines(agents: Collection[int], judged: Judged) -> dict[int, Newest]:
+    """The same of each dimension that has a baseline, where the newest judged message is newer than the baseline's newest.
+
+    An evaluation that was made before the baseline counts, too, if it was of the same persona: capturing a baseline of older messages
+    does not undo what newer ones showed.
+    """
+    bound = Evidence.objects.filter(
+        evaluation_run=OuterRef(OuterRef("evaluation_run")), dimension=OuterRef(OuterRef("dimension"))
+    )
+    same_persona = Q(evaluation_run__gt=OuterRef("evaluation_run")) | Q(
+        evaluation_run__persona_digest=OuterRef("persona_digest")
+    )
+    rows = Evidence.objects.filter(
+        same_persona,
+        agent=OuterRef("agent"),
+        judge=judged.judge,
+        procedure=judged.procedure,
+        dimension=OuterRef("dimension"),
+        newest_message_at__gt=Subquery(bound.values("newest_message_at")[:1]),
+    )
+    first = Subquery(rows.order_by(*_FIRST).values("pk")[:1])
+    baselines = Baseline.objects.filter(agent__in=agents, judge=judged.judge, procedure=judged.procedure)
+    return _by_agent(baselines.order_by().values_list(first, flat=True))
+
+
+def runs_of(newest: Newest) -> dict[str, EvaluationRun]:
+    """The evaluations by dimension, that with the newest judged message last."""
+    by_time = sorted(newest.items(), key=lambda item: _age(item[1]))
+    return {name: one.evaluation_run for name, one in by_time}
+
+
+def newest_of(found: Iterable[Evidence]) -> Evidence | None:
+    """The one with the newest judged message; of equals that of the newest evaluation."""
+    return max(found, key=_age, default=None)
+
+
+def _age(one: Evidence) -> tuple[datetime, int]:
+    return one.newest_message_at, one.evaluation_run_id
+
+
+def _by_agent(keys: Iterable[int | None]) -> dict[int, Newest]:
+    chosen = {key for key in keys if key is not None}
+    found: dict[int, dict[str, Evidence]] = defaultdict(dict)
+    for row in Evidence.objects.filter(pk__in=chosen).select_related("evaluation_run__agent").order_by("pk"):
+        found[row.agent_id][row.dimension] = row
+    return dict(found)

@@ -1,0 +1,167 @@
+"""One dimension's scores of agents over time, by one judge and procedure, whoever asked for the evaluations."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.db.models import Case, Count, F, FloatField, Q, Sum, When
+from django.db.models.functions import Cast
+
+from agents.models import Agent
+from evaluation.change.evidence import Judged, runs_judged
+from evaluation.judge.verdicts import RULE_JUDGE
+from evaluation.models import Baseline, EvaluationRun, EvaluationScore, procedure_name
+from evaluation.runs.coverage import COVERABLE, MESSAGES, Share, why_too_little
+
+NEWEST_RUNS = 500  # looked through for who was measured lately, and by whom
+MOST_AGENTS = 40  # whose scores are read
+MOST_RUNS = 3_000
+MOST_SUMMED = 150  # runs of no schedule: their scores are added up, row by row
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What one evaluation found; `score` (0 to 9) is None where nothing could be scored, `error` its standard error if known."""
+
+    run: int
+    at: datetime
+    score: float | None
+    error: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """Who was measured lately, and how: the way of most evaluations first, agents by their newest one."""
+
+    ways: tuple[Judged, ...]
+    agents: dict[Judged, tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """An agent's readings, oldest first, and the score of its baseline; `left_out` counts evaluations that were not added up."""
+
+    agent: Agent
+    readings: tuple[Reading, ...]
+    baseline: float | None
+    left_out: int = 0
+
+    @property
+    def now(self) -> float | None:
+        """The newest score there is."""
+        return self.newest.score if self.newest is not None else None
+
+    @property
+    def newest(self) -> Reading | None:
+        """The newest reading that has a score."""
+        return next((found for found in reversed(self.readings) if found.score is not None), None)
+
+    @property
+    def fall(self) -> float | None:
+        """Points lost since the baseline; negative where the score rose, None where one of the two is missing."""
+        return None if self.now is None or self.baseline is None else self.baseline - self.now
+
+
+def measured_lately(*, since: datetime) -> Measured:
+    """Judges, procedures and agents of the newest 500 evaluations of agents; one query."""
+    fields = ("agent_id", "judge", "method", "hard", "double_check", "simulated")
+    rows = EvaluationRun.objects.filter(
+        status=EvaluationRun.Status.COMPLETED, created_at__gte=since, agent__isnull=False, position_bins=[]
+    )
+    ways: Counter[Judged] = Counter()
+    agents: dict[Judged, dict[int, None]] = defaultdict(dict)
+    for agent, judge, method, hard, double, simulated in rows.order_by("-created_at").values_list(*fields)[
+        :NEWEST_RUNS
+    ]:
+        procedure = procedure_name(method=method, hard=hard, double_check=double, simulated=simulated)
+        way = Judged(judge=judge, procedure=procedure)
+        ways[way] += 1
+        agents[way][agent] = None
+    return Measured(
+        ways=tuple(way for way, _ in ways.most_common()),
+        agents={way: tuple(found)[:MOST_AGENTS] for way, found in agents.items()},
+    )
+
+
+def histories(*, agents: Collection[int], judged: Judged, dimension: str, since: datetime) -> list[History]:
+    """The newest readings of these agents (at most 3,000 in all), those who lost most since their baseline first.
+
+    What a schedule measured has its scores by dimension on the run; of other evaluations the newest 150 are added up.
+    Four queries, however many there are.
+    """
+    runs = runs_judged(judged).filter(agent__in=agents, created_at__gte=since).order_by("-created_at", "-pk")
+    fields = ("pk", "agent_id", "created_at", "window_end", "dimensions", "repeats", "series_points")
+    rows = list(runs.values(*fields)[:MOST_RUNS])
+    to_sum = [row["pk"] for row in rows if row["series_points"] is None and dimension in row["dimensions"]][
+        :MOST_SUMMED
+    ]
+    summed, summable = _summed(to_sum, dimension), frozenset(to_sum)
+    readings: dict[int, list[Reading]] = defaultdict(list)
+    left_out = Counter(
+        row["agent_id"]
+        for row in rows
+        if row["series_points"] is None and dimension in row["dimensions"] and row["pk"] not in summable
+    )
+    for row in rows:
+        reading = _reading(row, dimension, summed, summable)
+        if reading is not None:
+            readings[row["agent_id"]].append(reading)
+    baselines = Baseline.objects.filter(
+        agent__in=agents, judge=judged.judge, procedure=judged.procedure, dimension=dimension
+    )
+    levels = dict(baselines.values_list("agent_id", "score"))
+    people = Agent.objects.filter(pk__in=readings).only("slug", "display_name", "avatar_color")
+    found = [
+        History(
+            agent=agent,
+            readings=tuple(sorted(readings[agent.pk], key=lambda reading: (reading.at, reading.run))),
+            baseline=levels.get(agent.pk),
+            left_out=left_out[agent.pk],
+        )
+        for agent in people
+    ]
+    return sorted(found, key=lambda history: (history.fall is None, -(history.fall or 0), history.agent.display_name))
+
+
+def _reading(row: dict[str, Any], dimension: str, summed: dict[int, float], asked: Collection[int]) -> Reading | None:
+    """None where the evaluation did not measure this dimension, or is one too many to add up."""
+    at = row["window_end"] or row["created_at"]
+    if row["series_points"] is not None:
+        point = row["series_points"].get(dimension)
+        if point is not None:
+            return Reading(run=row["pk"], at=at, score=point["score"], error=point["error"])
+        return Reading(run=row["pk"], at=at, score=None) if dimension in row["dimensions"] else None
+    return Reading(run=row["pk"], at=at, score=summed.get(row["pk"])) if row["pk"] in asked else None
+
+
+def _summed(runs: Collection[int], dimension: str) -> dict[int, float]:
+    """The weighted mean of what was scored, by run; as in `evaluation.summary`, a rule weighs once however often a judge is asked.
+
+    A run of which too little was scored has none.
+    """
+    rows = EvaluationScore.objects.filter(evaluation_run__in=runs, dimension=dimension)
+    scored = Q(status="scored", score__isnull=False)
+    share = Case(
+        When(judge=RULE_JUDGE, then=F("weight")),
+        default=F("weight") / Cast("evaluation_run__repeats", FloatField()),
+        output_field=FloatField(),
+    )
+    sums = (
+        rows.order_by()
+        .values("evaluation_run")
+        .annotate(
+            points=Sum(share * F("score"), filter=scored, output_field=FloatField()),
+            weights=Sum(share, filter=scored),
+            hits=Count("pk", filter=MESSAGES & Q(status="scored", repeat=1)),
+            asked=Count("pk", filter=MESSAGES & COVERABLE & Q(repeat=1)),
+        )
+    )
+    return {
+        row["evaluation_run"]: row["points"] / row["weights"]
+        for row in sums
+        if row["weights"] and not why_too_little(Share(row["hits"], row["asked"]))
+    }

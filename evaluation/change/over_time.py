@@ -1,0 +1,358 @@
+"""Drift over time: what the measurements of a schedule say, series by series, and the alerts they raise."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import groupby, pairwise
+from math import sqrt
+from typing import Any
+
+import sentry_sdk
+from django.db import transaction
+from django.db.models import Avg, Count, F, Max, Q, Window
+from django.db.models.functions import RowNumber
+from django.utils import timezone
+
+from agents.models import Agent
+from agents.persona import changes_between
+from evaluation.models import COUNTED, DriftAlert, EvaluationRun, EvaluationSchedule, EvaluationScore
+from evaluation.runs.summary import summarize
+from evaluation.statistics.change_point import SERIES, Point, apart, find_drops
+
+log = logging.getLogger("evaluation.drift")
+
+AGENTS = SERIES  # that share one false alarm a month; a schedule of more agents keeps to that rate, too
+MOST_EVALUATIONS = 400  # per agent and schedule: more than a year of days
+MOST_RESTARTS = 3  # explained for one series: the newest; each takes a few queries
+READ = (
+    *("agent_id", "schedule_id", "created_at", "window", "window_start", "window_end", "where", "dimensions"),
+    *("series_points", "persona_digest", "judge", "method", "hard", "double_check", "simulated"),
+)
+NO_DURATION = "the window is no duration, so evaluations look at the same messages again: not tested for drift"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluation:
+    """One point of a series.
+
+    Attributes:
+        run: Primary key of the evaluation run.
+        time: The end of its window.
+        score: 0 to 9.
+        error: Standard error in points; None: not known.
+        tested: Whether the test looked at it: it shares no messages with the one before.
+        restarts: Whether the series starts again here, because persona, propositions, window or tags changed.
+        persona: Digest of the persona it was measured under.
+    """
+
+    run: int
+    time: datetime
+    score: float
+    error: float | None
+    tested: bool
+    restarts: bool
+    persona: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drop:
+    """A lasting fall: `since` when, from which mean score to which, and the run in which it was noticed."""
+
+    run: int
+    noticed: datetime
+    since: datetime
+    before: float
+    after: float
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """A series that starts again with the evaluation `run`."""
+
+    run: int
+    time: datetime
+    because: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """Scores of one agent and dimension by one judge and procedure, oldest first.
+
+    Attributes:
+        drops: The lasting falls detected, oldest first.
+        note: Why nothing was tested (lately); empty when it was.
+    """
+
+    agent: Agent
+    schedule: EvaluationSchedule
+    dimension: str
+    judge: str
+    procedure: str
+    evaluations: tuple[Evaluation, ...]
+    drops: tuple[Drop, ...]
+    note: str = ""
+
+    def restarts(self) -> tuple[Restart, ...]:
+        """The newest restarts, oldest first. What changed is not drift; what fell at the same moment shows in a comparison."""
+        restarts = []
+        for before, now in [pair for pair in pairwise(self.evaluations) if pair[1].restarts][-MOST_RESTARTS:]:
+            because = "propositions, window or tags changed"
+            if before.persona != now.persona:
+                changes = changes_between(self.agent.slug, before.persona, now.persona)
+                because = "; ".join(map(str, changes)) or "the persona changed; no version says what changed"
+            restarts.append(Restart(now.run, now.time, because))
+        return tuple(restarts)
+
+    def newest_restart(self) -> str:
+        """When and why it started again, the last time, in a sentence; empty when it never did."""
+        restarts = self.restarts()
+        if not restarts:
+            return ""
+        day = f"{timezone.localtime(restarts[-1].time):%Y-%m-%d}"
+        return f"{self.agent.slug} {self.dimension}: starts again on {day}: {restarts[-1].because}"
+
+
+# -- points
+def points_of(run: EvaluationRun) -> dict[str, dict[str, Any]]:
+    """By dimension: `score` (0 to 9), its standard `error` in points (None: not known) and `of`, a digest of the propositions.
+
+    Dimensions that are counted, and those in which nothing was scored, have no point.
+    """
+    return {
+        name: {"score": d.score, "error": standard_error(run, name), "of": _asked(run, name)}
+        for name, d in summarize(run).dimensions.items()
+        if d.score is not None and name not in COUNTED
+    }
+
+
+def standard_error(run: EvaluationRun, dimension: str) -> float | None:
+    """Of the weighted mean over messages drawn at random, each with all its scores; None for fewer than two, or judged as a whole.
+
+    The ratio estimator's: √(n ÷ (n − 1) · Σ(Σ weight · (score − mean))²) ÷ Σ weight (Cochran, "Sampling Techniques", 1977, section 6.4).
+    """
+    scored = EvaluationScore.objects.filter(
+        evaluation_run=run, dimension=dimension, status="scored", score__isnull=False, message__isnull=False
+    )
+    rows = scored.order_by().values("message_id", "proposition_id").annotate(heaviest=Max("weight"), mean=Avg("score"))
+    sums: dict[int, tuple[float, float]] = {}
+    for row in rows:
+        weight, points = sums.get(row["message_id"], (0.0, 0.0))
+        sums[row["message_id"]] = (weight + row["heaviest"], points + row["heaviest"] * row["mean"])
+    return ratio_error([weight for weight, _ in sums.values()], [points for _, points in sums.values()])
+
+
+def ratio_error(weights: list[float], points: list[float]) -> float | None:
+    """The standard error of Σ points ÷ Σ weights, a pair per message."""
+    n, total = len(weights), sum(weights)
+    if n < 2 or not total:
+        return None
+    mean = sum(points) / total
+    squares = sum((p - mean * w) ** 2 for w, p in zip(weights, points, strict=True))
+    return sqrt(n / (n - 1) * squares) / total
+
+
+def _asked(run: EvaluationRun, dimension: str) -> str:
+    """A digest of the propositions asked; of a channel's dimension, of those asked in the agent's channels."""
+    if dimension in run.own_dimensions:
+        asked = [run.proposition_digests.get(dimension)]
+    else:
+        linked = run.channel_runs.order_by().values_list("proposition_digests", flat=True)
+        asked = [digests.get(dimension) for digests in linked]
+    distinct = sorted({json.dumps(one, sort_keys=True) for one in asked})
+    return hashlib.sha256("\n".join(distinct).encode()).hexdigest()[:12]
+
+
+# -- series
+def series_of(agent: Agent, *, schedule: EvaluationSchedule | None = None, dimension: str = "") -> list[Series]:
+    """An agent's series, by schedule, dimension, judge and procedure; the newest 400 evaluations of each schedule.
+
+    Three queries at most, however many schedules and evaluations there are.
+    """
+    runs = EvaluationRun.objects.filter(
+        agent=agent, schedule__isnull=False, series_points__isnull=False, status=EvaluationRun.Status.COMPLETED
+    )
+    if schedule is not None:
+        runs = runs.filter(schedule=schedule)
+    newest = Window(RowNumber(), partition_by=F("schedule_id"), order_by=[F("created_at").desc(), F("pk").desc()])
+    by_schedule: dict[int, list[EvaluationRun]] = defaultdict(list)
+    for run in runs.only(*READ).annotate(rank=newest).filter(rank__lte=MOST_EVALUATIONS):
+        by_schedule[run.schedule_id].append(run)
+    active = Count("agents", filter=Q(agents__is_active=True))
+    schedules = EvaluationSchedule.objects.filter(pk__in=by_schedule).annotate(measured=active).order_by("name")
+    all_agents = Agent.objects.filter(is_active=True).count() if by_schedule else 0
+    found = []
+    for one in schedules:
+        grouped: dict[tuple[str, str, str], list[EvaluationRun]] = defaultdict(list)
+        for run in sorted(by_schedule[one.pk], key=lambda run: (_time(run), run.pk)):
+            for name in run.series_points or {}:
+                if name == dimension or not dimension:
+                    grouped[name, run.judge, run.procedure].append(run)
+        for (name, judge, procedure), of_one in sorted(grouped.items()):
+            evaluations, drops, note = _tested(one, name, of_one, one.measured or all_agents)
+            found.append(
+                Series(
+                    agent=agent,
+                    schedule=one,
+                    dimension=name,
+                    judge=judge,
+                    procedure=procedure,
+                    evaluations=tuple(evaluations),
+                    drops=tuple(drops),
+                    note=note,
+                )
+            )
+    return found
+
+
+def _tested(
+    schedule: EvaluationSchedule, dimension: str, runs: Sequence[EvaluationRun], agents: int
+) -> tuple[list[Evaluation], list[Drop], str]:
+    """The points of a series and its drops: at most one false alarm a month over all series of the schedule together.
+
+    A stretch ends where persona, propositions, window or tags change: a change that was asked for is no drift.
+    """
+    evaluations: list[Evaluation] = []
+    drops: list[Drop] = []
+    note = ""
+
+    def same(run: EvaluationRun) -> tuple[str, ...]:
+        of = (run.series_points or {})[dimension]["of"]
+        return (run.persona_digest, of, run.window, json.dumps(run.where, sort_keys=True))
+
+    for _, stretch in groupby(runs, key=same):
+        together = list(stretch)
+        last = together[-1]
+        found = [(run.series_points or {})[dimension] for run in together]
+        points = [Point(_time(run), f["score"], f["error"]) for run, f in zip(together, found, strict=True)]
+        lookback = last.window_end - last.window_start if last.window_end and last.window_start else timedelta(0)
+        tested = apart(points, lookback) if lookback else []
+        run_of = {id(point): run for point, run in zip(points, together, strict=True)}
+        note = NO_DURATION
+        if lookback:
+            dimensions = sum(name not in COUNTED for name in last.dimensions)
+            scan = find_drops(
+                tested,
+                every=max(schedule.every, lookback),
+                series=max(AGENTS, agents) * max(1, dimensions),
+                limit=schedule.drift_limit,
+            )
+            note = scan.reason
+            drops += [
+                Drop(
+                    run=run_of[id(tested[a.index])].pk,
+                    noticed=a.time,
+                    since=a.onset_time,
+                    before=a.before,
+                    after=a.after,
+                )
+                for a in scan.alarms
+            ]
+        looked_at = {id(point) for point in tested}
+        evaluations += [
+            Evaluation(
+                run=run.pk,
+                time=point.time,
+                score=point.score,
+                error=point.error,
+                tested=id(point) in looked_at,
+                restarts=not number and bool(evaluations),
+                persona=run.persona_digest,
+            )
+            for number, (point, run) in enumerate(zip(points, together, strict=True))
+        ]
+    return evaluations, drops, note
+
+
+def _time(run: EvaluationRun) -> datetime:
+    return run.window_end or run.created_at
+
+
+# -- alerts
+def next_to_look_at() -> EvaluationRun | None:
+    """The oldest completed run of a schedule whose series was not looked at yet."""
+    ended = EvaluationRun.objects.filter(
+        agent__isnull=False,
+        schedule__isnull=False,
+        series_points__isnull=True,
+        status=EvaluationRun.Status.COMPLETED,
+    )
+    run: EvaluationRun | None = ended.select_related("agent", "schedule").order_by("created_at", "pk").first()
+    return run
+
+
+def look_for_drift(run: EvaluationRun) -> list[DriftAlert]:
+    """Add a run to its series, and raise an alert for each lasting fall of at least the schedule's limit that shows in it.
+
+    The points, the alerts and the mark that this run was looked at are one transaction: a look that crashed is repeated, and of two
+    workers one looks. An alert is a row, a Sentry event and a line of the log ``evaluation.drift``; none has a word of what was said.
+
+    Returns:
+        The new alerts; none for a run that was looked at before.
+    """
+    if run.agent is None or run.schedule_id is None:
+        return []
+    points = points_of(run)
+    with transaction.atomic():
+        # One look at a time per schedule: two runs of one series that end together must see each other.
+        schedule = EvaluationSchedule.objects.select_for_update().get(pk=run.schedule_id)
+        fresh = EvaluationRun.objects.filter(pk=run.pk, series_points__isnull=True)
+        if not fresh.update(series_points=points):
+            return []
+        run.series_points = points
+        return [
+            _raise(series, drop)
+            for series in series_of(run.agent, schedule=schedule)
+            for drop in series.drops
+            if drop.noticed >= _time(run) and not _is_known(series, drop)
+        ]
+
+
+def _is_known(series: Series, drop: Drop) -> bool:
+    """Whether an alert was raised for this fall before: one that was noticed and began in the same stretch of time."""
+    raised = DriftAlert.objects.filter(
+        schedule=series.schedule,
+        agent=series.agent,
+        dimension=series.dimension,
+        judge=series.judge,
+        procedure=series.procedure,
+        since__lte=drop.noticed,
+    ).select_related("evaluation_run")
+    return any((alert.evaluation_run.window_end or alert.created_at) >= drop.since for alert in raised)
+
+
+def _raise(series: Series, drop: Drop) -> DriftAlert:
+    alert = DriftAlert.objects.create(
+        schedule=series.schedule,
+        agent=series.agent,
+        dimension=series.dimension,
+        judge=series.judge,
+        procedure=series.procedure,
+        evaluation_run_id=drop.run,
+        since=drop.since,
+        before=drop.before,
+        after=drop.after,
+    )
+    # Sent before the commit: an alert that is sent twice after a crash is better than one that is never sent.
+    tags: dict[str, Any] = {
+        "agent": series.agent.slug,
+        "dimension": series.dimension,
+        "schedule": series.schedule.name,
+        "judge": series.judge,
+    }
+    change = f"{series.dimension} of {series.agent.slug} fell from {drop.before:.1f} to {drop.after:.1f}"
+    with sentry_sdk.new_scope() as scope:
+        scope.set_tags(tags)
+        scope.fingerprint = ["drift", *map(str, tags.values())]
+        sentry_sdk.capture_message(f"drift: {change}", level="warning", scope=scope)
+    log.warning(
+        "drift: %s since %s (schedule %r, judge %s, evaluation run %s, agent %s)",
+        *(change, drop.since.isoformat(timespec="minutes"), series.schedule.name, series.judge),
+        *(drop.run, series.agent.pk),
+    )
+    return alert

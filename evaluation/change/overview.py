@@ -1,0 +1,633 @@
+"""Who drifted, and in what: agents ranked by what they lost between a baseline and a candidate, with messages that show it.
+
+The changes come from sums that the database makes, in as many queries for many agents as for one.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any, Literal, NamedTuple
+
+from django.db.models import Count, F, IntegerField, Max, OuterRef, Q, Subquery, Sum, Window
+from django.db.models.fields.json import KeyTextTransform
+from django.db.models.functions import RowNumber
+from django.utils import timezone
+from django.utils.dateformat import format as date_format
+
+from agents.models import Agent, Message
+from evaluation.change.comparison import Lost, lost_propositions
+from evaluation.change.evidence import (
+    Judged,
+    Newest,
+    Tag,
+    newest_evidence,
+    newest_since_baselines,
+    runs_judged,
+    runs_of,
+)
+from evaluation.models import Baseline, EvaluationRun, EvaluationScore, Evidence
+from evaluation.runs.coverage import COVERABLE, MESSAGES, NOTHING, Share, why_too_little
+from evaluation.statistics.bootstrap import RESOLUTION
+from evaluation.statistics.difference import ALPHA, MARGIN, holm, welch_p
+
+State = Literal[
+    "drifted",
+    "not enough data",
+    "possibly drifted",
+    "steady",
+    "improved",
+    "not comparable",
+    "not measured since",
+    "no baseline",
+    "never measured",
+]
+# Those who lost most first, then those of whom something is known, then those who were not measured.
+ORDER: tuple[State, ...] = (
+    *("drifted", "not enough data", "possibly drifted", "steady", "improved"),
+    *("not comparable", "not measured since", "no baseline", "never measured"),
+)
+# What says under which circumstances something was said.
+BUILD_TAGS = ("build", "version", "release", "model", "prompt")
+COURSE = 20  # evaluations of a sparkline
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """The two measurements of one agent.
+
+    Attributes:
+        baseline: Evaluations by dimension: those of the current baselines, or the newest of messages with a tag.
+        baseline_newest: When the newest message of the baseline was said.
+        baseline_name, candidate_name: As people call them, e.g. ``the baseline of 3 Nov 2026``, ``build 41``.
+        baseline_personas: Digests of the personas that the baseline was measured under.
+        candidate: The newest evidence since, by dimension: mostly one evaluation for all of them.
+    """
+
+    baseline: Mapping[str, int] = field(default_factory=dict)
+    baseline_newest: datetime | None = None
+    baseline_name: str = ""
+    baseline_personas: frozenset[str] = frozenset()
+    candidate: Mapping[str, EvaluationRun] = field(default_factory=dict)
+    candidate_name: str = ""
+
+    @property
+    def persona_edited(self) -> bool:
+        """Whether the persona was another one at the baseline: a difference is then not drift alone."""
+        digests = {run.persona_digest for run in self.candidate.values()} - {""}
+        return any(before and before != digest for digest in digests for before in self.baseline_personas)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One proposition's scores in one measurement: mean of 0 to 9 over `scored` judgements; `unscored` could not be judged.
+
+    `n`, `total` and `squares` are of the first judgement of each message alone: what a test of the means rests on. `share` is how much was
+    scored of what the judge can score; `by_message` whether it is judged message by message.
+    """
+
+    mean: float | None
+    scored: int
+    unscored: int
+    weight: float
+    inverted: bool
+    n: int
+    total: float
+    squares: float
+    share: Share = NOTHING
+    by_message: bool = False
+
+    @property
+    def variance(self) -> tuple[float, int]:
+        """Of the mean of the messages, at least what rounding scores to whole numbers gives; with its degrees of freedom."""
+        if self.n < 2:
+            return 0.0, 0
+        between = max(0.0, self.squares - self.total**2 / self.n) / (self.n - 1)
+        return max(between, RESOLUTION**2 / 12) / self.n, self.n - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """One proposition in both measurements.
+
+    Attributes:
+        baseline_run, candidate_run: The evaluations the means are of.
+        p: Chance of a difference this large where there is none, corrected for all that is looked at; None where nothing can be said
+            (judged over a whole window, or of one message).
+        since: The tag that all messages of the candidate carry and none of the baseline, e.g. ``("build", "41")``.
+    """
+
+    dimension: str
+    proposition: str
+    baseline: Part
+    candidate: Part
+    baseline_run: int
+    candidate_run: int
+    p: float | None = None
+    since: Tag | None = None
+
+    @property
+    def delta(self) -> float:
+        """Candidate minus baseline, in points; only moves with both means are made."""
+        return (self.candidate.mean or 0.0) - (self.baseline.mean or 0.0)
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether more than chance stands behind it, and it is more than nothing."""
+        return abs(self.delta) >= MARGIN and self.p is not None and self.p <= ALPHA
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DimensionMove:
+    """A dimension over the propositions that were asked in both and are still the same.
+
+    Attributes:
+        baseline, candidate: 0 to 9; None where too little was scored, and then `reason` says how little.
+        baseline_share, candidate_share: How much was scored, over all its propositions.
+    """
+
+    dimension: str
+    baseline: float | None
+    candidate: float | None
+    baseline_share: Share = NOTHING
+    candidate_share: Share = NOTHING
+    reason: str = ""
+
+    @property
+    def delta(self) -> float | None:
+        return None if self.baseline is None or self.candidate is None else self.candidate - self.baseline
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quote:
+    """A message, and what it scored on the proposition of the sentence."""
+
+    message: Message
+    score: int
+    claim: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    """One agent.
+
+    Attributes:
+        moves: Every proposition that was scored in both, the largest fall first.
+        main: The one the sentence is about; None where it is about none. `claim` is its claim, as it was last asked.
+        lost: Propositions of which surely less than half as much is scored as in the baseline.
+        changed: Propositions that are another one now (reworded, or their trait changed), so not compared.
+        baseline_quote, candidate_quote: Messages that scored highest in the baseline and lowest now on what the sentence is about (where
+            it rose: the reverse).
+        course: Overall scores of the newest evaluations, the oldest first.
+    """
+
+    agent: Agent
+    judged: Judged | None
+    state: State
+    compared: Compared = field(default_factory=Compared)
+    dimensions: Sequence[DimensionMove] = ()
+    moves: Sequence[Move] = ()
+    main: Move | None = None
+    claim: str = ""
+    lost: Sequence[Lost] = ()
+    changed: Sequence[str] = ()
+    baseline_quote: Quote | None = None
+    candidate_quote: Quote | None = None
+    course: Sequence[float | None] = ()
+
+    @property
+    def delta(self) -> float | None:
+        """The mean change of the dimensions, in points; None where nothing is compared."""
+        deltas = [d.delta for d in self.dimensions if d.delta is not None]
+        return sum(deltas) / len(deltas) if deltas else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overview:
+    """Some of the cards, and how many agents are in which state.
+
+    Attributes:
+        cards: Those asked for, with quotes, tags and scores since.
+        total: How many cards there are of the state asked for.
+        states: How many of them are in each state.
+    """
+
+    cards: Sequence[Card]
+    total: int
+    states: dict[State, int]
+
+
+def drift_overview(
+    agents: Sequence[Agent],
+    judged: Judged | None,
+    *,
+    baseline: Tag | None = None,
+    candidate: Tag | None = None,
+    state: State | None = None,
+    start: int = 0,
+    stop: int | None = None,
+    quotes: bool = True,
+) -> Overview:
+    """Rank agents by what they lost between two measurements, and describe some of them.
+
+    The number of queries does not depend on how many agents, evaluations or scores there are.
+
+    Args:
+        agents: Whom to rank.
+        judged: By whom and how both were judged; None: nothing was measured yet.
+        baseline: The newest evidence from messages with this tag; default the current baselines.
+        candidate: The same; default the newest evidence from newer messages than those of the baseline.
+        state: Cards of agents in this state only; default all.
+        start, stop: The places to give cards of, from 0.
+        quotes: Whether to look for the messages behind the sentences.
+    """
+    if judged is None:
+        ranked = [Card(agent=agent, judged=None, state="never measured") for agent in agents]
+    else:
+        ranked = _cards(agents, judged, compared_of(agents, judged, baseline=baseline, candidate=candidate))
+    ranked.sort(key=lambda card: (ORDER.index(card.state), card.delta or 0.0, card.agent.slug))
+    states: dict[State, int] = {}
+    for card in ranked:
+        states[card.state] = states.get(card.state, 0) + 1
+    wanted = [card for card in ranked if state in (None, card.state)]
+    shown = wanted[start:stop]
+    if judged is not None:
+        shown = _with_evidence(shown, judged, quotes=quotes)
+    return Overview(cards=shown, total=len(wanted), states=states)
+
+
+# -- which two measurements
+def compared_of(
+    agents: Collection[Agent], judged: Judged, *, baseline: Tag | None = None, candidate: Tag | None = None
+) -> dict[int, Compared]:
+    """The two measurements of each agent, by primary key, in five queries at most; arguments as of `drift_overview`."""
+    pks = [agent.pk for agent in agents]
+    first = _of_baselines(pks, judged) if baseline is None else _of_tag(pks, judged, baseline)
+    newest: Mapping[int, Newest]
+    if candidate is not None:
+        newest = newest_evidence(pks, judged, tag=candidate)
+    elif baseline is not None:
+        newest = {
+            pk: {name: one for name, one in of.items() if _is_newer(one, first.get(pk))}
+            for pk, of in newest_evidence(pks, judged).items()
+        }
+    else:
+        alone = [pk for pk in pks if pk not in first]
+        newest = {**newest_since_baselines(list(first), judged), **(newest_evidence(alone, judged) if alone else {})}
+    found = {}
+    for pk in pks:
+        of = first.get(pk, Compared(baseline_name=tag_name(baseline) if baseline else ""))
+        runs = {name: run for name, run in runs_of(newest.get(pk, {})).items() if run.pk != of.baseline.get(name)}
+        found[pk] = replace(of, candidate=runs, candidate_name=tag_name(candidate) if candidate else "")
+    return found
+
+
+def tag_name(tag: Tag) -> str:
+    """``build 41``: a tag as people say it."""
+    return f"{tag[0]} {tag[1]}"
+
+
+def _is_newer(one: Evidence, compared: Compared | None) -> bool:
+    """Whether it judged newer messages than the baseline did."""
+    bound = compared.baseline_newest if compared else None
+    return bound is None or one.newest_message_at > bound
+
+
+def _of_baselines(agents: Collection[int], judged: Judged) -> dict[int, Compared]:
+    baselines = Baseline.objects.filter(agent__in=agents, judge=judged.judge, procedure=judged.procedure)
+    newest = Evidence.objects.filter(evaluation_run=OuterRef("evaluation_run"), dimension=OuterRef("dimension"))
+    by_agent: dict[int, list[Any]] = defaultdict(list)
+    with_time = baselines.annotate(newest=Subquery(newest.values("newest_message_at")[:1]))
+    for row in with_time.order_by("captured_at", "pk"):
+        by_agent[row.agent_id].append(row)
+    return {
+        agent: Compared(
+            baseline={row.dimension: row.evaluation_run_id for row in rows},
+            baseline_newest=max((row.newest for row in rows if row.newest is not None), default=None),
+            baseline_name=f"the baseline of {date_format(timezone.localtime(rows[-1].captured_at), 'j M Y')}",
+            baseline_personas=frozenset(row.persona_digest for row in rows),
+        )
+        for agent, rows in by_agent.items()
+    }
+
+
+def _of_tag(agents: Collection[int], judged: Judged, tag: Tag) -> dict[int, Compared]:
+    return {
+        agent: Compared(
+            baseline={name: one.evaluation_run_id for name, one in newest.items()},
+            baseline_newest=max(one.newest_message_at for one in newest.values()),
+            baseline_name=tag_name(tag),
+            baseline_personas=frozenset(one.evaluation_run.persona_digest for one in newest.values()),
+        )
+        for agent, newest in newest_evidence(agents, judged, tag=tag).items()
+    }
+
+
+# -- what changed between them
+Parts = dict[int, dict[tuple[str, str], Part]]  # by evaluation, then by dimension and proposition
+
+
+def _cards(agents: Sequence[Agent], judged: Judged, compared: Mapping[int, Compared]) -> list[Card]:
+    runs = {
+        pk
+        for of in compared.values()
+        if of.baseline and of.candidate
+        for pk in (*of.baseline.values(), *(run.pk for run in of.candidate.values()))
+    }
+    parts = _parts(runs)
+    digests = dict(EvaluationRun.objects.filter(pk__in=runs).order_by().values_list("pk", "proposition_digests"))
+    cards = [_card(agent, judged, compared[agent.pk], parts, digests) for agent in agents]
+    if "simulated" not in judged.procedure.split("+"):
+        moves = [move for card in cards for move in card.moves]
+        chances = [
+            None
+            if not (move.baseline.n and move.candidate.n)
+            else welch_p(
+                move.candidate.total / move.candidate.n - move.baseline.total / move.baseline.n,
+                [move.baseline.variance, move.candidate.variance],
+            )
+            for move in moves
+        ]
+        corrected = iter(holm([p for p in chances if p is not None]))
+        tested = iter([None if p is None else next(corrected) for p in chances])
+        cards = [replace(card, moves=[replace(move, p=next(tested)) for move in card.moves]) for card in cards]
+    return [_with_state(card) for card in cards]
+
+
+def _parts(runs: Collection[int]) -> Parts:
+    once = Q(status="scored", repeat=1, message__isnull=False, score__isnull=False)
+    scored = Q(status="scored", score__isnull=False)
+    rows = (
+        EvaluationScore.objects.filter(evaluation_run__in=runs, count__isnull=True)
+        .order_by()
+        .values("evaluation_run", "dimension", "proposition_id", "weight", "inverted")
+        .annotate(
+            points=Sum("score", filter=scored),
+            scored=Count("pk", filter=scored),
+            unscored=Count("pk", filter=Q(status="unscored")),
+            n=Count("pk", filter=once),
+            total=Sum("score", filter=once),
+            squares=Sum(F("score") * F("score"), filter=once, output_field=IntegerField()),
+            hits=Count("pk", filter=Q(status="scored", repeat=1)),
+            asked=Count("pk", filter=COVERABLE & Q(repeat=1)),
+            single=Count("pk", filter=MESSAGES),
+        )
+    )
+    found: Parts = defaultdict(dict)
+    for row in rows:
+        found[row["evaluation_run"]][row["dimension"], row["proposition_id"]] = Part(
+            mean=round(row["points"] / row["scored"], 4) if row["scored"] else None,
+            scored=row["scored"],
+            unscored=row["unscored"],
+            weight=row["weight"],
+            inverted=row["inverted"],
+            n=row["n"],
+            total=float(row["total"] or 0),
+            squares=float(row["squares"] or 0),
+            share=Share(row["hits"], row["asked"]),
+            by_message=bool(row["single"]),
+        )
+    return found
+
+
+def _card(
+    agent: Agent,
+    judged: Judged,
+    compared: Compared,
+    parts: Parts,
+    digests: Mapping[int, Mapping[str, Mapping[str, str]]],
+) -> Card:
+    moves: list[Move] = []
+    changed: list[str] = []
+    dimensions: list[DimensionMove] = []
+    shares: tuple[dict[tuple[str, str], Share], dict[tuple[str, str], Share]] = ({}, {})
+    for dimension in sorted(compared.baseline.keys() & compared.candidate.keys()):
+        runs = compared.baseline[dimension], compared.candidate[dimension].pk
+        before, now = ({name: part for (d, name), part in parts.get(run, {}).items() if d == dimension} for run in runs)
+        here = []
+        for name, part in now.items():
+            if name not in before:
+                continue
+            old, new = (digests.get(run, {}).get(dimension, {}).get(name) for run in runs)
+            if None not in (old, new) and old != new:
+                changed.append(f"{dimension}/{name}")
+                continue
+            if before[name].by_message and part.by_message:
+                shares[0][dimension, name], shares[1][dimension, name] = before[name].share, part.share
+            if before[name].mean is not None and part.mean is not None:
+                here.append(
+                    Move(
+                        dimension=dimension,
+                        proposition=name,
+                        baseline=before[name],
+                        candidate=part,
+                        baseline_run=runs[0],
+                        candidate_run=runs[1],
+                    )
+                )
+        moves += here
+        if (move := _dimension_move(dimension, here, before.values(), now.values())) is not None:
+            dimensions.append(move)
+    return Card(
+        agent=agent,
+        judged=judged,
+        state="steady",
+        compared=compared,
+        dimensions=dimensions,
+        moves=sorted(moves, key=lambda move: (move.delta, move.dimension, move.proposition)),
+        lost=lost_propositions(*shares),
+        changed=sorted(changed),
+    )
+
+
+def _dimension_move(
+    dimension: str, moves: Sequence[Move], before: Collection[Part], now: Collection[Part]
+) -> DimensionMove | None:
+    """The dimension over what was scored in both; what is judged once over a window is left out where messages were judged.
+
+    Where too little was scored it has no score.
+    """
+    if not (before and now):
+        return None
+    by_message = [move for move in moves if move.candidate.n or move.baseline.n] or moves
+    means = _mean(move.baseline for move in by_message), _mean(move.candidate for move in by_message)
+    short = [why_too_little(_share(part for part in parts if part.by_message)) for parts in (before, now)]
+    if None in means and not any(short):
+        return None
+    return DimensionMove(
+        dimension=dimension,
+        baseline=None if short[0] else means[0],
+        candidate=None if short[1] else means[1],
+        baseline_share=_share(before),
+        candidate_share=_share(now),
+        reason=short[1] or short[0],
+    )
+
+
+def _mean(parts: Iterable[Part]) -> float | None:
+    """None where nothing was scored, or nothing of it has a weight."""
+    rows = [(part.weight * part.scored, part.mean) for part in parts if part.mean is not None]
+    weights = sum(weight for weight, _ in rows)
+    return round(sum(weight * mean for weight, mean in rows) / weights, 4) if weights else None
+
+
+def _share(parts: Iterable[Part]) -> Share:
+    return sum((part.share for part in parts), NOTHING)
+
+
+def _with_state(card: Card) -> Card:
+    """The state, and the main move: the largest sure fall, else the largest sure rise, else the largest fall there may be.
+
+    Without a sure fall, what was lost, or too little to score, leaves nothing else to say.
+    """
+    compared, moves = card.compared, card.moves
+    falls = [move for move in moves if move.delta <= -MARGIN]
+    sure = [move for move in falls if move.is_sure]
+    rises = [move for move in reversed(moves) if move.delta > 0 and move.is_sure]
+    lacking = card.lost or any(d.reason and d.baseline is not None for d in card.dimensions)
+    state: State = "steady"
+    main: Move | None = None
+    if not compared.baseline:
+        state = "no baseline" if compared.candidate else "never measured"
+    elif not compared.candidate:
+        state = "not measured since"
+    elif sure:
+        state, main = "drifted", sure[0]
+    elif lacking:
+        state = "not enough data"
+    elif not moves:
+        state = "not comparable"
+    elif rises:
+        state, main = "improved", rises[0]
+    elif falls:
+        state, main = "possibly drifted", falls[0]
+    return replace(card, state=state, main=main)
+
+
+# -- the evidence for it, each in one or two queries for all cards
+class About(NamedTuple):
+    """A proposition of two runs."""
+
+    baseline_run: int
+    candidate_run: int
+    dimension: str
+    proposition: str
+    rose: bool
+
+    @classmethod
+    def of(cls, move: Move) -> About:
+        return cls(move.baseline_run, move.candidate_run, move.dimension, move.proposition, move.delta > 0)
+
+
+def _with_evidence(cards: Sequence[Card], judged: Judged, *, quotes: bool) -> list[Card]:
+    about = {card.agent.pk: About.of(card.main) for card in cards if card.main is not None}
+    quoted = quotes_of(about.values()) if quotes else {}
+    asked = {key: quote.claim for key, pair in quoted.items() for quote in pair if quote is not None}
+    claims = {**asked, **claims_of(key for key in about.values() if key not in asked)}
+    tags = tags_since(about.values())
+    courses = courses_of([card.agent for card in cards], judged)
+    found = []
+    for card in cards:
+        card = replace(card, course=courses.get(card.agent.pk, ()))
+        key = about.get(card.agent.pk)
+        if key is not None and card.main is not None:
+            before, now = quoted.get(key, (None, None))
+            main = replace(card.main, since=tags.get(key))
+            card = replace(card, main=main, claim=claims[key], baseline_quote=before, candidate_quote=now)
+        found.append(card)
+    return found
+
+
+def quotes_of(about: Iterable[About]) -> dict[About, tuple[Quote | None, Quote | None]]:
+    """The messages that scored highest in the baseline and lowest now (where it rose the reverse); of equals the newest."""
+    wanted = list(about)
+    highest = _extremes([(a.candidate_run if a.rose else a.baseline_run, a) for a in wanted], F("score").desc())
+    lowest = _extremes([(a.baseline_run if a.rose else a.candidate_run, a) for a in wanted], F("score").asc())
+    keys = {row["message"] for row in (*highest.values(), *lowest.values())}
+    messages = Message.objects.select_related("channel", "agent").in_bulk(keys)
+
+    def quote(rows: Mapping[tuple[int, str, str], dict[str, Any]], run: int, a: About) -> Quote | None:
+        row = rows.get((run, a.dimension, a.proposition))
+        message = None if row is None else messages.get(row["message"])
+        if row is None or message is None:
+            return None
+        return Quote(message=message, score=row["score"], claim=row["claim"])
+
+    return {
+        a: (
+            quote(lowest if a.rose else highest, a.baseline_run, a),
+            quote(highest if a.rose else lowest, a.candidate_run, a),
+        )
+        for a in wanted
+    }
+
+
+def _extremes(wanted: Iterable[tuple[int, About]], by_score: Any) -> dict[tuple[int, str, str], dict[str, Any]]:
+    place = Window(
+        RowNumber(),
+        partition_by=[F("evaluation_run"), F("dimension"), F("proposition_id")],
+        order_by=[by_score, F("message").desc()],
+    )
+    rows = _rows_of(wanted).filter(status="scored", score__isnull=False, message__isnull=False)
+    fields = ("evaluation_run", "dimension", "proposition_id", "message", "score", "claim")
+    first = rows.annotate(place=place).filter(place=1).values(*fields)
+    return {(row["evaluation_run"], row["dimension"], row["proposition_id"]): row for row in first}
+
+
+def _rows_of(wanted: Iterable[tuple[int, About]]) -> Any:
+    where = Q(pk__in=[])
+    for run, a in wanted:
+        where |= Q(evaluation_run=run, dimension=a.dimension, proposition_id=a.proposition)
+    return EvaluationScore.objects.filter(where).order_by()
+
+
+def claims_of(about: Iterable[About]) -> dict[About, str]:
+    """The claims as they were asked now; of one that names the channel, and so has a wording for each, the last in the alphabet."""
+    wanted = list(about)
+    rows = _rows_of((a.candidate_run, a) for a in wanted).values("evaluation_run", "dimension", "proposition_id")
+    claims = {
+        (row["evaluation_run"], row["dimension"], row["proposition_id"]): row["words"]
+        for row in rows.annotate(words=Max("claim"))
+    }
+    return {a: claims.get((a.candidate_run, a.dimension, a.proposition), "") for a in wanted}
+
+
+def tags_since(about: Iterable[About]) -> dict[About, Tag]:
+    """The tag that every judged message carries now and none carried before; where there are several the first of `BUILD_TAGS`."""
+    wanted = list(about)
+    tagged = {f"tag_{key}": KeyTextTransform(key, "message__tags") for key in BUILD_TAGS}
+    rows = _rows_of((run, a) for a in wanted for run in (a.baseline_run, a.candidate_run))
+    rows = rows.filter(status="scored", message__isnull=False).annotate(**tagged)
+    seen: dict[tuple[int, str, str], list[dict[str, Any]]] = defaultdict(list)
+    for row in rows.values("evaluation_run", "dimension", "proposition_id", *tagged).distinct():
+        seen[row["evaluation_run"], row["dimension"], row["proposition_id"]].append(row)
+    found = {}
+    for a in wanted:
+        before, now = (seen[run, a.dimension, a.proposition] for run in (a.baseline_run, a.candidate_run))
+        for key in BUILD_TAGS:
+            values, others = ({row[f"tag_{key}"] for row in rows} for rows in (now, before))
+            if len(values) == 1 and None not in values and others and not values & others:
+                found[a] = (key, str(values.pop()))
+                break
+    return found
+
+
+def courses_of(agents: Iterable[Agent], judged: Judged) -> dict[int, list[float | None]]:
+    """Overall scores of each agent's newest evaluations of the same dimensions as its last one, the oldest first; in two queries."""
+    runs = runs_judged(judged).filter(overall_score__isnull=False)
+    oldest = runs.filter(agent=OuterRef("pk")).order_by("-created_at", "-pk").values("created_at")
+    begins = Agent.objects.filter(pk__in=[agent.pk for agent in agents]).order_by()
+    begins = begins.annotate(first=Subquery(oldest[COURSE - 1 : COURSE]), newest=Subquery(oldest[:1]))
+    where = Q(pk__in=[])
+    for pk, first in begins.filter(newest__isnull=False).values_list("pk", "first"):
+        where |= Q(agent=pk) if first is None else Q(agent=pk, created_at__gte=first)
+    rows: dict[int, list[EvaluationRun]] = defaultdict(list)
+    fields = ("agent", "dimensions", "overall_score", "created_at")
+    for run in runs.filter(where).only(*fields).order_by("created_at", "pk"):
+        rows[run.agent_id or 0].append(run)
+    return {
+        agent: [run.overall_score for run in of if set(run.dimensions) == set(of[-1].dimensions)][-COURSE:]
+        for agent, of in rows.items()
+    }

@@ -1,0 +1,141 @@
+"""A run against its agent's current baselines (AC-6.5.4, AC-6.5.8)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from pytest_django import Settings
+
+from agents.models import Agent
+from agents.persona import TraitValue, save_persona
+from evaluation.change.baselines import is_stale
+from evaluation.change.comparison import Comparison, compare_to_baseline
+from evaluation.change.measurements import NotComparable
+from evaluation.models import Baseline, EvaluationRun
+from evaluation.runs.capture import capture
+from evaluation.runs.spec import RunSpec
+from tests.evaluation.conftest import PropositionFolder
+from tests.evaluation.judged import make_run
+from tests.evaluation.judging import answers
+from tests.factories import MONDAY, make_agent, make_channel, talk
+from tests.llm_server import LLMServer
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def ada(propositions: PropositionFolder) -> Agent:
+    """Eight messages of build 1, eight of build 2 a day later."""
+    propositions.claims("adherence/_default.yaml", "voice", "mood")
+    propositions.claims("fluency/_default.yaml", "varied", extra="include_personas: false")
+    agent = make_agent("ada")
+    for build in ("1", "2"):
+        said = {"sent_at": MONDAY + timedelta(days=int(build)), "tags": {"build": build}}
+        talk(agent, [f"Line {n} of {build}." for n in range(8)], channel=make_channel(build), **said)
+    return agent
+
+
+def run_of(agent: Agent, build: str, **fields: Any) -> EvaluationRun:
+    return capture([RunSpec(agent=agent, where={"build": build}, **fields)])[0].summary.run
+
+
+def judge(llm_server: LLMServer, *, voice: int, mood: int = 6, varied: int = 5) -> None:
+    scores = {"voice": voice, "mood": mood, "varied": varied}
+    llm_server.respond = answers(lambda claim: next(score for name, score in scores.items() if name in claim))
+
+
+def against_baseline(run: EvaluationRun, **options: Any) -> Comparison:
+    found = compare_to_baseline(run, **options)
+    assert found is not None
+    return found
+
+
+def test_a_run_is_compared_with_the_baseline_per_dimension_and_proposition_ac_6_5_4(
+    llm_server: LLMServer, ada: Agent
+) -> None:
+    judge(llm_server, voice=8)
+    run_of(ada, "1", is_baseline=True)
+    judge(llm_server, voice=2, varied=9)
+
+    found = against_baseline(run_of(ada, "2"))
+
+    assert {c.dimension: (c.baseline, c.candidate, c.delta) for c in found.dimensions} == {
+        "adherence": (7.0, 4.0, -3.0),
+        "fluency": (5.0, 9.0, 4.0),
+    }
+    assert [(c.proposition, c.delta, c.verdict) for c in found.propositions["adherence"]] == [
+        ("voice", -6.0, "drifted"),
+        ("mood", 0.0, "steady"),
+    ]
+    assert [(c.dimension, c.proposition) for c in found.worse] == [("adherence", ""), ("adherence", "voice")]
+    assert found.baseline.name.startswith("baseline of ")
+
+
+def test_each_dimension_is_compared_with_its_own_baseline_ac_6_5_4(llm_server: LLMServer, ada: Agent) -> None:
+    judge(llm_server, voice=8, varied=5)
+    run_of(ada, "1", is_baseline=True)
+    judge(llm_server, voice=1, varied=8)
+    run_of(ada, "1", is_baseline=True, dimensions=("fluency",))
+
+    found = against_baseline(run_of(ada, "2"))
+
+    assert {c.dimension: c.baseline for c in found.dimensions} == {"adherence": 7.0, "fluency": 8.0}
+    assert found.baseline.evaluation_run is None, "it comes from two runs"
+    assert [c.dimension for c in against_baseline(run_of(ada, "2"), dimensions=["fluency"]).dimensions] == ["fluency"]
+
+
+def test_a_persona_edit_makes_the_baseline_and_the_comparison_stale(llm_server: LLMServer, ada: Agent) -> None:
+    judge(llm_server, voice=8)
+    run_of(ada, "1", is_baseline=True)
+    assert not against_baseline(run_of(ada, "2")).stale
+
+    save_persona(agent=ada, traits=[TraitValue("loud")], note="edit")
+
+    assert all(is_stale(baseline) for baseline in Baseline.objects.all())
+    assert against_baseline(run_of(ada, "2")).stale
+
+
+def test_a_proposition_reworded_since_is_named_and_not_compared(
+    llm_server: LLMServer, ada: Agent, propositions: PropositionFolder
+) -> None:
+    judge(llm_server, voice=8)
+    run_of(ada, "1", is_baseline=True)
+    propositions.claims("adherence/_default.yaml", "voice", extra="weight: 2")
+    propositions.claims("adherence/ada.yaml", "mood")
+    judge(llm_server, voice=2)
+
+    found = against_baseline(run_of(ada, "2", dimensions=("adherence",)))
+
+    assert found.changed == ("adherence/voice",)
+    assert {c.dimension: c.delta for c in found.dimensions} == {"adherence": 0.0}, "of mood alone"
+
+
+def test_a_rule_that_changed_is_seen_though_its_claim_did_not(ada: Agent, propositions: PropositionFolder) -> None:
+    for words in (3, 30):
+        propositions.claims("adherence/_default.yaml", "terse", extra=f"rule: {{max_words: {words}}}")
+        run = run_of(ada, "1", dimensions=("adherence",), is_baseline=words == 3)
+
+    assert against_baseline(run).changed == ("adherence/terse",)
+
+
+def test_without_a_baseline_of_this_judge_and_procedure_there_is_nothing_to_compare_with(
+    llm_server: LLMServer, settings: Settings, ada: Agent
+) -> None:
+    judge(llm_server, voice=8)
+    baseline = run_of(ada, "1", is_baseline=True)
+
+    assert compare_to_baseline(baseline) is None, "not with itself"
+    assert compare_to_baseline(run_of(ada, "2", hard=True)) is None
+    settings.JUDGE_MODEL = "another-model"
+    assert compare_to_baseline(run_of(ada, "2")) is None
+    assert compare_to_baseline(make_run()) is None, "a channel has no baseline"
+
+
+def test_a_run_that_failed_is_not_compared(llm_server: LLMServer, ada: Agent) -> None:
+    judge(llm_server, voice=8)
+    run_of(ada, "1", is_baseline=True)
+
+    with pytest.raises(NotComparable, match="is failed"):
+        compare_to_baseline(make_run(ada, judge="test-model", status="failed"))

@@ -1,0 +1,315 @@
+"""TODO: what this module is for."""
+
+from __future__ import annotations
+
+import json
+import re
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+from django.core.management.base import CommandError
+from pytest_django import Settings
+
+from agents.models import Agent
+from agents.seed import loader
+from evaluation.change.comparison import Comparison, compare
+from evaluation.change.measurements import Measurement
+from evaluation.change.tables import comparisons_table
+from evaluation.models import EvaluationRun
+from tests.agents.test_seed import CAST
+from tests.evaluation.change.samples import LLM, OFFLINE, adherence, measurement, of
+from tests.evaluation.change.test_against_baseline import ada, judge, run_of
+from tests.evaluation.conftest import PropositionFolder
+from tests.evaluation.conversing import diverse
+from tests.evaluation.judging import answers, claims_of, entry, tail_of
+from tests.evaluation.test_planted_drift import LOSE_THEIR_VOICE
+from tests.factories import make_agent, make_channel, talk
+from tests.llm_server import LLMServer
+
+__all__ = ["ada"]
+pytestmark = pytest.mark.django_db
+TAGS = ("--a", "build=1", "--b", "build=2")
+
+
+def ran(*arguments: str) -> tuple[int, str, str]:
+    """Exit code, standard output, and what was complained of."""
+    out, err, code = StringIO(), StringIO(), 0
+    try:
+        call_command("compare", *arguments, stdout=out, stderr=err)
+    except SystemExit as ended:
+        code = int(ended.code or 0)
+    except CommandError as error:
+        code, _ = error.returncode, err.write(str(error))
+    return code, out.getvalue(), err.getvalue()
+
+
+def document(*arguments: str) -> tuple[int, dict[str, Any]]:
+    code, out, _ = ran(*arguments, "--json")
+    return code, json.loads(out)
+
+
+def by_build(llm_server: LLMServer, scores: dict[str, int]) -> None:
+    """Claims about what was said in a build get its score."""
+
+    def respond(body: dict[str, Any]) -> dict[str, Any]:
+        build = next((b for b in scores if f"of {b}." in tail_of(body)), "")
+        found = {key: entry(scores.get(build, 5)) for key in claims_of(body)}
+        return {"json": found if len(found) > 1 else found["p1"]}
+
+    llm_server.respond = respond
+
+
+def test_two_tags_are_measured_and_compared_and_a_fall_ends_with_1(llm_server: LLMServer, ada: Agent) -> None:
+    by_build(llm_server, {"1": 8, "2": 2})
+
+    code, found = document(*TAGS, "--dimensions", "adherence")
+
+    (comparison,) = found["comparisons"]
+    change = comparison["dimensions"]["adherence"]
+    assert code == 1
+    assert (comparison["baseline"]["name"], comparison["candidate"]["name"]) == ("build=1", "build=2")
+    assert (change["baseline"], change["candidate"], change["delta"], change["verdict"]) == (8.0, 2.0, -6.0, "drifted")
+    assert comparison["worse"] == ["adherence", "adherence/mood", "adherence/voice"]
+    assert ran(*TAGS, "--dimensions", "adherence")[0] == 1
+    assert ran("--a", "build=2", "--b", "build=1", "--dimensions", "adherence")[0] == 0, "it got better"
+
+
+def test_what_was_measured_before_is_not_asked_again_until_more_is_said(llm_server: LLMServer, ada: Agent) -> None:
+    judge(llm_server, voice=8)
+    ran(*TAGS)
+    asked, runs = llm_server.calls, EvaluationRun.objects.count()
+
+    assert ran(*TAGS)[0] == 0
+    assert (llm_server.calls, EvaluationRun.objects.count()) == (asked, runs)
+    talk(ada, ["One more of 2."], channel=make_channel("later"), tags={"build": "2"})
+    ran(*TAGS)
+    assert llm_server.calls > asked
+
+
+def test_the_table_names_the_judge_and_says_why_there_is_no_verdict(llm_server: LLMServer, ada: Agent) -> None:
+    by_build(llm_server, {"1": 8, "2": 2})
+
+    _, out, _ = ran(*TAGS)
+
+    assert "build=1 → build=2, judged by test-model" in out
+    assert "−6.0" in out
+    assert "drifted" in out
+    assert "the whole window is judged at once: an interval takes repeats" in out
+
+
+def test_agents_who_said_nothing_on_a_side_cannot_be_compared_and_end_with_2(llm_server: LLMServer, ada: Agent) -> None:
+    judge(llm_server, voice=8)
+
+    code, out, err = ran("--a", "build=1", "--b", "build=77")
+
+    assert code == 2
+    assert "ada: build=77: nothing scored: no message of the agent in the window" in err
+    assert out == ""
+
+
+def test_detect_says_how_many_messages_a_change_takes_and_measures_them(
+    llm_server: LLMServer, propositions: PropositionFolder
+) -> None:
+    propositions.claims("adherence/_default.yaml", "voice")
+    agent = make_agent("ada")
+    for build in ("1", "2"):
+        talk(agent, [f"Line {n} of {build}." for n in range(30)], channel=make_channel(build), tags={"build": build})
+
+    def respond(body: dict[str, Any]) -> dict[str, Any]:
+        return {"json": entry(5 + int(re.findall(r"Line (\d+) of", tail_of(body))[-1]) % 3)}
+
+    llm_server.respond = respond
+
+    code, found = document(*TAGS, "--dimensions", "adherence", "--samples", "6", "--detect", "0.5")
+
+    (row,) = found["detect"]
+    assert code == 0
+    assert row["sd"] == pytest.approx(0.83, abs=0.1)
+    assert row["needed"] == pytest.approx(2 * (2.8 * 0.83 / 0.5) ** 2, rel=0.25)
+    assert (row["n"], found["samples"]) == (30, {"ada": pytest.approx(row["needed"], rel=0.5)}), "all there are"
+    assert "Messages to find a change of 0.5 points" in ran(*TAGS, "--detect", "0.5", "--samples", "6")[1]
+
+
+def test_the_newest_evaluation_is_compared_with_the_baseline(llm_server: LLMServer, ada: Agent) -> None:
+    judge(llm_server, voice=8)
+    code, _, err = ran()
+    assert (code, "ada: no baseline by test-model; manage.py capture_baseline --agents ada" in err) == (2, True)
+    run_of(ada, "1", is_baseline=True)
+    code, _, err = ran()
+    assert (
+        code,
+        "ada: no evaluation by test-model judged like the baseline (plumbline) scored a message newer" in err,
+    ) == (2, True)
+    judge(llm_server, voice=2)
+    run = run_of(ada, "2")
+
+    code, found = document("--against", "baseline")
+
+    assert (code, found["comparisons"][0]["candidate"]["evaluation_run"]) == (1, run.pk)
+    assert found["comparisons"][0]["worse"] == ["adherence", "adherence/voice"]
+
+
+def test_newer_evaluations_that_were_judged_otherwise_are_passed_over(llm_server: LLMServer, ada: Agent) -> None:
+    judge(llm_server, voice=8)
+    run_of(ada, "1", is_baseline=True)
+    like_it = run_of(ada, "2")
+    run_of(ada, "2", hard=True)
+    run_of(ada, "2", position_bins=((1, 4), (5, None)))
+
+    _, found = document()
+
+    (comparison,) = found["comparisons"]
+    assert comparison["candidate"]["evaluation_run"] == like_it.pk
+    assert "of other messages: baseline all, candidate build=2" not in comparison["notes"]
+    assert "of other messages: baseline build=1, candidate build=2" in comparison["notes"]
+
+
+def test_a_baseline_by_another_judge_is_named(llm_server: LLMServer, settings: Settings, ada: Agent) -> None:
+    run_of(ada, "1", is_baseline=True)
+    settings.JUDGE_MODEL = "another-model"
+
+    code, _, err = ran("--agents", "ada")
+
+    assert (code, "no baseline by another-model; there are baselines by test-model" in err) == (2, True)
+
+
+def test_a_file_serves_as_a_baseline(llm_server: LLMServer, ada: Agent, tmp_path: Path) -> None:
+    judge(llm_server, voice=8)
+    path = tmp_path / "baseline.json"
+    with (tmp_path / "printed").open("w") as printed:
+        where = ["--where", "build=1", "--dimensions", "adherence"]
+        call_command("capture_baseline", *where, "--json", "--out", str(path), stdout=printed)
+    judge(llm_server, voice=2)
+    run_of(ada, "2")
+    judge(llm_server, voice=9)
+    run_of(ada, "2", position_bins=((1, 4), (5, None)))  # drawn otherwise: passed over
+
+    code, found = document("--baseline", str(path))
+
+    assert code == 1
+    change = found["comparisons"][0]["dimensions"]["adherence"]
+    assert (change["delta"], change["baseline_n"], change["n"]) == (-3.0, 8, 8)
+    path.write_text(path.read_text().replace('"test-model"', '"older-model"'))
+    code, _, err = ran("--baseline", str(path))
+    assert (code, "was judged by older-model" in err, "by test-model" in err) == (2, True, True)
+
+
+def test_two_runs_are_compared(llm_server: LLMServer, ada: Agent) -> None:
+    judge(llm_server, voice=8)
+    first, second = run_of(ada, "1"), run_of(ada, "2")
+
+    assert ran("--runs", str(first.pk), str(second.pk), "--dimensions", "adherence")[0] == 0
+    hard = run_of(ada, "2", hard=True)
+    code, _, err = ran("--runs", str(first.pk), str(hard.pk))
+    assert (code, "judged as plumbline, " in err, "as plumbline+hard" in err) == (2, True, True)
+
+
+def test_a_channel_is_compared_by_tags(llm_server: LLMServer, propositions: PropositionFolder) -> None:
+    propositions.write(
+        "convergence/_default.yaml",
+        "dimension: convergence\ntarget_type: environment\npropositions: [{id: apart, claim: voices stay apart}]\n",
+    )
+    channel = diverse()
+    for message in channel.messages.all():
+        message.tags = {"build": "1" if message.position <= 8 else "2"}
+        message.save()
+    llm_server.respond = answers(lambda claim: 6)
+
+    code, found = document("--channel", "diverse", *TAGS, "--dimensions", "convergence", "--repeats", "3")
+
+    assert (code, found["comparisons"][0]["target"]) == (0, "#diverse")
+    assert found["comparisons"][0]["dimensions"]["convergence"]["unit"] == "repeats"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--a", "build=1"], "--a and --b go together"),
+        (["--a", "build", "--b", "build=2"], "--a 'build': write tag=value"),
+        (["--a", "build=1", "--b", "build=1"], "nothing to compare"),
+        ([*TAGS, "--against", "baseline"], "one way of comparing at a time"),
+        (["--channel", "office"], "--channel goes with --a and --b"),
+        ([*TAGS, "--channel", "nowhere"], "'nowhere': no such channel; channels: "),
+        ([*TAGS, "--agents", "zed"], "no agent 'zed'; agents: ada"),
+        ([*TAGS, "--dimensions", "charm"], "--dimensions 'charm': allowed: adherence"),
+        ([*TAGS, "--margin", "0"], "--margin 0.0: allowed: more than 0"),
+        ([*TAGS, "--detect", "nan"], "--detect nan: allowed: more than 0"),
+        ([*TAGS, "--samples", "0"], "samples 0: at least 1"),
+        ([*TAGS, "--window", "soon"], "window 'soon' is not understood"),
+        (["--runs", "0", "0"], "--runs 0: no such evaluation"),
+        (["--baseline", "/nowhere/b.json"], "/nowhere/b.json: No such file"),
+        (["--against", "yesterday"], "invalid choice"),
+    ],
+)
+def test_wrong_usage_ends_with_3_and_says_what_is_allowed(ada: Agent, arguments: list[str], message: str) -> None:
+    code, _, err = ran(*arguments)
+
+    assert (code, message in err) == (3, True), err
+
+
+def test_nobody_to_compare_is_said(propositions: PropositionFolder) -> None:
+    code, _, err = ran(*TAGS)
+
+    assert (code, "there are no agents yet" in err) == (3, True)
+
+
+LARGE = "large, but with no interval neither sure nor in the exit code, so read what was said:"
+
+
+def shown(*comparisons: Comparison) -> str:
+    out = StringIO()
+    comparisons_table(comparisons, out)
+    return " ".join(out.getvalue().split())
+
+
+def window(score: float, *, target: str = "ada", judge: str = OFFLINE) -> Measurement:
+    """A fluency judged once, of the window as a whole."""
+    return measurement({"fluency": {"varied": of([score], unit="repeat")}}, target=target, judge=judge)
+
+
+def test_a_large_change_without_an_interval_is_not_lost_among_the_rows() -> None:
+    calm = [compare(window(8, target=f"agent-{n}"), window(8.4, target=f"agent-{n}")) for n in range(3)]
+
+    text = shown(*calm, compare(window(9), window(0)), compare(window(7, target="bob"), window(6, target="bob")))
+
+    assert f"{LARGE} ada fluency 9.0 → 0.0, bob fluency 7.0 → 6.0." in text
+    assert LARGE not in shown(*calm)
+
+
+def test_many_of_them_are_counted() -> None:
+    text = shown(*(compare(window(9, target=f"agent-{n:02}"), window(0, target=f"agent-{n:02}")) for n in range(12)))
+
+    assert "agent-09 fluency 9.0 → 0.0 and 2 more." in text
+
+
+def test_without_an_interval_it_is_said_how_to_get_one() -> None:
+    assert "an interval takes an LLM judge and --repeats 3 for both" in shown(compare(window(9), window(0)))
+    text = shown(compare(window(9, judge=LLM), window(0, judge=LLM)))
+    assert "an interval takes repeats (--repeats 3) for both" in text
+
+
+def test_a_baseline_that_is_too_small_leads_to_detect() -> None:
+    text = shown(compare(adherence([8, 2, 9, 5]), adherence([8, 3, 9, 5, 7, 6, 8, 4], first=100)))
+
+    assert "the baseline of 4 messages is too small to decide by: it takes a larger one" in text
+    assert "--detect 0.5 says how many messages a baseline takes." in text
+
+
+def test_those_who_lose_their_voice_are_found_and_nobody_else_is_accused_ac_6_5_4(settings: Settings) -> None:
+    settings.JUDGE_MODEL, settings.PROPOSITION_DIRS = "offline:lexical-1", []
+    loader.seed()
+
+    code, found = document("--a", "build=40", "--b", "build=41")
+
+    by_agent = {c["target"]: c for c in found["comparisons"]}
+    assert set(by_agent) == set(CAST)
+    assert {slug for slug, c in by_agent.items() if "adherence" in c["worse"]} == LOSE_THEIR_VOICE
+    assert {slug for slug, c in by_agent.items() if c["worse"]} == LOSE_THEIR_VOICE, (
+        "no proposition of the others either"
+    )
+    fluency = by_agent["jim"]["dimensions"]["fluency"]
+    assert (fluency["delta"] <= -2, fluency["interval"], fluency["verdict"]) == (True, None, "possibly drifted")
+    assert code == 1

@@ -1,0 +1,340 @@
+"""TODO: what this module is for."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents.models import Agent, Message
+from evaluation.change.comparison import compare
+from evaluation.change.measurement_files import UnreadableFile, measurements_of_file, observations_json
+from evaluation.change.measurements import Measurement, NotComparable, measurement_of
+from evaluation.models import EvaluationRun
+from evaluation.runs.as_json import as_json
+from evaluation.runs.capture import capture, evaluate_agent, evaluate_channel
+from evaluation.runs.spec import RunSpec
+from evaluation.runs.summary import RunSummary, summarize
+from evaluation.statistics.bootstrap import Observation
+from tests.evaluation.change.samples import LLM, adherence, measurement, of, only, run_json
+from tests.evaluation.conftest import PropositionFolder
+from tests.evaluation.conversing import converged, diverse
+from tests.evaluation.judged import make_run, make_score
+from tests.evaluation.judging import answers
+from tests.factories import make_agent, make_channel, talk
+from tests.llm_server import LLMServer
+
+pytestmark = pytest.mark.django_db
+
+
+def clusters(found: Measurement, dimension: str = "adherence") -> set[str]:
+    return {str(o.cluster) for rows in found.observations.get(dimension, {}).values() for o in rows}
+
+
+def same_numbers(made: Measurement, summary: RunSummary) -> None:
+    for name, dimension in summary.dimensions.items():
+        number = dimension.score if dimension.count is None else dimension.count
+        assert made.scores[name] == (None if number is None else pytest.approx(number, abs=2e-4)), name
+        for found in dimension.propositions:
+            number = found.score if found.count is None else found.count
+            expected = None if number is None else pytest.approx(number, abs=2e-4)
+            assert made.proposition_scores[name][found.id] == expected, found.id
+        assert made.unscored[name] == dimension.unscored
+
+
+def test_a_measurement_has_the_numbers_of_its_run(
+    llm_server: LLMServer, ada: Agent, propositions: PropositionFolder
+) -> None:
+    propositions.claims("adherence/ada.yaml", "terse", extra="weight: 3, rule: {max_words: 1}")
+    propositions.claims("fluency/_default.yaml", "varied", extra="include_personas: false")
+    values = iter(range(1, 10_000))
+    llm_server.respond = answers(lambda claim: next(values) % 10)
+
+    summary = evaluate_agent(agent=ada, repeats=2)
+    found = measurement_of(summary.run)
+
+    same_numbers(found, summary)
+    assert (found.target, found.judge, found.procedure) == ("ada", "test-model", "plumbline")
+    assert {len(rows) for rows in found.observations["adherence"].values()} == {3}, "the mean of the repeats, once"
+    assert clusters(found, "fluency") == {"repeat:1", "repeat:2"}
+    assert found.evaluation_run == summary.run.pk
+
+
+def test_what_could_not_be_scored_is_no_observation(llm_server: LLMServer, ada: Agent) -> None:
+    llm_server.respond = answers(lambda claim: 7 if "voice" in claim else {"value": "x"})
+
+    found = measurement_of(evaluate_agent(agent=ada, dimensions=("adherence",)).run)
+
+    assert found.proposition_scores["adherence"] == {"mood": None, "voice": 7.0}
+    assert set(found.observations["adherence"]) == {"voice"}
+    assert (found.unscored["adherence"], found.judged["adherence"]) == (3, 6)
+
+
+def test_an_agents_channels_have_the_numbers_of_its_run(llm_server: LLMServer, propositions: PropositionFolder) -> None:
+    propositions.write(
+        "convergence/_default.yaml",
+        """
+        dimension: convergence
+        target_type: environment
+        propositions:
+          - {id: apart, claim: voices stay apart}
+          - {id: topics, claim: topics vary, weight: 2}
+        """,
+    )
+    diverse(), converged()
+    talk(Agent.objects.get(slug="ada"), ["More."] * 4, channel=converged("third"))
+    values = iter(range(1, 10_000))
+    llm_server.respond = answers(lambda claim: next(values) % 10)
+
+    summary = evaluate_agent(agent=Agent.objects.get(slug="ada"), dimensions=("convergence",), repeats=2)
+    found = measurement_of(summary.run)
+
+    assert found.scores["convergence"] == pytest.approx(summary.dimensions["convergence"].score, abs=2e-4)
+    assert clusters(found, "convergence") == {"channel:diverse", "channel:converged", "channel:third"}
+    assert set(found.digests["convergence"]) == {"apart", "topics"}
+
+
+def test_a_channel_is_named_with_its_mark_and_has_its_repeats(
+    llm_server: LLMServer, propositions: PropositionFolder
+) -> None:
+    propositions.write(
+        "convergence/_default.yaml",
+        "dimension: convergence\ntarget_type: environment\npropositions: [{id: apart, claim: voices stay apart}]\n",
+    )
+    llm_server.respond = answers(lambda claim: 6)
+
+    summary = evaluate_channel(channel=diverse(), dimensions=("convergence",), repeats=3)
+    found = measurement_of(summary.run)
+
+    assert (found.target, clusters(found, "convergence")) == ("#diverse", {"repeat:1", "repeat:2", "repeat:3"})
+    same_numbers(found, summary)
+
+
+def test_counts_are_the_runs_counts_and_a_repeat_each() -> None:
+    run = make_run(dimensions=["ideas_quantity"])
+    for repeat, count in enumerate((4, 9, 6), 1):
+        fields: dict[str, Any] = {"dimension": "ideas_quantity", "proposition_id": "ideas", "repeat": repeat}
+        make_score(run, None, status="scored", count=count, **fields)
+
+    found = measurement_of(run)
+
+    assert (found.scores, found.counted) == ({"ideas_quantity": 6}, frozenset(["ideas_quantity"]))
+    assert [o.value for o in found.observations["ideas_quantity"]["ideas"]] == [4, 9, 6]
+
+
+def test_the_same_message_has_the_same_key_in_every_run_and_another_text_another(ada: Agent) -> None:
+    message = Message.objects.filter(agent=ada).first()
+    keys = []
+    for _ in range(2):
+        run = make_run(ada)
+        make_score(run, 5, message=message)
+        keys.append(clusters(measurement_of(run)))
+    Message.objects.filter(agent=ada).update(text="Something else.")
+
+    assert keys[0] == keys[1]
+    assert clusters(measurement_of(run)) != keys[0]
+
+
+def test_messages_deleted_since_are_one_cluster(ada: Agent) -> None:
+    run = make_run(ada)
+    for score, message in enumerate(Message.objects.filter(agent=ada), 5):
+        make_score(run, score, message=message)
+    Message.objects.filter(agent=ada, text__in=["No.", "Why?"]).delete()
+
+    found = measurement_of(run)
+
+    assert (found.scores["adherence"], len(clusters(found))) == (6.0, 2)
+
+
+def test_played_speech_is_clustered_by_situation() -> None:
+    agent, run = make_agent(), None
+    for situations in (("a", "b"), ("only",)):
+        run = make_run(agent, simulated=True)
+        for situation in situations:
+            for repeat in ("1", "2"):
+                tags = {"simulation": "p", "situation": situation, "repeat": repeat}
+                channel = make_channel(f"{situation}-{repeat}")
+                for message in talk(agent, ["Well.", "No."], channel=channel, tags=tags, synthetic=True):
+                    make_score(run, 5, message=message)
+        expected = {"situation:a", "situation:b"} if len(situations) > 1 else {"situation:only/1", "situation:only/2"}
+        assert clusters(measurement_of(run)) == expected
+
+
+def test_a_run_that_is_not_completed_does_not_compare(ada: Agent) -> None:
+    run = make_run(ada, status="failed", error="the judge scored nothing")
+
+    with pytest.raises(
+        NotComparable, match=f"evaluation {run.pk} of ada is failed: the judge scored nothing; only completed"
+    ):
+        measurement_of(run)
+
+
+def test_many_messages_take_no_more_queries_than_few() -> None:
+    counts = []
+    for n, slug in ((3, "few"), (300, "many")):
+        agent = make_agent(slug)
+        run = make_run(agent)
+        for message in talk(agent, [f"line {i}" for i in range(n)], channel=make_channel(slug)):
+            make_score(run, 5, message=message)
+        run = EvaluationRun.objects.select_related("agent").get(pk=run.pk)
+        with CaptureQueriesContext(connection) as captured:
+            measurement_of(run)
+        counts.append(len(captured))
+        assert summarize(run).dimensions["adherence"].score == 5.0
+
+    assert counts == [3, 3]
+
+
+def test_which_messages_a_run_measured_is_said_for_people(ada: Agent) -> None:
+    run = make_run(ada, window="7d", where={"build": "41"}, position_bins=[[1, 5]])
+
+    assert measurement_of(run).scope == "7d, build=41, evenly by position"
+    assert measurement_of(make_run(ada)).scope == ""
+
+
+HIGH, LOW = [8, 9, 8, 7, 9, 8], [3, 4, 2, 3, 5, 3]
+
+
+def written(path: Path, document: Any) -> Path:
+    path.write_text(document if isinstance(document, str) else json.dumps(document), encoding="utf-8")
+    return path
+
+
+def document(**run: Any) -> dict[str, Any]:
+    found = {"agent": "ada", "dimensions": {"adherence": {"score": 8.0, "propositions": {"voice": 8.0}}}}
+    return {"judge": LLM, "runs": [{**found, **run}]}
+
+
+@pytest.mark.django_db
+def test_what_a_capture_prints_is_read_back_as_the_same_measurement(
+    llm_server: LLMServer, ada: Agent, tmp_path: Path
+) -> None:
+    values = iter(range(1, 1000))
+    llm_server.respond = answers(lambda claim: next(values) % 10)
+    results = capture([RunSpec(agent=ada, dimensions=("adherence",), repeats=3)])
+    path = written(tmp_path / "baseline.json", as_json("test-model", results))
+
+    read, made = measurements_of_file(path)["ada"], measurement_of(results[0].summary.run)
+
+    assert (read.scores, read.proposition_scores) == (made.scores, made.proposition_scores)
+    assert (read.judge, read.procedure, read.persona_digest) == (made.judge, made.procedure, made.persona_digest)
+    assert read.digests == made.digests
+    assert observations_json(read) == observations_json(made)
+    change = only(compare(read, made))
+    assert (change.delta, change.paired, change.n) == (0.0, True, 3), "the same messages, known again by their keys"
+
+
+def test_a_measurement_written_and_read_gives_the_same_comparison(tmp_path: Path) -> None:
+    before, now = adherence(HIGH, persona_digest="p"), adherence(LOW, first=100)
+    path = written(tmp_path / "b.json", {"judge": LLM, "runs": [run_json(before)]})
+
+    assert only(compare(measurements_of_file(path)["ada"], now)) == only(compare(before, now))
+
+
+@given(st.lists(st.tuples(st.integers(0, 90), st.integers(1, 4)), min_size=1, max_size=20))
+def test_every_judgement_comes_back(tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[int, int]]) -> None:
+    found = measurement({"adherence": {"voice": [Observation(v / 10, 1.5, f"situation:{n}") for v, n in rows]}})
+    path = written(tmp_path_factory.mktemp("measured") / "b.json", {"judge": LLM, "runs": [run_json(found)]})
+
+    read = measurements_of_file(path)["ada"].observations["adherence"]["voice"]
+    assert sorted(map(tuple, read)) == sorted((v / 10, 1.5, f"situation:{n}", None) for v, n in rows)
+
+
+def test_channels_keep_the_weight_of_each(tmp_path: Path) -> None:
+    rows = [Observation(5.0, 30.0, "channel:a"), Observation(9.0, 10.0, "channel:b")]
+    found = measurement({"convergence": {"apart": rows}})
+    path = written(tmp_path / "b.json", {"judge": LLM, "runs": [run_json(found)]})
+
+    assert measurements_of_file(path)["ada"].observations["convergence"]["apart"] == tuple(rows)
+
+
+def test_a_file_without_judgements_is_taken_as_exact(tmp_path: Path) -> None:
+    path = written(tmp_path / "b.json", document())
+
+    change = only(compare(measurements_of_file(path)["ada"], adherence(LOW)))
+
+    assert (change.delta, change.verdict) == (-4.6667, "drifted")
+    assert "taken as exact" in change.interval_note
+
+
+def test_channels_and_agents_of_one_slug_are_kept_apart(tmp_path: Path) -> None:
+    dimensions = {"convergence": {"score": 5.0}, "ideas_quantity": {"count": 40}}
+    path = written(tmp_path / "b.json", {**document(), "channels": [{"channel": "ada", "dimensions": dimensions}]})
+
+    found = measurements_of_file(path)
+
+    assert sorted(found) == ["#ada", "ada"]
+    assert found["#ada"].scores == {"convergence": 5.0, "ideas_quantity": 40}
+
+
+def test_runs_that_are_not_completed_are_left_out(tmp_path: Path) -> None:
+    assert measurements_of_file(written(tmp_path / "b.json", document(status="failed"))) == {}
+
+
+# -- files that are none
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("nonsense", "not valid JSON"),
+        ("[" * 100_000, "b.json: n"),
+        ("[]", "expected an object with judge and runs"),
+        ({"runs": []}, "judge: is required"),
+        ({"judge": LLM, "runs": 7}, "runs: "),
+        (document(agent=None), r"runs\[0\]: names no target; allowed: agent or channel"),
+        (document(dimensions={"charm": {}}), "unknown dimension 'charm'; allowed: adherence,"),
+        (
+            document(dimensions={"adherence": {"score": 12}}),
+            r"runs\[0\].dimensions.adherence.score: .*less than or equal to 9.*12",
+        ),
+        (document(dimensions={"adherence": {"score": "8"}}), r"dimensions.adherence.score: .*'8'"),
+        (document(dimensions={"adherence": {"score": True}}), r"dimensions.adherence.score: .*True"),
+        (
+            document(dimensions={"adherence": {"propositions": {"voice": 10}}}),
+            "propositions.voice is 10.*; allowed: 0 to 9",
+        ),
+        (document(observations={"adherence": {"voice": {"scores": {"message:1": 90}}}}), "is 90.*; allowed: 0 to 9"),
+        (
+            document(observations={"adherence": {"voice": {"scores": {"m": -1}}}}),
+            r"voice.scores.m.*greater than or equal to 0",
+        ),
+        (
+            document(observations={"adherence": {"voice": {"weight": 0, "scores": {}}}}),
+            "voice.weight: .*greater than 0",
+        ),
+        (document(observations={"adherence": {"voice": {}}}), "voice.scores: is required"),
+        ('{"judge": "j", "runs": [{"agent": "a", "dimensions": {"adherence": {"score": NaN}}}]}', "NaN is not allowed"),
+        ({"judge": LLM, "runs": document()["runs"] * 2}, "ada stands twice"),
+        ({"judge": "a\x1b[31m", "runs": []}, "judge: "),
+        (document(procedure="a\x1b[31m"), r"'a\\x1b\[31m' holds control characters; allowed: one line"),
+        (document(observations={"adherence": {"a\u202eb": {"scores": {}}}}), "holds control characters"),
+    ],
+)
+def test_a_wrong_file_names_the_file_the_field_and_what_is_allowed(tmp_path: Path, content: Any, message: str) -> None:
+    path = written(tmp_path / "b.json", content)
+
+    with pytest.raises(UnreadableFile, match=message) as caught:
+        measurements_of_file(path)
+
+    assert str(path) in str(caught.value)
+
+
+def test_a_file_that_is_not_there_or_no_text_is_named(tmp_path: Path) -> None:
+    (tmp_path / "b.json").write_bytes(b"\xff\xfe\x00\x01")
+
+    for name, message in (("none.json", "No such file"), ("b.json", "not valid JSON")):
+        with pytest.raises(UnreadableFile, match=f"{name}: {message}"):
+            measurements_of_file(tmp_path / name)
+    with pytest.raises(UnreadableFile, match="Is a directory"):
+        measurements_of_file(tmp_path)
+
+
+def test_observations_are_documented_as_they_are_printed() -> None:
+    assert observations_json(measurement({"adherence": {"voice": of([7, 6.5])}})) == {
+        "adherence": {"voice": {"digest": "same", "weight": 1.0, "scores": {"message:1": 7, "message:2": 6.5}}}
+    }

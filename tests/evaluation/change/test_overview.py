@@ -1,0 +1,296 @@
+"""TODO: what this module is for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from agents.models import Agent
+from agents.persona import TraitValue, save_persona
+from evaluation.change.evidence import judged_ways
+from evaluation.change.overview import drift_overview
+from evaluation.change.overview_text import how_sure, sentence_of, short_name
+from evaluation.models import Baseline, EvaluationRun
+from tests.evaluation.change.measured import capture, card_of, flattened, measure
+from tests.evaluation.judged import LLM, OFFLINE, make_run
+from tests.factories import make_agent
+
+pytestmark = pytest.mark.django_db
+
+STEADY = [7, 8, 7, 8, 7, 8, 7, 8]
+
+
+def test_the_flattest_stand_first_and_those_of_whom_nothing_is_known_last() -> None:
+    bob, cleo, ada, dan, eve = map(make_agent, ("bob", "cleo", "ada", "dan", "eve"))
+    flattened(ada)
+    capture(bob, {"dry": STEADY})
+    measure(bob, {"dry": STEADY})
+    capture(cleo, {"dry": [9] * 8})
+    measure(cleo, {"dry": [1] * 8})
+    capture(dan, {"dry": STEADY})
+    found = drift_overview([bob, cleo, ada, dan, eve], judged_ways()[0])
+
+    assert [card.agent.slug for card in found.cards] == ["cleo", "ada", "bob", "dan", "eve"]
+    assert found.states == {"drifted": 2, "steady": 1, "not measured since": 1, "never measured": 1}
+
+
+def test_heuristics_and_models_never_share_a_ranking() -> None:
+    ada, bob = make_agent("ada"), make_agent("bob")
+    flattened(ada, judge=OFFLINE)
+    flattened(bob)
+    by_model, by_heuristic = judged_ways()
+
+    assert (by_model.judge, by_heuristic.judge) == (LLM, OFFLINE)
+    assert [card.state for card in drift_overview([ada, bob], by_model).cards] == ["drifted", "never measured"]
+    assert [card.agent for card in drift_overview([ada, bob], by_heuristic).cards] == [ada, bob]
+
+
+def test_other_procedures_failed_runs_and_samples_by_position_are_no_measurement_since() -> None:
+    ada = make_agent()
+    capture(ada, {"dry": STEADY})
+    measure(ada, {"dry": [1] * 8}, hard=True)
+    measure(ada, {"dry": [1] * 8}, status="failed", overall_score=None)
+    measure(ada, {"dry": [1] * 8}, position_bins=[[1, 5], [6, None]])
+
+    assert card_of(ada).state == "not measured since"
+
+
+def test_an_evaluation_from_before_the_baseline_is_no_measurement_since() -> None:
+    ada = make_agent()
+    measure(ada, {"dry": [1] * 8})
+    capture(ada, {"dry": STEADY})
+
+    assert card_of(ada).state == "not measured since"
+
+
+def test_two_builds_are_compared_by_the_evaluations_of_their_messages() -> None:
+    ada, bob = make_agent("ada"), make_agent("bob")
+    capture(ada, {"dry": STEADY})
+    measure(ada, {"dry": [9, 8, 9, 8, 9, 9]}, build="40", where={"build": "40"})
+    measure(ada, {"dry": [2, 3, 2, 3, 2, 2]}, build="41", where={"build": "41"})
+    measure(ada, {"dry": STEADY}, build="42")
+    both = {"baseline": ("build", "40"), "candidate": ("build", "41")}
+    found = drift_overview([ada, bob], judged_ways()[0], **both)  # type: ignore[arg-type]
+
+    assert [sentence_of(card) for card in found.cards] == [
+        "Stopped “dry”: 8.7 → 2.3 since build 41.",
+        "There is no evaluation of build 40 and none of build 41.",
+    ]
+    assert sentence_of(card_of(ada, candidate=("build", "43"))).endswith(": there is no evaluation of build 43.")
+    assert sentence_of(card_of(ada, baseline=("build", "7"))).endswith(
+        "there is no evaluation of build 7 to compare it with."
+    )
+
+
+def test_chance_is_corrected_for_all_claims_that_are_looked_at() -> None:
+    """A difference that would count alone does not among many agents that did not change."""
+    ada = make_agent()
+    capture(ada, {"dry": [8, 7, 8, 7, 8, 7]})
+    measure(ada, {"dry": [7, 6, 7, 7, 6, 7]})
+    assert card_of(ada).state == "drifted"
+    others = [make_agent(f"other-{n}") for n in range(12)]
+    for other in others:
+        capture(other, {"dry": STEADY[:6]})
+        measure(other, {"dry": STEADY[:6]})
+    (card,) = (card for card in drift_overview([ada, *others], judged_ways()[0]).cards if card.agent == ada)
+
+    assert card.state == "possibly drifted"
+
+
+def test_played_speech_is_not_tested_as_if_its_turns_were_independent() -> None:
+    ada = make_agent()
+    capture(ada, {"dry": [9] * 8}, simulated=True)
+    ada.baselines.update(procedure="plumbline+simulated")
+    measure(ada, {"dry": [1] * 8}, simulated=True)
+
+    assert card_of(ada).state == "possibly drifted"
+
+
+def test_the_line_of_scores_is_of_evaluations_of_the_same_dimensions() -> None:
+    ada = make_agent()
+    flattened(ada)
+    make_run(ada, dimensions=["fluency"], overall_score=1.0)
+    for score in (4.0, 3.0):
+        make_run(ada, overall_score=score)
+
+    assert card_of(ada).course == [5.0, 5.0, 4.0, 3.0]
+
+
+def test_the_number_of_queries_does_not_grow_with_the_agents() -> None:
+    def asked(agents: list[Agent]) -> int:
+        with CaptureQueriesContext(connection) as captured:
+            found = drift_overview(agents, judged_ways()[0])
+        assert len(found.cards) == len(agents)
+        return len(captured.captured_queries)
+
+    agents = [make_agent(f"agent-{n}") for n in range(6)]
+    grow: Callable[[Agent], EvaluationRun] = flattened
+    grow(agents[0])
+    few = asked(agents[:1])
+    for agent in agents[1:]:
+        grow(agent)
+
+    assert asked(agents) == few
+    assert few <= 13
+
+
+@pytest.fixture
+def ada() -> Agent:
+    return make_agent()
+
+
+def test_what_an_agent_was_known_for_and_lost_is_named_with_both_scores_and_the_build(ada: Agent) -> None:
+    flattened(ada)
+    card = card_of(ada)
+
+    assert sentence_of(card) == "Stopped “dry wit”: 8.1 → 3.1 since build 41."
+    assert card.state == "drifted"
+    assert card.claim == "the claim of ada-dry-wit"
+    assert [move.proposition for move in card.moves] == ["ada-dry-wit", "default-voice"]
+    assert card.main is not None
+    assert how_sure(card.main).startswith("8 judgements in the baseline, 8 now; more than chance")
+
+
+def test_its_quotes_are_the_best_message_then_and_the_worst_now(ada: Agent) -> None:
+    flattened(ada)
+    card = card_of(ada)
+
+    assert card.baseline_quote is not None
+    assert card.candidate_quote is not None
+    assert (card.baseline_quote.score, card.baseline_quote.message.tags, card.baseline_quote.message.text) == (
+        9,
+        {"build": "40"},
+        "Noted. 2",
+    )
+    assert (card.candidate_quote.score, card.candidate_quote.message.tags, card.candidate_quote.message.text) == (
+        2,
+        {"build": "41"},
+        "Noted. 5",
+    )
+
+
+def test_without_a_tag_that_tells_now_from_then_it_counts_from_the_day_of_the_baseline(ada: Agent) -> None:
+    capture(ada, {"dry": [8] * 6})
+    measure(ada, {"dry": [5] * 6}, build="40")
+    Baseline.objects.update(captured_at=datetime(2026, 11, 3, 12, tzinfo=UTC))
+
+    assert sentence_of(card_of(ada)) == "Less “dry”: 8.0 → 5.0 since the baseline of 3 Nov 2026."
+
+
+def test_a_fall_of_an_anti_pattern_says_that_it_crept_in(ada: Agent) -> None:
+    capture(ada, {"default-generic-assistant": [9, 9, 8, 9, 9, 9]}, inverted=["default-generic-assistant"])
+    measure(ada, {"default-generic-assistant": [2, 3, 2, 2, 2, 2]}, inverted=["default-generic-assistant"])
+
+    assert sentence_of(card_of(ada)) == "Slipped into “generic assistant”: 8.8 → 2.2 since build 41."
+
+
+def test_a_rule_that_is_kept_no_longer_is_broken_not_stopped(ada: Agent) -> None:
+    capture(ada, {"ada-no-slang": [9, 9, 8, 9, 9, 9]})
+    measure(ada, {"ada-no-slang": [2, 3, 2, 2, 2, 2]})
+
+    assert sentence_of(card_of(ada)) == "Broke “no slang”: 8.8 → 2.2 since build 41."
+
+
+def test_a_fall_that_chance_explains_is_only_perhaps_one(ada: Agent) -> None:
+    capture(ada, {"dry": [9, 5, 8]})
+    measure(ada, {"dry": [8, 4, 6]})
+    card = card_of(ada)
+
+    assert card.state == "possibly drifted"
+    assert sentence_of(card) == "Possibly less “dry”: 7.3 → 6.0 since build 41."
+    assert card.main is not None
+    assert how_sure(card.main) == "3 judgements in the baseline, 3 now; too few to tell from chance"
+
+
+def test_one_judgement_of_a_whole_window_is_never_sure(ada: Agent) -> None:
+    for run, score in ((capture(ada, {}), 9), (measure(ada, {}), 0)):
+        run.scores.create(dimension="adherence", proposition_id="varied", claim="varied", status="scored", score=score)
+    card = card_of(ada)
+
+    assert card.state == "possibly drifted"
+    assert sentence_of(card).startswith("Possibly stopped “varied”: 9.0 → 0.0 since the baseline of")
+    assert (card.baseline_quote, card.candidate_quote) == (None, None)
+
+
+def test_an_agent_that_holds_says_by_how_little_it_moved(ada: Agent) -> None:
+    capture(ada, {"dry": STEADY, "voice": STEADY})
+    measure(ada, {"dry": [7, 8, 7, 8, 7, 8, 7, 7], "voice": STEADY})
+
+    assert sentence_of(card_of(ada)).startswith("Steady: the largest fall is “dry”: 7.5 → 7.4 since the baseline of ")
+
+
+def test_a_sure_rise_without_a_sure_fall_is_told(ada: Agent) -> None:
+    capture(ada, {"dry": [3, 4, 3, 4, 3, 4], "voice": [8, 7, 8, 7, 8, 7]})
+    measure(ada, {"dry": [8, 8, 9, 8, 8, 9], "voice": [8, 6, 8, 6, 8, 6]})
+    card = card_of(ada)
+
+    assert (card.state, sentence_of(card)) == ("improved", "More “dry”: 3.5 → 8.3 since build 41.")
+    assert card.candidate_quote is not None
+    assert card.candidate_quote.score == 9
+
+
+def test_nothing_is_said_of_what_was_not_measured(ada: Agent) -> None:
+    assert sentence_of(card_of(ada)) == "Not measured yet: there is no baseline."
+    capture(ada, {"dry": STEADY})
+    Baseline.objects.update(captured_at=datetime(2026, 11, 3, 12, tzinfo=UTC))
+
+    assert sentence_of(card_of(ada)).startswith("Not measured since the baseline of 3 Nov 2026: no evaluation scored a")
+    assert card_of(ada).dimensions == []
+
+
+def test_unscored_and_trivial_judgements_are_in_no_mean(ada: Agent) -> None:
+    capture(ada, {"dry": [8] * 4})
+    run = measure(ada, {"dry": [8] * 4})
+    for status, score in (("unscored", None), ("trivial", 9)):
+        for _ in range(5):
+            run.scores.create(dimension="adherence", proposition_id="dry", claim="dry", status=status, score=score)
+    (move,) = card_of(ada).moves
+
+    assert (move.candidate.mean, move.candidate.scored, move.candidate.unscored) == (8.0, 4, 5)
+
+
+def test_what_could_only_be_scored_on_one_side_is_not_compared(ada: Agent) -> None:
+    capture(ada, {"dry": STEADY})
+    measure(ada, {"witty": STEADY})
+
+    assert card_of(ada).state == "not comparable"
+    assert sentence_of(card_of(ada)).startswith("Measured, but nothing was scored both in the baseline of")
+
+
+def test_a_claim_that_was_reworded_is_named_and_not_compared(ada: Agent) -> None:
+    capture(ada, {"dry": [9] * 4, "voice": STEADY}, proposition_digests={"adherence": {"dry": "old", "voice": "same"}})
+    measure(ada, {"dry": [1] * 4, "voice": STEADY}, proposition_digests={"adherence": {"dry": "new", "voice": "same"}})
+    card = card_of(ada)
+
+    assert card.changed == ["adherence/dry"]
+    assert [move.proposition for move in card.moves] == ["voice"]
+    assert card.state == "steady"
+
+
+def test_an_edit_of_the_persona_between_the_two_is_noticed(ada: Agent) -> None:
+    capture(ada, {"dry": STEADY})
+    save_persona(agent=ada, traits=[TraitValue("dry", strength=0.0)], note="edit")
+    measure(ada, {"dry": [1] * 8})
+
+    assert card_of(ada).compared.persona_edited
+
+
+@pytest.mark.parametrize(
+    ("proposition", "name"),
+    [
+        ("ada-no-lists", "no lists"),
+        ("default-generic-assistant", "generic assistant"),
+        ("trait-concise-replies", "concise replies"),
+        ("trait-stolz-3f9a21", "stolz"),
+        ("fluency-varied", "varied"),
+        ("swears", "swears"),
+        ("ada", "ada"),
+        ("default-", "default"),
+    ],
+)
+def test_a_claim_is_called_by_its_own_id_without_what_all_ids_begin_with(proposition: str, name: str) -> None:
+    assert short_name(proposition, "ada", "fluency") == name

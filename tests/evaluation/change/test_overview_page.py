@@ -1,0 +1,163 @@
+"""The cast page: a card per agent, filters in the URL, and what each group may see and do."""
+
+from __future__ import annotations
+
+import pytest
+from django.contrib.auth.models import Group, User
+from django.test import Client
+from django.urls import reverse
+
+from agents.models import ChannelMember
+from tests.console import HOSTILE, plain, queries, read, signed_in, staff
+from tests.evaluation.change.measured import capture, flattened, measure
+from tests.evaluation.judged import OFFLINE
+from tests.factories import make_agent, make_channel
+
+pytestmark = pytest.mark.django_db
+
+STEADY = [7, 8, 7, 8, 7, 8, 7, 8]
+
+
+@pytest.fixture
+def overview_url() -> str:
+    return reverse("admin:evaluation_drift_overview")
+
+
+def in_group(name: str) -> Client:
+    user = User.objects.create_user(name.lower(), is_staff=True)
+    user.groups.add(Group.objects.get(name=name))
+    return signed_in(user)
+
+
+def test_a_card_tells_who_went_flat_in_what_with_quotes_and_what_to_do(root: Client, overview_url: str) -> None:
+    ada, bob = make_agent(title="Clerk"), make_agent("bob")
+    flattened(ada)
+    page = read(root, overview_url)
+    text = plain(page)
+
+    assert "1 drifted 1 never measured" in text
+    assert "Stopped “dry wit”: 8.1 → 3.1 since build 41." in text
+    assert "Claim: the claim of ada-dry-wit." in text
+    assert "Baseline 9 of 9" in text
+    assert "Now 2 of 9" in text
+    assert page.index(f"overview-{ada.pk}") < page.index(f"overview-{bob.pk}")
+    assert reverse("admin:evaluation_agent_capture", args=[bob.pk]) in page
+    assert "Overall score of the last 2 evaluations" in page
+    assert "Observe it at the gate" in text
+
+
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        ("", ["ada", "bob"]),
+        ("?active=all", ["ada", "bob", "gone"]),
+        ("?active=no", ["gone"]),
+        ("?channel=lobby", ["bob"]),
+        ("?q=AD", ["ada"]),
+        ("?state=drifted", ["ada"]),
+        ("?state=improved", []),
+        ("?page=2", []),
+    ],
+)
+def test_filters_stand_in_the_url(root: Client, overview_url: str, query: str, names: list[str]) -> None:
+    ada, bob = make_agent(), make_agent("bob")
+    make_agent("gone", is_active=False)
+    ChannelMember.objects.create(channel=make_channel("lobby"), agent=bob)
+    flattened(ada)
+    cards = root.get(overview_url + query).context["cards"]
+
+    assert sorted(card["agent"].slug for card in cards) == names
+
+
+def test_two_builds_are_compared_and_the_page_says_how_to_measure_them(root: Client, overview_url: str) -> None:
+    ada = make_agent()
+    capture(ada, {"dry": STEADY})
+    measure(ada, {"dry": [9] * 6}, build="40", where={"build": "40"})
+    measure(ada, {"dry": [2] * 6}, build="41", where={"build": "41"})
+    text = plain(read(root, overview_url + "?baseline=build%3D40&candidate=build%3D41"))
+
+    assert "Stopped “dry”: 9.0 → 2.0 since build 41." in text
+    assert "manage.py compare --a build=40 --b build=41" in text
+
+
+@pytest.mark.parametrize(
+    "wrong", ["baseline=build", "candidate=%3D41", "baseline=1%3D2", "judge=nobody", "channel=nowhere", "state=x"]
+)
+def test_a_filter_that_means_nothing_is_named(root: Client, overview_url: str, wrong: str) -> None:
+    make_agent()
+    page = read(root, f"{overview_url}?{wrong}")
+
+    assert 'role="alert"' in page
+    assert "pl-overview-card" not in page
+
+
+def test_one_judge_at_a_time_and_heuristics_are_marked(root: Client, overview_url: str) -> None:
+    flattened(make_agent(), judge=OFFLINE)
+    flattened(make_agent("bob"))
+    by_model = plain(read(root, overview_url))
+    by_heuristic = plain(read(root, overview_url + "?judge=offline%3Alexical-1+plumbline"))
+
+    assert "1 drifted 1 never measured" in by_model
+    assert "goes by word lists" not in by_model
+    assert "heuristic lexical-1" in by_heuristic
+    assert "goes by word lists" in by_heuristic
+
+
+def test_nobody_measured_and_nobody_there_say_what_to_do(root: Client, overview_url: str) -> None:
+    assert "manage.py import_agents FILE" in plain(read(root, overview_url))
+    make_agent()
+    text = plain(read(root, overview_url))
+
+    assert "Not measured yet: there is no baseline." in text
+    assert "Capture a baseline" in text
+
+
+def test_texts_of_agents_and_people_stay_texts(root: Client, overview_url: str) -> None:
+    ada = make_agent(display_name=HOSTILE, title=HOSTILE)
+    capture(ada, {"<b>dry</b>": STEADY})
+    measure(ada, {"<b>dry</b>": [1] * 8}, build="<b>41</b>")
+    ada.messages.update(text=HOSTILE)
+    ada.evaluation_runs.get(is_baseline=False).scores.update(claim=HOSTILE)
+    page = read(root, overview_url)
+
+    assert HOSTILE not in page
+    assert "<b>dry</b>" not in page
+    assert "<b>41</b>" not in page
+    assert page.count("&lt;script&gt;alert(") >= 4
+    assert "&lt;b&gt;41&lt;/b&gt;" in page
+
+
+@pytest.mark.parametrize(("group", "steps"), [("Viewer", False), ("Operator", True), ("Editor", True)])
+def test_every_group_sees_the_cast_and_is_offered_only_what_it_may_do(
+    overview_url: str, group: str, steps: bool
+) -> None:
+    bob = make_agent("bob")
+    flattened(make_agent())
+    page = read(in_group(group), overview_url)
+
+    assert "Stopped “dry wit”" in page
+    assert (reverse("admin:evaluation_agent_capture", args=[bob.pk]) in page) is steps
+    assert ("Observe it at the gate" in page) is (group == "Editor")
+
+
+def test_without_the_right_to_read_messages_there_are_no_quotes(overview_url: str) -> None:
+    flattened(make_agent())
+    page = read(signed_in(staff("evaluation.view_baseline", "agents.view_agent")), overview_url)
+
+    assert "Stopped “dry wit”" in page
+    assert "Noted. 2" not in page
+
+
+@pytest.mark.parametrize("rights", [[], ["evaluation.view_baseline"], ["agents.view_agent"]])
+def test_who_may_not_see_baselines_of_agents_sees_no_cast(overview_url: str, rights: list[str]) -> None:
+    assert signed_in(staff(*rights)).get(overview_url).status_code == 403
+
+
+def test_more_agents_take_no_more_queries(root: Client, overview_url: str) -> None:
+    flattened(make_agent())
+    few = queries(root, overview_url)
+    for number in range(5):
+        flattened(make_agent(f"agent-{number}"))
+    many = queries(root, overview_url)
+
+    assert len(many) == len(few), "\n".join(many)

@@ -1,0 +1,441 @@
+"""TODO: what this module is for."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import tracemalloc
+from collections import Counter
+from collections.abc import Iterable
+
+import pytest
+from pytest_django import Settings
+
+from agents.models import Agent, Message
+from evaluation.change.position import PositionProfile, position_json, position_profile
+from evaluation.change.tables import position_table
+from evaluation.models import EvaluationRun, EvaluationScore
+from evaluation.runs.planning import prepare_run
+from evaluation.runs.spec import RunSpec
+from evaluation.scorers.positions import Bin, parse_bins, positions_of, sample_by_position
+from evaluation.scorers.windows import MessageWindow, parse_window, spoken_by
+from tests.evaluation.change.talking import BINS, chat
+from tests.evaluation.conftest import PropositionFolder
+from tests.evaluation.judging import answers, tail_of
+from tests.evaluation.measuring import measured
+from tests.factories import make_agent, make_channel, say, talk
+from tests.llm_server import LLMServer
+
+pytestmark = pytest.mark.django_db
+
+LINE = re.compile(r"line (\d+)")
+
+
+# -- bins as people write them
+@pytest.mark.parametrize(
+    ("text", "bins"),
+    [
+        ("1-5,6-15,16-30,31+", BINS),
+        (" 1-5 , 10+ ", ((1, 5), (10, None))),
+        ("1,2,3-3", ((1, 1), (2, 2), (3, 3))),
+    ],
+)
+def test_bins_are_read(text: str, bins: tuple[Bin, ...]) -> None:
+    assert parse_bins(text) == bins
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        *(("", "''"), ("5-1", "5-1"), ("1-5,5-9", "5-9"), ("1+,9+", "9+"), ("0-3", "0-3"), ("a-b", "'a-b'")),
+        *(("1-5,", "''"), ("-5", "'-5'"), (",".join(map(str, range(1, 14))), "13 bins")),
+    ],
+)
+def test_bins_that_cannot_be_meant_are_refused_with_what_is_allowed(text: str, named: str) -> None:
+    with pytest.raises(ValueError, match=r"allowed: up to 12 stretches .* such as 1-5,6-15,16-30,31\+") as caught:
+        parse_bins(text)
+    assert named in str(caught.value)
+
+
+def test_a_spec_has_at_least_one_message_for_each_bin() -> None:
+    with pytest.raises(ValueError, match="samples 3: at least one for each of the 4 bins"):
+        RunSpec(agent=make_agent(), samples=3, position_bins=BINS)
+
+
+# -- what is drawn
+def draw(agent: Agent, *, samples: int = 20, seed: int = 0, bins: Iterable[Bin] = BINS, **window: str) -> list[int]:
+    eligible = spoken_by(agent=agent, window=parse_window(window.get("window", "all")))
+    return sample_by_position(agent=agent, eligible=eligible, bins=tuple(bins), samples=samples, seed=seed)
+
+
+def positions(agent: Agent, drawn: list[int]) -> list[int]:
+    return sorted(position for _, position in positions_of(drawn, agent=agent).values())
+
+
+def per_bin(agent: Agent, drawn: list[int]) -> list[int]:
+    found = positions(agent, drawn)
+    return [sum(first <= position <= (last or position) for position in found) for first, last in BINS]
+
+
+def test_a_position_is_the_rank_among_the_agents_own_messages_in_that_channel() -> None:
+    ada, bea = make_agent("ada"), make_agent("bea")
+    office, attic = make_channel("office"), make_channel("attic")
+    say(office, bea, "first")
+    said = [
+        say(office, ada, "one"),
+        say(attic, ada, "one there"),
+        say(office, ada, "two"),
+        say(attic, ada, "two there"),
+    ]
+    say(office, ada, "   ")
+    said.append(say(office, ada, "three"))
+
+    found = positions_of([m.pk for m in said], agent=ada)
+
+    assert [found[m.pk] for m in said] == [
+        (m.channel_id, position) for m, position in zip(said, (1, 1, 2, 2, 3), strict=True)
+    ]
+
+
+def test_the_sample_is_even_over_the_stretches_and_repeatable() -> None:
+    ada = make_agent("ada")
+    chat(ada, "long", 60)
+
+    drawn = draw(ada, samples=20)
+
+    assert per_bin(ada, drawn) == [5, 5, 5, 5]
+    assert len(set(drawn)) == 20
+    assert drawn == draw(ada, samples=20)
+    assert drawn != draw(ada, samples=20, seed=1)
+
+
+def test_what_a_short_or_empty_stretch_leaves_goes_to_the_others() -> None:
+    ada = make_agent("ada")
+    chat(ada, "middling", 17)
+
+    assert per_bin(ada, draw(ada, samples=12)) == [5, 5, 2, 0]
+    assert per_bin(ada, draw(ada, samples=100)) == [5, 10, 2, 0]
+
+
+def test_early_and_late_positions_come_from_the_same_conversations_where_they_can() -> None:
+    ada = make_agent("ada")
+    long = {chat(ada, f"long-{n}", 35).pk for n in range(4)}
+    for n in range(12):
+        chat(ada, f"short-{n}", 4)
+
+    found = positions_of(draw(ada, samples=16), agent=ada).values()
+
+    assert Counter(channel for channel, _ in found) == dict.fromkeys(long, 4)
+    assert all(Counter(c for c, t in found if a <= t <= (b or t)) == dict.fromkeys(long, 1) for a, b in BINS)
+
+
+def test_positions_count_from_the_conversations_start_whatever_the_window_is() -> None:
+    ada = make_agent("ada")
+    chat(ada, "long", 40)
+
+    assert positions(ada, draw(ada, window="last:3")) == [38, 39, 40]
+
+
+def test_played_speech_and_other_agents_are_not_drawn() -> None:
+    ada, bea = make_agent("ada"), make_agent("bea")
+    channel = chat(ada, "long", 3)
+    talk(bea, ["mine"], channel=channel)
+    say(channel, ada, "simulated", synthetic=True)
+
+    assert positions(ada, draw(ada)) == [1, 2, 3]
+
+
+def test_a_sample_keeps_tags() -> None:
+    ada = make_agent("ada")
+    for n in range(1, 9):
+        talk(ada, [f"line {n}"], tags={"build": str(n % 2)})
+
+    eligible = spoken_by(agent=ada, window=MessageWindow(), where={"build": "0"})
+    drawn = sample_by_position(agent=ada, eligible=eligible, bins=parse_bins("1-4,5+"), samples=20, seed=0)
+
+    assert positions(ada, drawn) == [2, 4, 6, 8]
+
+
+# -- long conversations
+def test_a_conversation_of_twenty_thousand_messages_is_sampled_in_little_memory() -> None:
+    ada, channel = make_agent("ada"), make_channel()
+
+    def grow(first: int, last: int) -> None:
+        Message.objects.bulk_create(
+            [Message(channel=channel, agent=ada, position=n, text=f"line {n}") for n in range(first, last)],
+            batch_size=1000,
+        )
+
+    def peak() -> int:
+        tracemalloc.start()
+        try:
+            assert len(draw(ada, samples=40)) == 40
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    grow(1, 2_001)
+    peak()  # loads what is loaded once
+    short = peak()
+    grow(2_001, 20_001)
+
+    assert peak() < short + 1_000_000, "ten times the messages"
+
+
+LINE = re.compile(r"line (\d+)")
+
+
+# -- what a run says
+def by_position(agent: Agent, *, samples: int = 40, **fields: object) -> PositionProfile:
+    return position_profile(measured(agent, samples=samples, position_bins=BINS, **fields).summary.run)
+
+
+def fading(body: dict[str, object]) -> dict[str, object]:
+    """A judge whose scores fall with the position that a message names: 8 at first, 3 in the end."""
+    said = LINE.search(tail_of(body).split("Ada acts: ")[1])
+    assert said is not None
+    position = int(said[1])
+    return answers(lambda claim: 8 - (position % 2) if position <= 15 else 5 if position <= 30 else 3 - (position % 2))(
+        body
+    )
+
+
+def test_a_conversation_that_fades_is_seen_to_fade(llm_server: LLMServer, propositions: PropositionFolder) -> None:
+    propositions.claims("adherence/_default.yaml", "voice", "mood")
+    ada = make_agent("ada")
+    chat(ada, "long", 50)
+    llm_server.respond = fading
+
+    profile = by_position(ada)
+
+    (found,) = profile.dimensions
+    means = [row.score.value for row in found.bins]
+    assert means == [pytest.approx(mean, abs=0.3) for mean in (7.5, 7.5, 5, 2.5)]
+    assert [row.messages for row in found.bins] == [5, 10, 13, 12]
+    assert [row.counts["scored"] for row in found.bins] == [10, 20, 26, 24]
+    assert found.within.delta.value == pytest.approx(-5, abs=0.7)
+    assert found.within.delta.interval is not None
+    assert found.within.delta.interval.high < -4
+    assert found.within.decision.verdict == "drifted"
+    assert (found.within.first, found.within.last, found.within.conversations) == ("1-5", "31+", 1)
+    assert found.within.resampled == "messages"
+    assert found.trend.value is not None
+    assert found.trend.value < -0.7
+
+
+def test_a_conversation_that_holds_is_steady(llm_server: LLMServer, propositions: PropositionFolder) -> None:
+    propositions.claims("adherence/_default.yaml", "voice")
+    ada = make_agent("ada")
+    chat(ada, "long", 60)
+    llm_server.respond = answers(lambda claim: 7)
+
+    (found,) = by_position(ada).dimensions
+
+    assert found.within.decision.verdict == "steady"
+    assert found.within.delta.value == pytest.approx(0)
+
+
+def test_cues_find_fading_offline(settings: Settings, propositions: PropositionFolder) -> None:
+    settings.JUDGE_MODEL = "offline:lexical-1"
+    propositions.write(
+        "adherence/_default.yaml",
+        """
+        dimension: adherence
+        propositions:
+          - id: assistant
+            claim: "{{agent_name}} sounds like an assistant"
+            inverted: true
+            cues: {supports: ["happy to help"], contradicts: ["my drawer"]}
+        """,
+    )
+    ada, channel = make_agent("ada"), make_channel()
+    talk(ada, ["No. Not my drawer." if n < 20 else "Happy to help with that!" for n in range(40)], channel=channel)
+
+    profile = by_position(ada)
+
+    (found,) = profile.dimensions
+    assert (profile.judge, found.within.decision.verdict) == ("offline:lexical-1", "drifted")
+    assert found.within.delta.value == pytest.approx(-7)
+
+
+def test_long_conversations_that_were_worse_from_the_start_are_no_fading(
+    llm_server: LLMServer, propositions: PropositionFolder
+) -> None:
+    """The confound: later positions come from long conversations only."""
+    propositions.claims("adherence/_default.yaml", "voice")
+    ada = make_agent("ada")
+    for n in range(7):
+        talk(ada, [f"weary {position}" for position in range(35)], channel=make_channel(f"long-{n}"))
+    for n in range(9):
+        talk(ada, [f"fresh {position}" for position in range(5)], channel=make_channel(f"short-{n}"))
+    said = {"weary": 3, "fresh": 8}
+    llm_server.respond = lambda body: answers(lambda claim: said[tail_of(body).split("Ada acts: ")[1].split()[0]])(body)
+
+    (found,) = by_position(ada, samples=240).dimensions
+
+    assert found.overall.delta.value is not None
+    assert found.overall.delta.value < -2
+    assert (found.overall.decision.verdict, found.within.decision.verdict) == ("drifted", "steady")
+    assert (found.within.conversations, found.within.resampled) == (7, "conversations")
+    assert found.bins[0].same.value == 3
+
+
+def test_a_channel_with_one_message_says_that_nothing_can_be_compared(
+    llm_server: LLMServer, propositions: PropositionFolder
+) -> None:
+    propositions.claims("adherence/_default.yaml", "voice")
+    ada = make_agent("ada")
+    chat(ada, "short", 1)
+    llm_server.respond = answers(lambda claim: 7)
+
+    (found,) = by_position(ada).dimensions
+
+    assert [(row.messages, row.score.value) for row in found.bins] == [(1, 7), (0, None), (0, None), (0, None)]
+    assert found.within.delta.reason == "fewer than two stretches have scores"
+    assert found.within.decision.verdict == "not enough data"
+
+
+def test_stretches_that_no_conversation_joins_are_not_compared_within(
+    llm_server: LLMServer, propositions: PropositionFolder
+) -> None:
+    propositions.claims("adherence/_default.yaml", "voice")
+    ada = make_agent("ada")
+    chat(ada, "short", 3)
+    old = chat(ada, "old", 12)
+    old.messages.update(tags={"when": "before"})
+    Message.objects.filter(channel=old, agent=ada, text__in=["line 11", "line 12"]).update(tags={"when": "now"})
+    Message.objects.filter(channel__slug="short").update(tags={"when": "now"})
+    llm_server.respond = answers(lambda claim: 7)
+
+    (found,) = by_position(ada, where={"when": "now"}).dimensions
+
+    assert [row.messages for row in found.bins] == [3, 2, 0, 0]
+    assert found.within.delta.reason == "no conversation has scores in both stretches"
+    assert found.overall.delta.value == 0
+
+
+def test_an_agent_that_said_nothing_has_an_empty_profile(
+    llm_server: LLMServer, propositions: PropositionFolder
+) -> None:
+    propositions.claims("adherence/_default.yaml", "voice")
+    ada = make_agent("ada")
+
+    profile = by_position(ada)
+
+    assert [row.messages for row in profile.dimensions[0].bins] == [0, 0, 0, 0]
+    assert llm_server.calls == 0
+
+
+def test_judgements_that_could_not_be_made_are_counted_not_guessed(
+    llm_server: LLMServer, propositions: PropositionFolder
+) -> None:
+    propositions.claims("adherence/_default.yaml", "voice")
+    ada = make_agent("ada")
+    chat(ada, "long", 8)
+    run = measured(ada, position_bins=BINS).summary.run
+    EvaluationScore.objects.filter(evaluation_run=run).update(status="unscored", score=None)
+
+    (found,) = position_profile(run).dimensions
+
+    assert [(row.counts["scored"], row.counts["unscored"], row.score.value) for row in found.bins[:2]] == [
+        (0, 5, None),
+        (0, 3, None),
+    ]
+
+
+def test_deleted_messages_and_positions_outside_are_said(
+    llm_server: LLMServer, propositions: PropositionFolder
+) -> None:
+    propositions.claims("adherence/_default.yaml", "voice", "mood")
+    ada = make_agent("ada")
+    channel = chat(ada, "long", 9)
+    run = measured(ada, position_bins=((1, 3), (6, None))).summary.run
+    channel.messages.filter(text="line 9").delete()
+
+    profile = position_profile(run, parse_bins("1-2,6+"))
+
+    assert profile.left_out == 2
+    assert [row.messages for row in profile.dimensions[0].bins] == [2, 3]
+
+
+def test_a_run_that_was_not_sampled_by_position_asks_for_bins(llm_server: LLMServer, ada: Agent) -> None:
+    run = measured(ada).summary.run
+
+    with pytest.raises(ValueError, match="was not sampled by position; name the bins"):
+        position_profile(run)
+    assert [row.messages for row in position_profile(run, parse_bins("1,2+")).dimensions[0].bins] == [1, 2]
+
+
+def test_runs_by_position_are_runs_of_their_own(ada: Agent, llm_server: LLMServer) -> None:
+    plain, _ = prepare_run(RunSpec(agent=ada, dimensions=("adherence",)))
+    by, _ = prepare_run(RunSpec(agent=ada, dimensions=("adherence",), position_bins=BINS))
+    again, resumed = prepare_run(RunSpec(agent=ada, dimensions=("adherence",), position_bins=BINS))
+
+    assert plain.pk != by.pk
+    assert (again.pk, resumed) == (by.pk, True)
+    assert EvaluationRun.objects.get(pk=by.pk).position_bins == [[1, 5], [6, 15], [16, 30], [31, None]]
+
+
+# -- how it is shown
+@pytest.fixture
+def shown(llm_server: LLMServer, propositions: PropositionFolder) -> PositionProfile:
+    propositions.claims("adherence/_default.yaml", "voice")
+    propositions.claims("fluency/_default.yaml", "varied")
+    ada = make_agent("ada")
+    chat(ada, "long", 50)
+    llm_server.respond = lambda body: fading(body) if "Ada acts: " in tail_of(body) else None
+    return by_position(ada, dimensions=("adherence", "fluency"))
+
+
+def test_the_table_fits_eighty_columns_and_names_judge_and_verdict(shown: PositionProfile) -> None:
+    out = io.StringIO()
+
+    position_table(shown, out)
+
+    table = out.getvalue()
+    assert "Adherence of ada by position, by test-model" in table
+    assert "positions 31+ against 1-5: −5" in table
+    assert "drifted" in table
+    assert "Not by position, because judged as a whole: fluency." in table
+    assert max(len(line) for line in table.splitlines() if "conversation" not in line) <= 80
+
+
+def test_the_json_object_has_what_the_table_has(shown: PositionProfile) -> None:
+    document = json.loads(json.dumps(position_json(shown)))
+
+    found = document["dimensions"]["adherence"]
+    assert [row["positions"] for row in found["bins"]] == ["1-5", "6-15", "16-30", "31+"]
+    assert found["bins"][0].keys() >= {"score", "interval", "messages", "scored", "unscored", "same_conversations"}
+    assert found["within"]["verdict"] == "drifted"
+    assert found["within"]["delta"] == pytest.approx(-5, abs=0.7)
+    assert (document["judge"], document["not_by_position"]) == ("test-model", ["fluency"])
+
+
+def test_an_agent_nobody_heard_gets_a_sentence_and_no_empty_table(ada: Agent) -> None:
+    out = io.StringIO()
+
+    position_table(
+        position_profile(measured(make_agent("kevin"), dimensions=("adherence",), position_bins=BINS).summary.run), out
+    )
+
+    assert out.getvalue().strip() == "Adherence of kevin by position: no message was judged."
+
+
+def test_no_interval_leaves_the_scale(llm_server: LLMServer, propositions: PropositionFolder) -> None:
+    propositions.claims("adherence/_default.yaml", "voice")
+    ada = make_agent("ada")
+    chat(ada, "short", 8)
+    llm_server.respond = lambda body: answers(
+        lambda claim: 9 if int(re.findall(r"line (\d+)", tail_of(body))[-1]) % 2 else 0
+    )(body)
+
+    (found,) = position_profile(measured(ada, samples=40, position_bins=BINS).summary.run).dimensions
+
+    for row in found.bins[:2]:
+        assert row.score.interval is not None
+        assert 0 <= row.score.interval.low < row.score.interval.high <= 9
+    assert found.bins[1].score.interval is not None
+    assert (found.bins[1].score.interval.low, found.bins[1].score.interval.high) == (0, 9)
+    assert found.within.delta.interval is not None
+    assert -9 <= found.within.delta.interval.low < found.within.delta.interval.high <= 9
