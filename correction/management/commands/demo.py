@@ -75,7 +75,7 @@ class Command(BaseCommand):
         judge = judge_label(str(settings.JUDGE_MODEL))
         earlier = None if again else existing(specs)
         if earlier is not None:
-            self.stdout.write(f"Measured before by {judge}, nothing changed since; --again judges anew.")
+            self.stdout.write(f"Measured before by {judge}, nothing changed since; --again judges again.")
             return earlier
         if not is_heuristic(str(settings.JUDGE_MODEL)):
             estimates = [estimate(spec) for spec in specs]
