@@ -1,4 +1,4 @@
-"""What model calls used and cost, and the batches in which calls were made at half price. Every token count and cost is a sum over `llm_calls`."""
+"""What model calls used and cost, and batches of calls at half price. Every token count and cost shown is a sum over `llm_calls`."""
 
 from __future__ import annotations
 
