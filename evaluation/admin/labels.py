@@ -34,8 +34,8 @@ from evaluation.calibration.agreement import (
 )
 from evaluation.calibration.labels import (
     Progress,
-    begun,
     all_done,
+    begun,
     figures_opened,
     open_figures,
     progress,
