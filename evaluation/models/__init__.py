@@ -1,6 +1,6 @@
 """What was measured: evaluation runs, their scores and the baselines that are current; one file per group."""
 
-from evaluation.models.baselines import Baseline
+from evaluation.models.baselines import Baseline, Evidence
 from evaluation.models.channels import ChannelShare, Idea, IdeaPart, LineUpRun
 from evaluation.models.choices import (
     BY_MESSAGE,
@@ -11,7 +11,6 @@ from evaluation.models.choices import (
     is_heuristic,
     procedure_name,
 )
-from evaluation.models.evidence import Evidence
 from evaluation.models.labels import DrawnScore, JudgeCalibration, LabelSet, ScoreLabel
 from evaluation.models.propositions import PatternTimeout, Proposition
 from evaluation.models.runs import EvaluationRun
