@@ -1,4 +1,4 @@
-"""The groups Viewer, Operator and Editor: there after every migrate, so that nobody has to pick permissions one by one."""
+"""The groups Viewer, Operator and Editor: made by every migrate, so that permissions need not be picked one by one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def make_groups(app_config: AppConfig, using: str, **kwargs: Any) -> None:
     """After an app's migrations: give the groups of settings those of its permissions that are new.
 
     What an administrator gave a group besides stays, and what they took from it does not come back; a group that was deleted is made
-    anew. Once per app, because the permissions of the next one are not made yet.
+    again. Once per app, because the permissions of the next one are not made yet.
     """
     registry = kwargs.get("apps", apps)  # flush names none
     try:

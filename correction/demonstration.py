@@ -1,4 +1,4 @@
-"""The demonstration of correction (`manage.py demo`): the scenes of specification 000, played in a channel marked synthetic.
+"""The demonstration of correction (`manage.py demo`): the scenes of specification 000 in a channel marked synthetic.
 
 Nothing is staged but the drafts: they pass the pipeline that every message passes. What is said here never enters a measurement, and no
 agent's configuration is touched, for each scene brings its own settings as overrides.
@@ -25,7 +25,7 @@ from correction.gate.statistics import get_gate_statistics
 from correction.models import CorrectionLog, InterventionLog, Outcome
 from correction.repetition import check_repetition
 from evaluation.models import is_heuristic
-from evaluation.runs.terminal import judge_label, money
+from evaluation.wording import judge_label, money
 
 MEMBERS = ("michael", "dwight", "pam", "jim", "kevin", "phyllis")
 OFF: dict[str, Any] = {
@@ -156,11 +156,11 @@ WORDS = 96  # characters of a text shown on one line
 
 
 def show_correction(out: Any, *, again: bool = False) -> None:
-    """Play the scenes of specification 000 and say what happened; where they were played before, say only where to find them.
+    """Run the scenes of specification 000 and say what happened; where they ran before, say only where to find them.
 
     Args:
         out: The command's output.
-        again: Play them anew.
+        again: Run them again.
 
     Raises:
         LookupError: An example agent is missing.
@@ -170,7 +170,7 @@ def show_correction(out: Any, *, again: bool = False) -> None:
         out.write(
             f"Shown before: {drafts} checked drafts in channel {before.slug}, see Correction logs in the console."
         )
-        out.write("--again plays the scenes anew.")
+        out.write("--again runs the scenes again.")
         return
     stage = set_up()
     out.write(f"Judge {judge_label(str(settings.JUDGE_MODEL))}, actor {settings.ACTOR_MODEL}.")
@@ -250,7 +250,7 @@ def _sums(out: Any, stage: Stage) -> None:
         f"     {statistics.total_actions} messages, "
         f"{statistics.original_pass_count} of {statistics.judged_count} judged first drafts passed"
         + (f" ({rate:.0%})" if rate is not None else "")
-        + f", {statistics.regeneration_count} drafts written anew, {statistics.forced_through_count} forced through"
+        + f", {statistics.regeneration_count} further drafts, {statistics.forced_through_count} forced through"
     )
     spent = totals(LLMCall.objects.filter(purpose__in=["gate", "intervention"]))
     unpriced = f" and {spent.unpriced} unpriced" if spent.unpriced else ""

@@ -71,7 +71,7 @@ PLACES = (
     ),
     # What was judged may stand in any of the agent's channels, and what the judge said of it quotes it.
     Place(model=BehaviorEffect, columns=("result", "error"), agent=("request__agent",)),
-    # The persona has these by now, or had them: without them nobody could take the change back.
+    # The persona has these by now, or had them: without them the change could not be undone.
     Place(
         model=BehaviorRequest,
         columns=("trait_name", "trait_before", "trait_after"),

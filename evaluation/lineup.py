@@ -1,32 +1,47 @@
-"""Voice line-up: can a line be attributed to its speaker by how it is written? Free, offline, in any language."""
+"""Voice line-up: can a line be attributed to its speaker by how it is written? Free, offline, in any language.
+
+A command makes one at once; the console queues it as a row that a worker makes, and shows the newest.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, NamedTuple
 
-from agents.models import Channel
-from agents.text.authors import character_similarities
-from evaluation.lines import BLOCKS, Lines, Speaker, lines_to_compare
-from evaluation.scorers.windows import MessageWindow
-from evaluation.statistics.attribution import Attribution, attribute, time_blocks
+from django.db import IntegrityError, transaction
+from django.db.models import Max
+from pydantic import BaseModel, computed_field
 
+from agents.models import Channel, Message
+from agents.text.authors import MASK, NameMask, character_similarities
+from agents.work.queues import do_next, wake_workers
+from evaluation.models import LineUpRun
+from evaluation.scorers.windows import MessageWindow, parse_window, said_in
+from evaluation.statistics.attribution import attribute, time_blocks
+
+BLOCKS = 5
 MIN_LINES = 5
 PERMUTATIONS = 999
 SIGNIFICANT = 0.05
+MOST_SPEAKERS = 50
+MOST_LINES = 2_000
+MOST_CHARACTERS = 2_000
+Status = LineUpRun.Status
+WAITING = (Status.PENDING, Status.RUNNING)
+LEASE = timedelta(minutes=10)  # it takes seconds, whatever the channel
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Voice:
+class Voice(BaseModel):
     """One speaker in the line-up.
 
     Attributes:
         speaker: An agent's slug, a user's name, or an outsider's name; `kind` says which.
         lines: What the speaker said; `compared` of these were used.
         recall: Share of the compared lines attributed to the speaker, 0 to 1.
-        chance: What the recall is on average when labels are dealt out by chance.
+        chance: What the recall is on average with the labels shuffled.
     """
 
     speaker: str
@@ -37,8 +52,7 @@ class Voice:
     chance: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeftOut:
+class LeftOut(BaseModel):
     """A speaker who is not in the line-up, and why."""
 
     speaker: str
@@ -47,8 +61,7 @@ class LeftOut:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Confusion:
+class Confusion(BaseModel):
     """How many of a speaker's lines were taken for another's; `share` of those compared, 0 to 1."""
 
     speaker: str
@@ -57,16 +70,15 @@ class Confusion:
     share: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LineUp:
-    """The voices of a channel, told apart or not.
+class LineUp(BaseModel):
+    """The voices of a channel, and whether they can be told apart. Shares are 0 to 1.
 
     Attributes:
         reason: Why there is no figure; empty when there is. Then the figures are None and there are no voices and confusions.
         lines: Lines said by those who could be in the line-up; `compared` of them were.
         others: Users and outsiders who spoke but are not looked at.
         balanced_accuracy: Mean of the speakers' recalls, 0 to 1: 1 = every line goes to its speaker.
-        chance: The same on average with labels dealt out by chance; `chance_high` is what 95 % of the shuffles do not exceed.
+        chance: The same on average with the labels shuffled; `chance_high` is what 95 % of the shuffles do not exceed.
         p_value: Chance of such an accuracy or a better one if there were no difference between the voices.
         confusions: Who is taken for whom, the largest share first.
         notes: What was capped, in sentences.
@@ -84,19 +96,23 @@ class LineUp:
     p_value: float | None = None
     permutations: int
     seed: int
-    voices: tuple[Voice, ...] = ()
-    confusions: tuple[Confusion, ...] = ()
-    left_out: tuple[LeftOut, ...] = ()
-    notes: tuple[str, ...] = ()
+    voices: list[Voice] = []
+    confusions: list[Confusion] = []
+    left_out: list[LeftOut] = []
+    notes: list[str] = []
 
+    @computed_field  # type: ignore[prop-decorator]
     @property
     def distinct(self) -> bool | None:
         """Whether the voices can be told apart better than by chance (p ≤ 0.05); None without a figure."""
         return None if self.p_value is None else self.p_value <= SIGNIFICANT
 
-    def as_json(self) -> dict[str, Any]:
-        """The line-up as data; shares are 0 to 1."""
-        return {**asdict(self), "distinct": self.distinct}
+    def most_taken_for(self) -> dict[str, Confusion]:
+        """By speaker the one whom its lines are most often taken for."""
+        worst: dict[str, Confusion] = {}
+        for confusion in self.confusions:
+            worst.setdefault(confusion.speaker, confusion)
+        return worst
 
 
 def line_up(
@@ -112,8 +128,8 @@ def line_up(
     """Attribute every line of a channel to a speaker, by the lines of the other stretches of time.
 
     The lines are cut into 5 contiguous stretches; those of one are attributed by the others (never a random split: neighbouring lines
-    share their topic). Names and mentions are masked. What is compared is bounded (`lines_to_compare`), so that a channel of any
-    length takes seconds and some 200 MB. Same lines and seed, same result.
+    share their topic). Names and mentions are masked. What is compared is bounded, so that a channel of any length takes seconds and
+    some 200 MB. Same lines and seed, same result.
 
     Args:
         channel: Whose messages.
@@ -137,13 +153,7 @@ def line_up(
     ):
         if value < low or (high is not None and value > high):
             raise ValueError(f"{name} is {value}; allowed: {low} {f'to {high:,}' if high else 'or more'}")
-    lines = lines_to_compare(
-        channel=channel,
-        window=window or MessageWindow(),
-        where=where or {},
-        everybody=everybody,
-        min_lines=min_lines,
-    )
+    lines = _lines_to_compare(channel, window or MessageWindow(), where or {}, everybody, min_lines)
     speakers = sorted(set(lines.speakers), key=lambda speaker: (speaker.name, speaker.kind))
     result = LineUp(
         channel=channel.slug,
@@ -153,10 +163,10 @@ def line_up(
         others=lines.others,
         permutations=permutations,
         seed=seed,
-        left_out=tuple(
+        left_out=[
             LeftOut(speaker=s.name, kind=s.kind, lines=lines.said[s], reason=reason)
             for s, reason in sorted(lines.left_out.items(), key=lambda item: (-lines.said[item[0]], item[0]))
-        ),
+        ],
         notes=lines.notes,
     )
     if result.reason:
@@ -168,28 +178,12 @@ def line_up(
         permutations=permutations,
         seed=seed,
     )
-    return _with_figures(result, found, lines, speakers)
-
-
-def _too_few(candidates: int, kept: int, others: int, min_lines: int) -> str:
-    """Why there can be no figure; empty when there can."""
-    if kept >= 2:
-        return ""
-    if not candidates:
-        return "no agent spoke here" if others else "nobody spoke here"
-    if candidates == 1:
-        return "only one speaker: there is nobody to be taken for"
-    have = f"{kept or 'none'} of {candidates} speakers has"
-    return f"{have} {min_lines} lines in at least two stretches of time; two are needed"
-
-
-def _with_figures(result: LineUp, found: Attribution, lines: Lines, speakers: Sequence[Speaker]) -> LineUp:
     compared = Counter(lines.speakers)
     guesses = [speakers[maker] for maker in found.predictions]
     taken = Counter(pair for pair in zip(lines.speakers, guesses, strict=True) if pair[0] != pair[1])
     confusions = [
-        Confusion(speaker=s.name, taken_for=other.name, lines=number, share=round(number / compared[s], 4))
-        for (s, other), number in taken.items()
+        Confusion(speaker=s.name, taken_for=other.name, lines=n, share=round(n / compared[s], 4))
+        for (s, other), n in taken.items()
     ]
     voices = [
         Voice(
@@ -202,12 +196,207 @@ def _with_figures(result: LineUp, found: Attribution, lines: Lines, speakers: Se
         )
         for s, recall, chance in zip(speakers, found.recalls, found.null_recalls, strict=True)
     ]
-    return replace(
-        result,
-        balanced_accuracy=round(found.balanced_accuracy, 4),
-        chance=round(sum(found.null) / len(found.null), 4),
-        chance_high=round(found.null[-(-95 * len(found.null) // 100) - 1], 4),
-        p_value=round(found.p_value, 6),
-        voices=tuple(voices),
-        confusions=tuple(sorted(confusions, key=lambda c: (-c.share, -c.lines, c.speaker, c.taken_for))),
+    return result.model_copy(
+        update={
+            "balanced_accuracy": round(found.balanced_accuracy, 4),
+            "chance": round(sum(found.null) / len(found.null), 4),
+            "chance_high": round(found.null[-(-95 * len(found.null) // 100) - 1], 4),
+            "p_value": round(found.p_value, 6),
+            "voices": voices,
+            "confusions": sorted(confusions, key=lambda c: (-c.share, -c.lines, c.speaker, c.taken_for)),
+        }
     )
+
+
+def _too_few(candidates: int, usable: int, others: int, min_lines: int) -> str:
+    """Why there can be no figure; empty when there can."""
+    if usable >= 2:
+        return ""
+    if not candidates:
+        return "no agent spoke here" if others else "nobody spoke here"
+    if candidates == 1:
+        return "only one speaker: there is nobody to be taken for"
+    have = f"{usable or 'none'} of {candidates} speakers has"
+    return f"{have} {min_lines} lines in at least two stretches of time; two are needed"
+
+
+# -- the lines
+class _Speaker(NamedTuple):
+    """An author: `kind` is agent, user or outsider; `name` an agent's slug, a user's name or an outsider's."""
+
+    kind: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Lines:
+    """What is compared.
+
+    Attributes:
+        texts: The lines in the channel's order, masked.
+        speakers: Whose each of them is.
+        said: How many lines every speaker said who may be compared, also those left out.
+        left_out: Why a speaker is not compared.
+        others: How many speakers may not be compared because they are no agents.
+        notes: What was capped, and whether the channel was simulated, in sentences.
+    """
+
+    texts: list[str]
+    speakers: list[_Speaker]
+    said: Mapping[_Speaker, int]
+    left_out: Mapping[_Speaker, str]
+    others: int
+    notes: list[str]
+
+
+def _lines_to_compare(
+    channel: Channel, window: MessageWindow, where: Mapping[str, str], everybody: bool, min_lines: int
+) -> _Lines:
+    """Choose the lines: at most 2,000, evenly spread over what each of the at most 50 speakers said who said most.
+
+    Only primary keys are read of all messages, texts of the chosen ones. A line that is nothing but names and mentions is no line. Speakers
+    with fewer than `min_lines`, or with lines in only one of the 5 stretches of time, are left out.
+    """
+    by_author: dict[tuple[int | None, int | None, str], list[int]] = {}
+    messages = said_in(channel=channel, window=window, where=where)
+    for pk, agent, user, outsider in messages.values_list("pk", "agent_id", "user_id", "outsider").iterator():
+        by_author.setdefault((agent, user, outsider), []).append(pk)
+    authors, names = _authors(channel)
+    everything = {
+        _Speaker("outsider", outsider) if outsider else authors[agent, user]: pks
+        for (agent, user, outsider), pks in by_author.items()
+    }
+    said = {speaker: pks for speaker, pks in everything.items() if everybody or speaker.kind == "agent"}
+    few = f"fewer than {min_lines} lines"
+    left = {speaker: few for speaker, pks in said.items() if len(pks) < min_lines}
+    by_lines = sorted((s for s in said if s not in left), key=lambda s: (-len(said[s]), s))
+    left.update(dict.fromkeys(by_lines[MOST_SPEAKERS:], f"not among the {MOST_SPEAKERS} who said most"))
+    chosen = by_lines[:MOST_SPEAKERS]
+    share = MOST_LINES // max(1, len(chosen))
+    notes = (
+        ["This channel was simulated for an evaluation: nobody really said these lines."] if channel.synthetic else []
+    )
+    if any(len(said[s]) > share for s in chosen):
+        notes.append(f"At most {share} lines of each speaker were compared, evenly spread over all of them.")
+    outsiders = {speaker.name for speaker in everything if speaker.kind == "outsider"}
+    lines, cut = _masked({pk: s for s in chosen for pk in _evenly(said[s], share)}, NameMask(names | outsiders))
+    if cut:
+        notes.append(f"Of {cut} lines only the first {MOST_CHARACTERS:,} characters were compared.")
+    while drop := _unusable([speaker for speaker, _ in lines], min_lines):
+        left.update(drop)
+        lines = [line for line in lines if line[0] not in drop]
+    usable = {speaker for speaker, _ in lines}
+    left.update({s: f"{few} that are more than names" for s in chosen if s not in usable and s not in left})
+    return _Lines(
+        texts=[text for _, text in lines],
+        speakers=[speaker for speaker, _ in lines],
+        said={speaker: len(pks) for speaker, pks in said.items()},
+        left_out=left,
+        others=len(everything) - len(said),
+        notes=notes,
+    )
+
+
+def _authors(channel: Channel) -> tuple[dict[tuple[int | None, int | None], _Speaker], set[str]]:
+    """The channel's agents and users by (agent, user) key, and everything that they and its members are called."""
+    authors: dict[tuple[int | None, int | None], _Speaker] = {}
+    names: set[str] = set()
+    for source in (Message.objects.filter(channel=channel).order_by(), channel.memberships.order_by()):
+        agents = source.filter(agent__isnull=False)
+        for pk, slug, name in agents.values_list("agent_id", "agent__slug", "agent__display_name").distinct():
+            authors[pk, None] = _Speaker("agent", slug)
+            names |= {slug, name}
+        users = source.filter(user__isnull=False)
+        fields = ("user_id", "user__username", "user__first_name", "user__last_name")
+        for pk, username, *called in users.values_list(*fields).distinct():
+            authors[None, pk] = _Speaker("user", username)
+            names |= {username, *called}
+    return authors, names
+
+
+def _evenly(pks: Sequence[int], most: int) -> Sequence[int]:
+    return pks if len(pks) <= most else [pks[index * len(pks) // most] for index in range(most)]
+
+
+def _masked(picked: Mapping[int, _Speaker], mask: NameMask) -> tuple[list[tuple[_Speaker, str]], int]:
+    """The picked lines in the channel's order, masked, and how many were cut."""
+    rows: list[tuple[int, int, str]] = []
+    pks = list(picked)
+    for start in range(0, len(pks), 500):
+        chunk = Message.objects.filter(pk__in=pks[start : start + 500])
+        rows.extend(chunk.values_list("position", "pk", "text"))
+    lines, cut = [], 0
+    for _, pk, text in sorted(rows):
+        cut += len(text) > MOST_CHARACTERS
+        masked = " ".join(mask(text[:MOST_CHARACTERS]).split())
+        if any(not char.isspace() for char in masked.replace(MASK, "")):
+            lines.append((picked[pk], masked))
+    return lines, cut
+
+
+def _unusable(speakers: Sequence[_Speaker], min_lines: int) -> dict[_Speaker, str]:
+    """Who has to be left out of these lines before they can be cut into stretches of time."""
+    few = {
+        s: f"fewer than {min_lines} lines that are more than names"
+        for s, n in Counter(speakers).items()
+        if n < min_lines
+    }
+    if few:
+        return few
+    seen = set(zip(speakers, time_blocks(speakers, BLOCKS), strict=True))
+    stretches = Counter(speaker for speaker, _ in seen)
+    return {speaker: "spoke in one stretch of time only" for speaker, number in stretches.items() if number < 2}
+
+
+# -- queued line-ups
+def queue_line_up(
+    *, channel: Channel, window: str = "all", where: Mapping[str, str] | None = None
+) -> tuple[LineUpRun, bool]:
+    """Have a worker measure the voices of a channel.
+
+    Args:
+        channel: Whose lines.
+        window: As `parse_window` reads it.
+        where: Tags they must have.
+
+    Returns:
+        The line-up, and whether it is new: one at a time waits for a channel.
+
+    Raises:
+        ValueError: The window is not understood.
+    """
+    parse_window(window)
+    try:
+        with transaction.atomic():
+            queued = LineUpRun.objects.create(channel=channel, window=window, where=dict(where or {}))
+            transaction.on_commit(wake_workers)
+    except IntegrityError:
+        waiting = LineUpRun.objects.filter(channel=channel, status__in=WAITING).first()
+        if waiting is None:  # it ended between the two statements
+            return queue_line_up(channel=channel, window=window, where=where)
+        return waiting, False
+    return queued, True
+
+
+def work_one(*, owner: str) -> bool:
+    """Make the line-up that has waited longest; return whether there was one."""
+    return do_next(LineUpRun, _measure, owner=owner, lease=LEASE)
+
+
+def _measure(waiting: LineUpRun) -> dict[str, Any]:
+    """Make a leased line-up; how it ends, as columns. One without a figure is completed, too: its result says why."""
+    channel = waiting.channel
+    newest = Message.objects.filter(channel=channel).aggregate(n=Max("position"))["n"] or 0
+    window = parse_window(waiting.window, now=waiting.created_at)
+    result = line_up(channel=channel, window=window, where=waiting.where).model_dump()
+    return {"status": Status.COMPLETED, "result": result, "last_position": newest}
+
+
+def newest_line_up(channel: Channel) -> LineUpRun | None:
+    """The newest line-up of a channel that was made."""
+    return LineUpRun.objects.filter(channel=channel, status=Status.COMPLETED).first()
+
+
+def said_since(made: LineUpRun) -> int:
+    """How many messages were stored in the channel after it was measured."""
+    return Message.objects.filter(channel=made.channel_id, position__gt=made.last_position).count()

@@ -1,14 +1,16 @@
-"""Measuring again and again: firing the schedules that are due, and looking at what their runs found."""
+"""Schedules of evaluations: making and changing them, firing those that are due, and looking for drift in what they measured."""
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Any
 
 import sentry_sdk
+from django.core.exceptions import ValidationError
 from django.db import OperationalError, transaction
 from django.utils import timezone
 
@@ -17,13 +19,15 @@ from agents.work.queues import wake_workers
 from evaluation.change.over_time import look_for_drift, next_to_look_at
 from evaluation.models import EvaluationRun, EvaluationSchedule
 from evaluation.propositions.files import PropositionError, default_dimensions
-from evaluation.runs.planning import Prepared, RunSpec, prepare_run
+from evaluation.runs.planning import Prepared, prepare_run
+from evaluation.runs.spec import RunSpec
 from evaluation.scorers.windows import parse_window
 
 log = logging.getLogger("evaluation.schedules")
 
 LEAST_MINUTES, MOST_MINUTES = 5, 366 * 24 * 60
 ALLOWED_EVERY = "minutes, hours, days or weeks such as 30m, 6h, 1d, 1w; from 5m to 366d"
+_TIME = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")
 _EVERY = re.compile(r"(\d{1,6})([mhdw])")
 _MINUTES = {"m": 1, "h": 60, "d": 24 * 60, "w": 7 * 24 * 60}
 _WAITS = (EvaluationRun.Status.PENDING, EvaluationRun.Status.RUNNING, EvaluationRun.Status.PAUSED_BUDGET)
@@ -44,7 +48,7 @@ class Fired:
 
     @property
     def outcome(self) -> str:
-        """In a sentence, as it is kept with the schedule."""
+        """In a sentence, as it is stored with the schedule."""
         made = f"{len(self.runs)} evaluation{'s' if len(self.runs) != 1 else ''} queued"
         left = "; ".join(f"{slug} skipped: {why}" for slug, why in self.skipped.items())
         return f"{made}; {left}" if left else made
@@ -85,30 +89,30 @@ def work_one(*, owner: str) -> bool:
 
 
 def fire_if_due(schedule: EvaluationSchedule, *, now: datetime | None = None) -> Fired | None:
-    """Fire a schedule unless somebody else did; None then.
+    """Fire a schedule unless another worker did; None then.
 
-    `next_at` moves on in the statement that claims the firing, to its next regular time after now: what was missed while no worker
+    `next_at` moves on in the statement that takes the firing, to its next regular time after now: what was missed while no worker
     ran is measured once, not once per period. The runs are made in the same transaction, so a worker that dies leaves it due.
     """
     now = now or timezone.now()
     was_due, following = schedule.next_at, next_after(schedule, now)
-
-    def claim() -> bool:
-        mine = EvaluationSchedule.objects.filter(pk=schedule.pk, is_active=True, next_at=was_due, next_at__lte=now)
-        return bool(mine.update(next_at=following, last_fired_at=now))
-
-    return _fire(schedule, claim, until=following - schedule.every, now=now)
+    due = EvaluationSchedule.objects.filter(pk=schedule.pk, is_active=True, next_at=was_due, next_at__lte=now)
+    return _fire(
+        schedule,
+        lambda: bool(due.update(next_at=following, last_fired_at=now)),
+        until=following - schedule.every,
+    )
 
 
 def fire_now(schedule: EvaluationSchedule) -> Fired:
     """Fire a schedule by hand, whether or not it is due or active; its timetable stays as it is."""
-    now = timezone.now()
+    now, rows = timezone.now(), EvaluationSchedule.objects.filter(pk=schedule.pk)
 
-    def claim() -> bool:
-        EvaluationSchedule.objects.select_for_update().get(pk=schedule.pk)  # a second click waits, and finds the runs
-        return bool(EvaluationSchedule.objects.filter(pk=schedule.pk).update(last_fired_at=now))
+    def take() -> bool:
+        rows.select_for_update().get()  # a second click waits, and sees the runs of the first
+        return bool(rows.update(last_fired_at=now))
 
-    return _fire(schedule, claim, until=now, now=now) or Fired(schedule=schedule)
+    return _fire(schedule, take, until=now) or Fired(schedule=schedule)
 
 
 def next_after(schedule: EvaluationSchedule, now: datetime) -> datetime:
@@ -117,40 +121,38 @@ def next_after(schedule: EvaluationSchedule, now: datetime) -> datetime:
     return schedule.next_at + periods * schedule.every
 
 
-def _fire(schedule: EvaluationSchedule, claim: Callable[[], bool], *, until: datetime, now: datetime) -> Fired | None:
+def _fire(schedule: EvaluationSchedule, take: Callable[[], bool], *, until: datetime) -> Fired | None:
+    """Make the runs in the transaction of `take`; one that cannot be fired moves on, too, with the reason as its outcome."""
+
+    def note(outcome: str) -> None:
+        EvaluationSchedule.objects.filter(pk=schedule.pk).update(last_outcome=outcome)
+        schedule.last_outcome = outcome
+
+    def move_on(outcome: str) -> None:  # the transaction that took it was rolled back
+        with transaction.atomic():
+            if take():
+                note(outcome)
+
     try:
         with transaction.atomic():
-            if not claim():
+            if not take():
                 return None
             schedule.refresh_from_db()
             fired = _make_runs(schedule, until)
             transaction.on_commit(wake_workers)
-            _keep(schedule, fired.outcome)
+            note(fired.outcome)
     except (PropositionError, ValueError) as error:
         outcome = f"nothing measured: {error}"
-    except OperationalError:  # of a moment: it stays due
+        log.error("schedule %r: %s", schedule.name, outcome)
+        move_on(outcome)
+        return Fired(schedule=schedule, skipped={"all agents": outcome})
+    except OperationalError:  # passes: it stays due
         raise
     except Exception as error:  # it must not be due for ever, nor hide
-        _keep_aside(schedule, claim, f"nothing measured: {type(error).__name__}")
+        move_on(f"nothing measured: {type(error).__name__}")
         raise
-    else:
-        log.log(logging.WARNING if fired.skipped else logging.INFO, "schedule %r: %s", schedule.name, fired.outcome)
-        return fired
-    log.error("schedule %r: %s", schedule.name, outcome)
-    _keep_aside(schedule, claim, outcome)
-    return Fired(schedule=schedule, skipped={"everybody": outcome})
-
-
-def _keep_aside(schedule: EvaluationSchedule, claim: Callable[[], bool], outcome: str) -> None:
-    """Move a schedule on that could not be fired: the transaction that would have was rolled back."""
-    with transaction.atomic():
-        if claim():
-            _keep(schedule, outcome)
-
-
-def _keep(schedule: EvaluationSchedule, outcome: str) -> None:
-    EvaluationSchedule.objects.filter(pk=schedule.pk).update(last_outcome=outcome)
-    schedule.last_outcome = outcome
+    log.log(logging.WARNING if fired.skipped else logging.INFO, "schedule %r: %s", schedule.name, fired.outcome)
+    return fired
 
 
 def _make_runs(schedule: EvaluationSchedule, until: datetime) -> Fired:
@@ -177,12 +179,12 @@ def _make_runs(schedule: EvaluationSchedule, until: datetime) -> Fired:
         )
         runs.append(prepare_run(spec, channels=channels)[0])
     if not runs and not skipped:
-        skipped["everybody"] = "there is no active agent to measure"
+        skipped["all agents"] = "there is no active agent to measure"
     return Fired(schedule=schedule, runs=tuple(runs), skipped=skipped)
 
 
 def agents_of(schedule: EvaluationSchedule) -> list[Agent]:
-    """Whom a schedule measures: the agents named, or all, as far as they are active."""
+    """The agents that a schedule measures: those named, or all, as far as they are active."""
     named = schedule.agents.all() if schedule.agents.exists() else Agent.objects.all()
     return list(named.filter(is_active=True).order_by("slug"))
 
@@ -202,3 +204,75 @@ def overlap_note(schedule: EvaluationSchedule) -> str:
             f"are tested for drift, about one in {-(-length // schedule.every)}."
         )
     return ""
+
+
+class UnknownSchedule(ValueError):
+    """No schedule has this name; says which there are."""
+
+
+def find_schedule(name: str) -> EvaluationSchedule:
+    """The schedule of that name.
+
+    Raises:
+        UnknownSchedule: There is none.
+    """
+    found = EvaluationSchedule.objects.filter(name=name).first()
+    if found is None:
+        known = ", ".join(EvaluationSchedule.objects.values_list("name", flat=True)[:40])
+        raise UnknownSchedule(f"no schedule {name!r}; schedules: {known or 'none yet; `schedule add` makes one'}")
+    return found
+
+
+def save_schedule(schedule: EvaluationSchedule, *, agents: Sequence[Agent] | None = None) -> EvaluationSchedule:
+    """Check and store a schedule, new or changed.
+
+    Args:
+        schedule: With its fields set.
+        agents: Whom it measures; empty: every active agent, also those that come later; None: as before.
+
+    Raises:
+        ValueError: What is asked for cannot be measured, or the name is taken; names field, value and what is allowed.
+    """
+    try:
+        schedule.full_clean()
+    except ValidationError as error:
+        problems = (f"{name}: {' '.join(messages)}" for name, messages in error.message_dict.items())
+        raise ValueError("; ".join(problems)) from None
+    with transaction.atomic():
+        schedule.save()
+        if agents is not None:
+            schedule.agents.set(agents)
+    return schedule
+
+
+def default_window(every_minutes: int) -> str:
+    """The window that joins the one before: as long as the time between two measurements, in whole hours or days."""
+    hours = -(-every_minutes // 60)
+    return f"{hours // 24}d" if hours % 24 == 0 else f"{hours}h"
+
+
+def first_time(at: str, *, now: datetime | None = None) -> datetime:
+    """The next time the clock shows ``HH:MM`` in the configured time zone.
+
+    Raises:
+        ValueError: Names the value and what is allowed.
+    """
+    match = _TIME.fullmatch(at.strip())
+    if match is None:
+        raise ValueError(f"at {at!r}: allowed: a time of day such as 03:30")
+    local = timezone.localtime(now)
+    today = local.replace(hour=int(match[1]), minute=int(match[2]), second=0, microsecond=0)
+    return today if today > local else today + timedelta(days=1)
+
+
+def schedule_json(schedule: EvaluationSchedule) -> dict[str, Any]:
+    """A schedule as commands print it. `agents` null: every active one; `dimensions` null: all with propositions."""
+    same = ("name", "window", "where", "samples", "every_minutes", "drift_limit", "batch", "is_active", "last_outcome")
+    return {
+        **{name: getattr(schedule, name) for name in same},
+        "agents": [agent.slug for agent in schedule.agents.all()] or None,
+        "dimensions": schedule.dimensions or None,
+        "judge": schedule.judge or None,
+        "next_at": schedule.next_at.isoformat(),
+        "last_fired_at": schedule.last_fired_at.isoformat() if schedule.last_fired_at else None,
+    }

@@ -15,7 +15,7 @@ WORK_QUEUES = {
     "batches": "agents.llm.batches.work_one",
     "evaluations": "evaluation.runs.execute.work_one",
     "calibration": "evaluation.calibration.agreement.work_one",
-    "line-ups": "evaluation.lineup_runs.work_one",
+    "line-ups": "evaluation.lineup.work_one",
     "imports": "agents.imports.work_one",
     "descriptions": "correction.behavior.description.work_one",
 }

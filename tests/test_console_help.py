@@ -113,7 +113,7 @@ def test_the_glossary_has_an_anchor_for_each_term_and_lists_are_linked_for_those
     assert all(f'id="{term.anchor}"' in html for term in glossary())
     assert f'href="{reverse("admin:agents_agent_help")}"' in html
     assert f'href="{reverse("admin:agents_agent_help")}"' not in nobody
-    assert "A persona that a model plays" in plain(nobody)
+    assert "A persona that a model acts as" in plain(nobody)
 
 
 @pytest.mark.django_db

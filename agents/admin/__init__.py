@@ -1,4 +1,4 @@
-"""The console's pages of the ground floor; one module per group of tables."""
+"""The console's pages of this app's tables, one module per group."""
 
 from agents.admin import access, conversations, help_pages, home, imports, ledger, personas, runs
 

@@ -102,7 +102,7 @@ class ThemedTokenAdmin(TokenAdmin, ModelAdmin[TokenProxy]):
         return self.page(request, "admin/agents/token_made.html", f"{obj.user} has a token now", token=obj)
 
     def response_delete(self, request: HttpRequest, obj_display: str, obj_id: Any) -> HttpResponse:
-        self.message_user(request, "The token is deleted: nobody can use it any more.", messages.SUCCESS)
+        self.message_user(request, "The token is deleted: it cannot be used any more.", messages.SUCCESS)
         return HttpResponseRedirect(reverse("admin:authtoken_tokenproxy_changelist"))
 
     def _note(self, request: HttpRequest, token: TokenProxy, flag: int, message: Any) -> LogEntry:

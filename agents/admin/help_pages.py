@@ -59,7 +59,7 @@ def glossary_page(request: HttpRequest) -> HttpResponse:
 
 
 def settings_page(request: HttpRequest) -> HttpResponse:
-    """The settings in effect, for administrators and whoever may see accounts. It never has a secret to show."""
+    """The settings in effect, for administrators and users who may view accounts. Secrets are never in it."""
     if not request.user.has_perm(SETTINGS_PERMISSION):
         raise PermissionDenied
     return _page(request, "settings", "Settings", groups=import_string(settings.EFFECTIVE_SETTINGS)())

@@ -1,4 +1,4 @@
-"""What the ground floor has on the console's first page: the cast, the workers, the newest turns, and what is missing."""
+"""What the console's first page shows of agents, workers and turns, and what is missing in the set-up."""
 
 from __future__ import annotations
 
@@ -123,12 +123,12 @@ def no_agents(request: HttpRequest) -> SafeString | None:
     if Agent.objects.exists():
         return None
     add = reverse("admin:agents_agent_add") if request.user.has_perm("agents.add_agent") else ""
-    text = "An agent is a persona that a model plays. The examples are sixteen personas with their conversations."
+    text = "An agent is a persona acted by a model. The examples are sixteen personas with their conversations."
     return step("There are no agents", text, command="manage.py seed", url=add, label="Add an agent")
 
 
 def no_judge(request: HttpRequest) -> SafeString | None:
-    """No model judges: a key is missing, or nobody chose one."""
+    """No model judges: a key is missing, or no model is chosen."""
     way = route_of("judge")
     if way.problem:
         return step(

@@ -60,7 +60,7 @@ def read_opened(text: str) -> Opened:
 
 
 def as_stored(typed: str, stored: str) -> str:
-    """The stored text where nobody typed another: a browser sends line ends of its own, and forms strip."""
+    """Return the stored text unless another was typed: a browser sends line ends of its own, and forms strip."""
     typed = _plain(typed)
     return stored if typed == _plain(stored) else typed
 
@@ -178,7 +178,7 @@ class AgentForm(AgentModelForm):
 
 
 class TraitForm(TraitModelForm):
-    """A row that nobody touched is not saved, whatever became of the trait since the page was opened."""
+    """A row that was not touched is not saved, even if the trait changed since the page was opened."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -253,7 +253,7 @@ class AgentAdmin(VersionPages):
         return super().get_queryset(request).annotate(version_number=Subquery(newest))
 
     def fill_in(self, rows: list[Any]) -> None:
-        said = Message.objects.filter(agent__in=rows, synthetic=False)  # what was played is no speech of its own
+        said = Message.objects.filter(agent__in=rows, synthetic=False)  # simulated messages do not count
         totals = dict(said.order_by().values_list("agent").annotate(n=Count("*")))
         for agent in rows:
             agent.messages_total = totals.get(agent.pk, 0)

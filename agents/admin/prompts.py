@@ -28,7 +28,7 @@ from agents.turn.tools import tool_definitions
 
 MOST_CHANNELS = 100  # to choose from
 NEEDED = ("agents.view_agent", "agents.view_message")
-OWN = ("persona", "instructions", "memory")  # parts of this floor; all others a stage of the pipeline added
+OWN = ("persona", "instructions", "memory")  # parts of every prompt; all others were added by a stage of the pipeline
 TRACE_TONES: dict[str, Tone] = {"ran": "good", "skipped": "plain", "failed": "bad"}
 
 
@@ -114,7 +114,7 @@ def _section(section: Section) -> dict[str, Any]:
 
 
 def added_by(stage: str) -> SafeString:
-    """Who added a part of a prompt: this floor, or a stage of the pipeline."""
+    """Who added a part of a prompt: a stage of the pipeline, if it is not in every prompt."""
     if stage in OWN:
         return display.badge("in every prompt")
     return display.badge(f"stage {stage or 'unnamed'}", "accent", "added by this stage of the turn's pipeline")

@@ -30,7 +30,7 @@ class Line:
     """One message as it is shown.
 
     `depth` counts its parents on this page; `reply_to` is set when its parent is not right above it; `replies` leads to the first
-    of its own. One that is `continued` was said by the speaker of the line above in one go with it.
+    of its own. One that is `continued` has the speaker of the line above and followed it at once.
     """
 
     message: Message

@@ -1,1 +1,1 @@
-"""What every route under ``/api/`` shares, whichever floor it belongs to: who may, pages, problems, parameters."""
+"""The API of agents and conversations, and what every route under ``/api/`` shares: permissions, pages, problems, parameters."""

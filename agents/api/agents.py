@@ -51,7 +51,7 @@ _EDITED = (
 
 
 class ModelName(Note):
-    """The model that plays an agent: none that is a file of this machine."""
+    """The model that acts as an agent; not a file of this machine."""
 
     def to_internal_value(self, data: Any) -> str:
         model = super().to_internal_value(data)
@@ -138,7 +138,7 @@ class AgentChanges(StrictBody):
     description = Note(required=False, most=2_000, help_text="for people; never sent to a judge")
     avatar_color = Color(required=False, help_text="e.g. #1d4ed8")
     is_active = Flag(required=False, help_text="an inactive agent takes no turns")
-    model_id = ModelName(required=False, help_text="model that plays it; empty = ACTOR_MODEL")
+    model_id = ModelName(required=False, help_text="model that acts as it; empty = ACTOR_MODEL")
     max_turns = Whole(required=False, least=1, most=MOST_TURNS, help_text="most model calls in one turn")
     system_prompt = Text(required=False, most=PROMPT_CHARACTERS, help_text="the persona, as the model reads it")
     sample_lines = Texts(
@@ -175,7 +175,7 @@ def create_agent(given: dict[str, Any], user: AbstractBaseUser) -> Agent:
     agent = Agent(**fields, description_origin=Agent.DescriptionOrigin.PERSON if fields.get("description") else "")
     try:
         save_persona(agent=agent, traits=traits, note=note, source=user.get_username(), user=user)
-    except IntegrityError:  # somebody else was faster
+    except IntegrityError:  # another request was faster
         if not Agent.objects.filter(slug=fields["slug"]).exists():
             raise
         _taken(fields["slug"])
@@ -274,7 +274,7 @@ class Agents(IdempotentPosts, ListAPIView[Agent]):
 
     @documented({201: WholeAgent}, body=NewAgent, summary="Create an agent")
     def post(self, request: Request) -> Response:
-        agent = create_agent(read_body(request, NewAgent), request.user)  # type: ignore[arg-type]  # nobody anonymous comes here
+        agent = create_agent(read_body(request, NewAgent), request.user)  # type: ignore[arg-type]  # no user is anonymous here
         shown = WholeAgent(whole_agent(agent.slug), context=self.get_serializer_context()).data
         return Response(shown, status=201, headers={"Location": str(shown["url"])})
 
@@ -283,8 +283,8 @@ class OneAgent(Conditional, GenericAPIView[Agent]):
     """One agent with its persona: system prompt, traits, sample lines, and the notes in its memory.
 
     PATCH changes the fields given, the others stay; `traits` replaces all of them. When system prompt or traits changed, that is a new
-    version of the persona, and baselines captured before are stale. With `If-Match`, the ETag of what you read, it is a 412 when somebody
-    else changed the agent since.
+    version of the persona, and baselines captured before are stale. With `If-Match`, the ETag of what you read, it is a 412 when the agent
+    was changed since.
     """
 
     queryset = Agent.objects.all()
@@ -302,7 +302,7 @@ class OneAgent(Conditional, GenericAPIView[Agent]):
     @documented(WholeAgent, body=AgentChanges, summary="Change an agent")
     def patch(self, request: Request, slug: str) -> Response:
         the_agent(slug, Agent.objects.only("pk"))
-        change_agent(slug, read_changes(request, AgentChanges), request.user, self.expected(request))  # type: ignore[arg-type]  # nobody anonymous comes here
+        change_agent(slug, read_changes(request, AgentChanges), request.user, self.expected(request))  # type: ignore[arg-type]  # no user is anonymous here
         answer: Response = self.get(request, slug)
         return answer
 

@@ -348,7 +348,9 @@ class Deadline(_Allowing, serializers.FloatField):
     """Seconds that the stages may judge at most, of each dimension and of all."""
 
     allowed = f"a number of seconds from {LEAST:g} to {MOST:g}"
-    help = "seconds the stages may judge, at most those of the configuration; below 2 only for who may override it"
+    help = (
+        "seconds the stages may judge, at most those of the configuration; below 2 only for users who may override it"
+    )
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(min_value=LEAST, max_value=MOST, help_text=self.help, **kwargs)

@@ -118,7 +118,7 @@ class Channels(IdempotentPosts, ListAPIView[Channel]):
 class OneChannel(Conditional, GenericAPIView[Channel]):
     """One channel with its members. PATCH changes the fields given; `agents` and `users` replace all members of their kind.
 
-    With `If-Match`, the ETag of what you read, it is a 412 when somebody else changed the channel or its members since.
+    With `If-Match`, the ETag of what you read, it is a 412 when the channel or its members were changed since.
     """
 
     queryset = Channel.objects.all()
@@ -150,7 +150,7 @@ def _make(given: dict[str, Any]) -> str:
     try:
         with transaction.atomic():
             _set_members(Channel.objects.create(**fields), members)
-    except IntegrityError:  # somebody else was faster
+    except IntegrityError:  # another request was faster
         if not Channel.objects.filter(slug=slug).exists():
             raise
         _taken(slug)
@@ -188,7 +188,7 @@ def _members(fields: dict[str, Any]) -> dict[str, set[int]]:
     """Takes the members out of the fields: of each kind that is given, all primary keys.
 
     Raises:
-        ValidationError: A name is nobody's.
+        ValidationError: A name is unknown.
     """
     found: dict[str, set[int]] = {}
     if (slugs := fields.pop("agents", None)) is not None:

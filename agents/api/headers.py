@@ -136,7 +136,7 @@ class IdempotentPosts(_View):
             allowed = "1 to 255 printable characters, no space"
             raise ValidationError({HEADER: [f"{HEADER} {key[:60]!r}: allowed: {allowed}"]})
         sent = ("POST", request.get_full_path(), digest(request.data))
-        row, act = begin(user_id=request.user.pk, key=key, sent=sent)  # type: ignore[arg-type]  # nobody anonymous comes here
+        row, act = begin(user_id=request.user.pk, key=key, sent=sent)  # type: ignore[arg-type]  # no user is anonymous here
         if not act:
             raise _Answered(row)
         self._leased = row

@@ -151,7 +151,9 @@ class SpokenFields(serializers.Serializer[Any]):
     channel = serializers.CharField(required=False, max_length=120, help_text="slug; default that of the request")
     agent = serializers.CharField(required=False, max_length=120, help_text="slug")
     user = serializers.CharField(required=False, max_length=150, help_text="name of a user")
-    outsider = serializers.CharField(required=False, max_length=200, help_text="name of a speaker who is neither")
+    outsider = serializers.CharField(
+        required=False, max_length=200, help_text="name of a speaker who is neither agent nor user"
+    )
     sent_at = serializers.DateTimeField(required=False, allow_null=True, help_text="UTC where it says no zone")
     parent = serializers.CharField(  # type: ignore[assignment]  # a declared field is taken off the class
         required=False, max_length=200, help_text="external_id of the message whose thread it is in"

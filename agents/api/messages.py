@@ -74,7 +74,9 @@ class MessageRow(serializers.Serializer[Message]):
     author = serializers.CharField(help_text="the speaker's name as people read it")
     agent = serializers.CharField(allow_null=True, help_text="slug of the agent that said it")
     user = serializers.CharField(allow_null=True, help_text="name of the user who said it")
-    outsider = serializers.CharField(allow_blank=True, help_text="name of a speaker who is neither; else empty")
+    outsider = serializers.CharField(
+        allow_blank=True, help_text="name of a speaker who is neither agent nor user; else empty"
+    )
     parent = serializers.IntegerField(  # type: ignore[assignment]  # a declared field is taken off the class
         allow_null=True, help_text="id of the message whose thread it is in"
     )
@@ -84,7 +86,7 @@ class MessageRow(serializers.Serializer[Message]):
     run = serializers.IntegerField(allow_null=True, help_text="id of the turn it was said in")
     run_url = serializers.URLField(allow_null=True)
     persona_version = serializers.IntegerField(allow_null=True, help_text="id; null = imported, or a person's")
-    synthetic = serializers.BooleanField(help_text="played for an evaluation; never mixed with real speech")
+    synthetic = serializers.BooleanField(help_text="from a simulation; never mixed with real messages")
     tags = serializers.DictField(child=serializers.CharField())
 
     def to_representation(self, instance: Message) -> dict[str, Any]:
@@ -122,8 +124,12 @@ LARGEST_ID = 2**63 - 1
 NARROWING = ("channel", "agent", "since")  # what an index holds, so that a search need not read every message there is
 OF_MESSAGES = ("agent", "user", "outsider", "since", "until", "tag", "search", "synthetic")
 MESSAGE_FILTERS = (
-    *(AGENT, query("user", "the name of a user"), query("outsider", "the name of one who is neither agent nor user")),
-    *(SINCE, UNTIL, TAG, SEARCH, query("synthetic", "played, not real", enum=parameters.YES_NO)),
+    *(
+        AGENT,
+        query("user", "the name of a user"),
+        query("outsider", "the name of a speaker who is neither agent nor user"),
+    ),
+    *(SINCE, UNTIL, TAG, SEARCH, query("synthetic", "from a simulation", enum=parameters.YES_NO)),
 )
 
 
@@ -211,7 +217,7 @@ class Messages(IdempotentPosts, ListAPIView[Message]):
         try:
             message = receive_message(
                 channel=channel,
-                user=None if outsider else request.user,  # type: ignore[arg-type]  # nobody anonymous comes here
+                user=None if outsider else request.user,  # type: ignore[arg-type]  # no user is anonymous here
                 outsider=outsider,
                 text=given["text"],
                 parent=named_message(given.get("parent"), "parent", channel),

@@ -30,7 +30,7 @@ ALWAYS_ALLOWED = ("format", "page", "page_size", "cursor")
 
 
 def only(request: Request, *names: str) -> None:
-    """Refuse parameters nobody reads: a mistyped filter must not answer with everything."""
+    """Refuse unknown parameters: a mistyped filter must not answer with everything."""
     unknown = sorted(set(request.query_params) - {*names, *ALWAYS_ALLOWED})
     if unknown:
         allowed = ", ".join((*names, *_of_pages(request))) or "none"

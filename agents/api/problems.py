@@ -25,7 +25,7 @@ from agents.work.outages import is_unavailable
 logger = logging.getLogger(__name__)
 CONTENT_TYPE = "application/problem+json"
 LONGEST_NAME = 100
-SIGN_IN = "nobody is signed in; send `Authorization: Token YOUR_TOKEN` (the word is Token, not Bearer)"
+SIGN_IN = "no one is signed in; send `Authorization: Token YOUR_TOKEN` (the word is Token, not Bearer)"
 _FOR_PEOPLE = ("api", "html")
 TRY_AGAIN_SECONDS = 5
 DATABASE_AWAY = "The database cannot be used just now: it is away, locked or full. Try again in a few seconds."
@@ -46,7 +46,7 @@ class Unavailable(APIException):
 
 
 def as_problem(error: Exception, context: dict[str, Any]) -> Response | None:
-    """The exception handler of the API; None (a server error) for what nobody expected."""
+    """The exception handler of the API; None (a server error) for an unexpected exception."""
     if isinstance(error, RequestDataTooBig):
         error = BodyTooLarge(f"the body is too large; allowed: at most {settings.DATA_UPLOAD_MAX_MEMORY_SIZE:,} bytes")
     response = exception_handler(error, context)
@@ -174,5 +174,5 @@ def _by_field(data: Any, within: str = "") -> dict[str, list[str]]:
 
 
 def _encodable(name: str) -> str:
-    """A name as somebody sent it: JSON may spell characters that no text can hold."""
+    """A name as it was sent: JSON may spell characters that no text can hold."""
     return name[:LONGEST_NAME].encode("utf-8", "backslashreplace").decode()

@@ -44,7 +44,7 @@ class BodyTooLarge(APIException):
 
 
 class BoundedJSONParser(BaseParser):
-    """JSON of a size and depth that somebody may mean: more is the sender's error, not the server's.
+    """JSON of bounded size and depth: more is the sender's error, not the server's.
 
     The size is the view's ``most_bytes``, `DATA_UPLOAD_MAX_MEMORY_SIZE` unless it says.
     """

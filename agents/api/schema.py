@@ -23,7 +23,7 @@ PROBLEMS = {
     404: "there is no such thing",
     406: "the route cannot answer in what `Accept` asks for",
     409: "as things stand it cannot be done; the detail says why",
-    412: "somebody changed it meanwhile; the answer's `ETag` is the current one",
+    412: "it was changed meanwhile; the answer's `ETag` is the current one",
     413: "the body is too large",
     415: "the body is not of a type that the route reads",
     422: f"this `{HEADER}` was used for another request",

@@ -46,7 +46,7 @@ class SentFields(serializers.Serializer[Any]):
 
     committed = serializers.BooleanField(help_text="whether it was said")
     outcome = serializers.CharField(
-        help_text="the deciding stage's word for it, such as passed or corrected; sent = nobody judged"
+        help_text="the deciding stage's word for it, such as passed or corrected; sent = it was not judged"
     )
     text = serializers.CharField(help_text="what was said; of a rejected draft, the draft")
     message = MessageRow(allow_null=True, help_text="null = not said")

@@ -121,7 +121,7 @@ class Line:
     """One line of a chart.
 
     Attributes:
-        name: What it shows; `note` (HTML such as a badge) stands beside it in the legend, `url` is its page.
+        name: What it shows; `note` (HTML such as a badge) follows it in the legend, `url` is its page.
         points: In the order of their times.
         level: A horizontal line in the same colour, such as the baseline; `level_name` says which.
     """

@@ -67,7 +67,7 @@ def marked(text: object) -> str:
 
 
 def isolated(text: object) -> SafeString:
-    """A name from a person or a file, in its own bidi context: it cannot reorder what stands beside it."""
+    """A name from a person or a file, in its own bidi context: it cannot reorder the text around it."""
     return format_html("<bdi>{}</bdi>", visible(text))
 
 

@@ -16,7 +16,7 @@ from agents.console.site import InlineFormSet
 
 
 class DistinctRows(InlineFormSet):
-    """Refuses two rows with the same `key`: on the page, or made by somebody else since it was opened."""
+    """Refuses two rows with the same `key`: on the page, or added since it was opened."""
 
     message: ClassVar[str]
 
@@ -58,7 +58,7 @@ Action = TypeVar("Action", bound=Callable[..., HttpResponse | None])
 
 
 def confirmed(verb: str, what: str | Callable[[HttpRequest, QuerySet[Any]], str]) -> Callable[[Action], Action]:
-    """An admin action that first says what it will do, and does it when somebody agrees.
+    """An admin action that first says what it will do, and does it after a confirmation.
 
     Args:
         verb: What the button says.

@@ -270,7 +270,7 @@ class FieldHelp(_Base):
 
 
 class Helped(FieldHelp, _Admin):
-    """An admin class with a help page, for whoever may view the model."""
+    """An admin class with a help page, for users who may view the model."""
 
     @property
     def help_url(self) -> str:

@@ -119,7 +119,7 @@ def card(
 
 
 def step(title: str, text: object, *, command: str = "", url: str = "", label: str = "") -> SafeString:
-    """Something that is missing, with the command or the page that mends it."""
+    """Something that is missing, with the command or the page that provides it."""
     context = {"title": title, "text": text, "command": command, "url": url, "label": label}
     return render_to_string("admin/home/step.html", context)
 

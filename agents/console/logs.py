@@ -46,7 +46,7 @@ class Export:
     Attributes:
         columns: Their names, in order.
         rows: From the chosen rows of the table to rows of the file, in portions.
-        texts: The columns that quote messages: they are left out for who may not view those.
+        texts: The columns that quote messages: they are left out for users who may not view those.
     """
 
     columns: Sequence[str]

@@ -1,6 +1,6 @@
 """The one file that knows the admin theme (django-unfold): every admin class of every app builds on the classes here.
 
-An app on a floor above adds columns, actions and panels to the pages of a model below with `extend`; the sidebar is the
+An app of a layer above adds columns, actions and panels to the pages of a model below with `extend`; the sidebar is the
 setting `CONSOLE_MENU` (read by `agents.console.home`), because only the settings know all apps.
 """
 
@@ -109,7 +109,7 @@ class Button:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extension:
-    """What an app on a floor above adds to a model's pages, for users with `permission`.
+    """What an app of a layer above adds to a model's pages, for users with `permission`.
 
     Attributes:
         permission: ``app.codename`` that a user needs to get any of it.
@@ -286,7 +286,7 @@ class ModelAdmin(Helped, CountedDeletion, ThemedModelAdmin[M]):
 
 
 class ReadOnlyAdmin(ModelAdmin[M]):
-    """A log: it can be read by whoever may view it, and not added to, changed or deleted by anybody."""
+    """A log: users who may view it can read it; it cannot be added to, changed or deleted."""
 
     actions = None
     paginator = LogPaginator
@@ -309,7 +309,7 @@ class TabularInline(FieldHelp, ThemedTabularInline[M, P]):
     formfield_overrides: ClassVar = LONG_TEXTS
 
     def get_formset(self, request: HttpRequest, obj: Any = None, **kwargs: Any) -> Any:
-        """Each input has its column's name for whoever does not see the column."""
+        """Give each input its column's name, for users who hear the page."""
         formset = super().get_formset(request, obj, **kwargs)
         for name, form_field in formset.form.base_fields.items():
             widget: Any = form_field.widget

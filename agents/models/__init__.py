@@ -1,4 +1,4 @@
-"""The tables of the ground floor, one file per group."""
+"""The tables of agents and conversations, one file per group."""
 
 from agents.models.api import IdempotentRequest
 from agents.models.batches import LLMBatch, LLMBatchRequest

@@ -15,7 +15,7 @@ from agents.work.lease import Leasable
 
 
 class LLMBatch(Leasable):
-    """One batch. Pending = to be looked at from `next_look_at` on; completed = its answers are stored; failed = it came to nothing.
+    """One batch. Pending = to be looked at from `next_look_at` on; completed = its answers are stored; failed = it brought no answer.
 
     The row is there before anything is sent, and `batch_id` only once the server said it: a row without one is looked for.
     """
@@ -47,7 +47,7 @@ class LLMBatch(Leasable):
         blank=True,
         on_delete=models.SET_NULL,
         related_name="+",
-        help_text="who is asked about; empty = nobody",
+        help_text="the agent that is asked about; empty = none",
     )
     planned_usd = models.DecimalField(
         max_digits=14,

@@ -48,7 +48,7 @@ class Channel(models.Model):
     tags = models.JSONField(default=dict, blank=True, validators=[validate_tags], help_text="key -> value, both texts")
     synthetic = models.BooleanField(
         default=False,
-        help_text="played for an evaluation or a demonstration: what is said here is never mixed with real speech",
+        help_text="for simulations and demonstrations: its messages are never mixed with real ones",
     )
     next_position = models.PositiveBigIntegerField(
         default=1, editable=False, help_text="position of the next message; raised by the statement that takes it"
@@ -131,7 +131,7 @@ class Message(models.Model):
         related_name="+",
         help_text="empty for imported messages",
     )
-    synthetic = models.BooleanField(default=False, help_text="played for an evaluation; never mixed with real speech")
+    synthetic = models.BooleanField(default=False, help_text="from a simulation; never mixed with real messages")
     idempotency_key = models.CharField(max_length=200, null=True, blank=True, unique=True)
     tags = models.JSONField(
         default=dict, blank=True, validators=[validate_tags], help_text="e.g. build, actor model, locale"

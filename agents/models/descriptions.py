@@ -1,4 +1,4 @@
-"""Descriptions that are to be written anew because the persona changed."""
+"""Descriptions that are to be written again because the persona changed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agents.work.lease import Leasable
 
 
 class DescriptionUpdate(Leasable):
-    """One agent's description to be written anew. Completed with an `error`: it was left as it is, and why.
+    """One agent's description that is to be written again. Completed with an `error`: it was left as it is, and why.
 
     It is written for the persona as it is when its turn comes.
     """

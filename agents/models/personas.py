@@ -17,7 +17,7 @@ class Agent(models.Model):
     """A persona agent: the character a model is to stay in."""
 
     class DescriptionOrigin(models.TextChoices):
-        """Who wrote the description. What nobody is known to have written counts as a person's."""
+        """Who wrote the description. An unknown author counts as a person."""
 
         UNKNOWN = "", "not known"
         SEED = "seed", "example"
@@ -53,14 +53,14 @@ class Agent(models.Model):
         help_text="who wrote the description; one that a person wrote is never replaced by a generated one",
     )
     avatar_color = models.CharField(max_length=7, default="#475569", validators=[hex_color])
-    system_prompt = models.TextField(help_text="the persona specification, as the model that plays the agent reads it")
+    system_prompt = models.TextField(help_text="the persona specification, as the agent's model reads it")
     sample_lines = models.JSONField(
         default=list,
         blank=True,
         help_text="lines in the agent's voice, a list of texts; what the scripted actor says offline",
     )
     model_id = models.CharField(
-        max_length=200, blank=True, default="", help_text="model that plays this agent; empty = ACTOR_MODEL"
+        max_length=200, blank=True, default="", help_text="model that acts as this agent; empty = ACTOR_MODEL"
     )
     max_turns = models.PositiveIntegerField(
         default=50, validators=[MinValueValidator(1)], help_text="most model calls in one turn of this agent"

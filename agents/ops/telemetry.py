@@ -29,7 +29,7 @@ SPEAKABLE = (OSError, ImportError, ImproperlyConfigured, DatabaseProblem, Memory
 
 
 def spoken(error: BaseException) -> str:
-    """The error's sentence when it cannot quote what somebody wrote, else a remark that it is hidden."""
+    """The error's sentence when it cannot quote a user's or agent's text, else a remark that it is hidden."""
     if not isinstance(error, SPEAKABLE) or isinstance(error, UnicodeError):
         return HIDDEN
     return str(error).strip().partition("\n")[0][:300]
@@ -162,7 +162,7 @@ class Json(Discreet, JsonFormatter):
 
 
 class RefusedHost(logging.Filter):
-    """A request under a name that is none of ours: every scanner sends them, and a traceback of it tells nobody anything."""
+    """A request under a name that is none of ours: every scanner sends them, and a traceback of it is of no use."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         record.levelno, record.levelname = logging.WARNING, "WARNING"

@@ -1,4 +1,4 @@
-"""Messages that were spoken elsewhere, taken in as they come: stored once, nobody answers them, only observing may be set off."""
+"""Store messages that were sent elsewhere: once each, without answers of agents; only observing may follow."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from agents.models import Agent, Channel, Message
 from agents.transcripts.prepare import Author, Prepared, Target
 from agents.transcripts.store import Needs, Rights, link_orphans, write_batch
 
-MOST_MESSAGES = 1_000  # per call: one transaction, in which SQLite lets nobody else write
+MOST_MESSAGES = 1_000  # per call: one transaction, in which SQLite lets no other process write
 Observer = Callable[[Sequence[Message]], int]
-"""Told of new messages inside the transaction that stores them; returns how many it took up."""
+"""Called with new messages inside the transaction that stores them; returns how many it will judge."""
 
 
 class IngestRefused(ValueError):
@@ -75,11 +75,11 @@ def ingest_messages(spoken: Sequence[Spoken], *, rights: Rights | None = None) -
 
     Args:
         spoken: At most `MOST_MESSAGES`.
-        rights: Of whoever hands them in; every one unless it says.
+        rights: What the sender may do; everything by default.
 
     Raises:
         NotEntitled: They need a channel or a member more than `rights` allow, or are another user's.
-        IngestRefused: Too many, or one names an agent or user that does not exist or a channel that is only played.
+        IngestRefused: Too many, or one names an agent or user that does not exist or a synthetic channel.
     """
     if len(spoken) > MOST_MESSAGES:
         text = f"messages: {len(spoken):,} of them; allowed: at most {MOST_MESSAGES:,} in one request"
@@ -112,16 +112,18 @@ def _prepared(spoken: Sequence[Spoken]) -> list[Prepared]:
     names = {one.user for one in spoken} - {""}
     users = dict(get_user_model().objects.filter(username__in=names).values_list("username", "pk")) if names else {}
     targets = {slug: Target(slug=slug, name=slug) for slug in {one.channel for one in spoken}}
-    played = set(Channel.objects.filter(slug__in=targets, synthetic=True).values_list("slug", flat=True))
+    synthetic = set(Channel.objects.filter(slug__in=targets, synthetic=True).values_list("slug", flat=True))
     errors: dict[str, str] = {}
     found = []
     for number, one in enumerate(spoken):
         if one.agent and one.agent not in agents:
             errors[f"messages[{number}].agent"] = f"there is no agent {one.agent!r}; make it first, or send `outsider`"
         if one.user and one.user not in users:
-            errors[f"messages[{number}].user"] = f"there is no user {one.user!r}; send `outsider` for who is none"
-        if one.channel in played:
-            text = f"channel {one.channel!r} is only played: what was really said is never mixed with it"
+            errors[f"messages[{number}].user"] = (
+                f"there is no user {one.user!r}; send `outsider` for a speaker who is none"
+            )
+        if one.channel in synthetic:
+            text = f"channel {one.channel!r} is synthetic: real messages are never mixed with it"
             errors[f"messages[{number}].channel"] = text
         author = Author(agents.get(one.agent), one.agent or None, users.get(one.user), one.outsider)
         found.append(

@@ -328,8 +328,8 @@ def _update_memory(turn: Turn, given: UpdateMemory) -> Performed:
 
 
 def _memory_detail(turn: Turn) -> dict[str, Any]:
-    """What was only played is not remembered in real life; the agent, who acts as if it were real, is not told."""
-    return {"stored": False, "why": "played: nothing is remembered"} if turn.channel.synthetic else {}
+    """A simulation is not remembered; the agent, who acts as if it were real, does not learn so."""
+    return {"stored": False, "why": "a simulation: nothing is remembered"} if turn.channel.synthetic else {}
 
 
 def _search_memory(turn: Turn, given: SearchMemory, nonce: str) -> Performed:

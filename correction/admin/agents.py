@@ -1,4 +1,4 @@
-"""TODO: what this module is for."""
+"""What correcting adds to the pages and charts of agents: settings in effect, last corrections, nudges, costs, actions and markers."""
 
 from __future__ import annotations
 
@@ -37,8 +37,15 @@ from correction.admin.display import (
 )
 from correction.admin.matrix import BY_ID, MECHANISMS, Mechanism, config_url, observe_url, target_of
 from correction.config.configure import configure, copy_config, gate_from_now_on, notes_on
-from correction.config.fields import CONFIG_FIELDS, ConfigError
-from correction.config.resolve import FIELDS, GATE_DIMENSIONS, ResolvedConfig, resolve_all, resolve_config
+from correction.config.settings import (
+    CONFIG_FIELDS,
+    FIELDS,
+    GATE_DIMENSIONS,
+    ConfigError,
+    ResolvedConfig,
+    resolve_all,
+    resolve_config,
+)
 from correction.costs import CORRECTION, CostRow, get_cost_summary
 from correction.models import AgentEvaluationConfig, CorrectionLog, GateMode, InterventionLog, Outcome
 from evaluation.admin.drift_overview import Step

@@ -26,14 +26,12 @@ from correction.admin.matrix import (
     Mechanism,
     anchor_of,
     config_url,
-    context_of,
-    matrix,
+    matrix_context,
     target_of,
 )
 from correction.admin.thresholds import thresholds_context, thresholds_url
 from correction.config.configure import configure, gate_from_now_on, in_effect, last_change, revert, undo
-from correction.config.fields import ConfigError
-from correction.config.resolve import GATE_DIMENSIONS
+from correction.config.settings import GATE_DIMENSIONS, ConfigError
 from correction.models import AgentEvaluationConfig, GateMode
 
 PAGES = "admin/correction/config/"
@@ -68,13 +66,12 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
         if request.method == "POST":
             return self._button_pressed(request)
         search = request.GET.get("q", "")[:100]
-        found = matrix(search=search, page=request.GET.get("p", "1"))
         return self.page(
             request,
             f"{PAGES}matrix.html",
             "Corrections",
             may_change=self.has_change_permission(request),
-            **context_of(found, search=search),
+            **matrix_context(search=search, page=request.GET.get("p", "1")),
         )
 
     def change_view(

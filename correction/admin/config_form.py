@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from decimal import Decimal
 from types import MappingProxyType
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 from django import forms
 from django.conf import settings
 from django.db.models import Q
-from django.forms import BoundField, ChoiceField
+from django.forms import ChoiceField
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
@@ -31,8 +30,17 @@ from correction.config.configure import (
     inheritors,
     notes_on,
 )
-from correction.config.fields import CONFIG_FIELDS, ConfigError, ConfigField, read_changes
-from correction.config.resolve import FIELDS, ResolvedConfig, merge, resolve_config, resolve_defaults
+from correction.config.settings import (
+    CONFIG_FIELDS,
+    FIELDS,
+    ConfigError,
+    ConfigField,
+    ResolvedConfig,
+    merge,
+    read_changes,
+    resolve_config,
+    resolve_defaults,
+)
 from correction.gate.thresholds import Precision, precision, would_fail
 from correction.models import AgentEvaluationConfig
 from correction.models.config import LONGEST_NAME, MOST_NAMES
@@ -147,7 +155,7 @@ class ConfigForm(forms.Form):
 
     @property
     def changes(self) -> dict[str, Any]:
-        """What this person changed, compared with what the page showed; what somebody else changed meanwhile stays."""
+        """What this person changed, compared with what the page showed; what another person changed meanwhile stays."""
         return {name: self.cleaned_data[name] for name in self.names if self.cleaned_data[name] != self._seen(name)}
 
     def seen(self, name: str) -> str:
@@ -193,34 +201,6 @@ def _field(described: ConfigField, inherited: tuple[str, str]) -> forms.Field:
 NAMED = 5  # agents that inherit a change of the defaults and are named; the others are counted
 
 
-@dataclass(frozen=True, slots=True)
-class FieldLine:
-    """A field as the page shows it; the last five only for the threshold of a gate dimension.
-
-    `seen` is the value it had when the page was opened, and `seen_name` the name under which the page sends that back.
-    `current` says what the threshold in effect does, `typed` what the one in the form would do; `try_url` asks that again.
-    `preview_url` is the page with the histogram.
-    """
-
-    bound: BoundField
-    in_effect: str
-    came_from: str
-    is_choice: bool
-    seen_name: str
-    seen: str
-    current: SafeString | str = ""
-    typed: SafeString | str = ""
-    precision: SafeString | str = ""
-    try_url: str = ""
-    preview_url: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    mechanism: Mechanism
-    lines: tuple[FieldLine, ...]
-
-
 def stored_rows(agent: Agent | None) -> tuple[AgentEvaluationConfig | None, AgentEvaluationConfig | None]:
     """The row that is edited, and the defaults above it (None when these are edited), in one query."""
     wanted = Q(is_defaults=True) | Q(agent=agent) if agent is not None else Q(is_defaults=True)
@@ -246,17 +226,49 @@ def form_context(
         "form": form,
         "notes": notes_on(config),
         "groups": [
-            Group(
-                mechanism,
-                tuple(
-                    _threshold(line, agent, mechanism.dimension, config, marked, tried_now=tried_now)
-                    if mechanism.dimension and line.bound.name == mechanism.number
-                    else line
-                    for line in (_line(agent, form, name, config) for name in mechanism.fields)
-                ),
-            )
+            {
+                "mechanism": mechanism,
+                "lines": [_line(agent, form, name, config, mechanism, marked, tried_now) for name in mechanism.fields],
+            }
             for mechanism in mechanisms
         ],
+    }
+
+
+def _line(
+    agent: Agent | None,
+    form: ConfigForm,
+    name: str,
+    config: ResolvedConfig,
+    mechanism: Mechanism,
+    marked: list[Precision],
+    tried_now: bool,
+) -> dict[str, Any]:
+    """A field as the page shows it, with the value it had when the page was opened (`seen`), which the page sends back.
+
+    A gate dimension's threshold also says what it does (`current`) and what the one in the form would do (`typed`).
+    """
+    bound = form[name]
+    is_set_here = agent is None and config.provenance[name] == "defaults"
+    line = {
+        "bound": bound,
+        "in_effect": setting(name, config[name]),
+        "came_from": "set here" if is_set_here else origin(config, name),
+        "is_choice": isinstance(bound.field, ChoiceField),
+        "seen_name": f"{SEEN}{name}",
+        "seen": form.seen(name),
+    }
+    dimension = mechanism.dimension
+    if not dimension or name != mechanism.number:
+        return line
+    threshold = config.threshold(dimension)
+    url = reverse("admin:correction_agentevaluationconfig_try", args=[target_of(agent)])
+    return line | {
+        "current": would_change(agent, dimension, threshold),
+        "typed": tried(agent, dimension, str(bound.value() or "")) if tried_now else "",
+        "precision": precision_lines(marked, dimension=dimension, threshold=threshold),
+        "try_url": f"{url}?dimension={dimension}",
+        "preview_url": thresholds_url(agent, dimension),
     }
 
 
@@ -284,41 +296,6 @@ def asking(before: ResolvedConfig, changes: Mapping[str, Any]) -> dict[str, Any]
         "gate": gate_from_now_on(before, after),
         "back": reverse("admin:correction_agentevaluationconfig_changelist"),
     }
-
-
-def _line(agent: Agent | None, form: ConfigForm, name: str, config: ResolvedConfig) -> FieldLine:
-    bound = form[name]
-    is_set_here = agent is None and config.provenance[name] == "defaults"
-    return FieldLine(
-        bound=bound,
-        in_effect=setting(name, config[name]),
-        came_from="set here" if is_set_here else origin(config, name),
-        is_choice=isinstance(bound.field, ChoiceField),
-        seen_name=f"{SEEN}{name}",
-        seen=form.seen(name),
-    )
-
-
-def _threshold(
-    line: FieldLine,
-    agent: Agent | None,
-    dimension: str,
-    config: ResolvedConfig,
-    marked: list[Precision],
-    *,
-    tried_now: bool,
-) -> FieldLine:
-    """The threshold of a gate dimension with what is known of it."""
-    threshold = config.threshold(dimension)
-    url = reverse("admin:correction_agentevaluationconfig_try", args=[target_of(agent)])
-    return replace(
-        line,
-        current=would_change(agent, dimension, threshold),
-        typed=tried(agent, dimension, str(line.bound.value() or "")) if tried_now else "",
-        precision=precision_lines(marked, dimension=dimension, threshold=threshold),
-        try_url=f"{url}?dimension={dimension}",
-        preview_url=thresholds_url(agent, dimension),
-    )
 
 
 ENTRIES = 100

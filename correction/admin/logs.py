@@ -37,7 +37,7 @@ from correction.admin.display import (
     speaker,
 )
 from correction.admin.sessions import MARKING, session_context
-from correction.config.resolve import GATE_DIMENSIONS
+from correction.config.settings import GATE_DIMENSIONS
 from correction.gate.thresholds import mark_result
 from correction.models import CorrectionLog, GateDimensionResult, ObservedMessage, Outcome
 
@@ -169,7 +169,7 @@ class NotJudgedFilter(admin.SimpleListFilter):
 
 
 class MarkFilter(admin.SimpleListFilter):
-    """What people said of the verdicts; *unmarked* are the failures nobody looked at yet."""
+    """What people said of the verdicts; *unmarked* are the failures without a mark."""
 
     title = "mark"
     parameter_name = "mark"

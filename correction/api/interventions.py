@@ -30,7 +30,7 @@ LOG_FILTERS = (
 
 
 class InterventionRow(serializers.ModelSerializer[Intervention]):
-    """An intervention that somebody wrote: all preconditions that are given must hold, then the nudge is shown to the agent."""
+    """An intervention that an operator wrote: all preconditions that are given must hold, then the nudge is shown to the agent."""
 
     url = serializers.HyperlinkedIdentityField(view_name="correction:intervention", lookup_field="slug")
     agents = serializers.SlugRelatedField[Any](
@@ -156,7 +156,7 @@ _FILTERS = (
 
 @extend_schema_view(get=documented({200: InterventionRow(many=True)}, parameters=_FILTERS))
 class Interventions(ListAPIView[Intervention]):
-    """The interventions that somebody wrote, by slug.
+    """The interventions that operators wrote, by slug.
 
     Filters: `search` (in slug and description), `is_enabled`, `agent` (those that hold for it); `ordering`.
     """
@@ -177,7 +177,7 @@ class Interventions(ListAPIView[Intervention]):
 
 
 class InterventionDetail(GenericAPIView[Intervention]):
-    """One intervention that somebody wrote."""
+    """One intervention that an operator wrote."""
 
     queryset = Intervention.objects.all()
     serializer_class = InterventionRow

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from datetime import UTC
 from typing import Any, TypeVar
 
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
@@ -21,7 +20,7 @@ from agents.models import Agent, Message, PersonaVersion, Trait
 from agents.persona import TraitLike, TraitValue, current_digest, record_version
 from agents.work.queues import wake_workers
 from correction.behavior.description import queue_description
-from correction.behavior.policy import decide, made_by_requests, protected, requester_of
+from correction.behavior.policy import applied_today, decide, made_by_requests, protected, requester_of
 from correction.behavior.rules import (
     STOP,
     Change,
@@ -34,7 +33,7 @@ from correction.behavior.rules import (
     trait_from_json,
     trait_json,
 )
-from correction.config.resolve import resolve_config
+from correction.config.settings import resolve_config
 from correction.models import BehaviorRequest
 
 
@@ -95,12 +94,7 @@ def write_trait(agent: Agent, row: Trait | None, after: TraitValue, source: str)
         Conflict: It is not.
         IntegrityError: Another trait of the agent has that name to the database.
     """
-    values = {
-        "name": after.name,
-        "description": after.description,
-        "sentiment": after.sentiment,
-        "strength": after.strength,
-    }
+    values = trait_json(after)
     if row is None:
         return Trait.objects.create(agent=agent, source=source[:64], **values)
     if not _as_seen(row).update(**values, updated_at=timezone.now()):
@@ -168,25 +162,14 @@ def _what_happened(before: TraitValue | None, now: TraitValue | None) -> str:
         return f"a trait {now.name!r} was made" if now is not None else ""
     if now is None:
         return f"the trait {before.name!r} was deleted or renamed"
-    pairs = {
-        "name": (before.name, now.name),
-        "description": (before.description, now.description),
-        "sentiment": (before.sentiment, now.sentiment),
-        "strength": (before.strength, now.strength),
-    }
-    changes = ", ".join(f"{name} is {is_now!r}" for name, (was, is_now) in pairs.items() if was != is_now)
-    return f"the trait {before.name!r} was changed: {changes}"
+    return f"the trait {before.name!r} was changed: {_differences(before, now)}"
 
 
-__all__ = [
-    "BehaviorError",
-    "TraitChangedSince",
-    "apply_request",
-    "change_of",
-    "reject_request",
-    "retry_request",
-    "revert_request",
-]
+def _differences(was: TraitValue | None, now: TraitValue) -> str:
+    """``strength is 0.7, name is 'puns'``: the fields that are different, as they are now."""
+    old = trait_json(was) if was is not None else {}
+    return ", ".join(f"{name} is {value!r}" for name, value in trait_json(now).items() if old.get(name) != value)
+
 
 Status = BehaviorRequest.Status
 User = AbstractBaseUser | AnonymousUser | None
@@ -198,7 +181,7 @@ RETRIABLE = (Status.FAILED, Status.ERRORED, Status.CANCELLED, Status.PAUSED_BUDG
 def apply_request(
     *, request: BehaviorRequest, user: User = None, trait: TraitValue | None = None, waiting: bool = False
 ) -> BehaviorRequest:
-    """A person has the change made: exactly as it was proposed, or as they wrote it. Other traits stay as they are.
+    """Apply the change as a person decided: exactly as proposed, or as they wrote it. Other traits stay as they are.
 
     Args:
         request: One that waits for a person, was dropped, or was rejected.
@@ -232,7 +215,7 @@ def apply_request(
 
 
 def reject_request(*, request: BehaviorRequest, user: User, why: str = "") -> BehaviorRequest:
-    """A person says no. The persona stays as it is.
+    """Close a request without a change, as a person decided.
 
     Raises:
         BehaviorError: It does not wait for a person; one that was applied is reverted instead.
@@ -255,7 +238,7 @@ def revert_request(*, request: BehaviorRequest, user: User, anyway: bool = False
 
     Args:
         request: One that was applied.
-        user: Who takes it back.
+        user: Who reverts it.
         anyway: Also when the same trait was changed since, which is lost then.
 
     Raises:
@@ -366,7 +349,7 @@ def _fresh(request: BehaviorRequest, verb: str, allowed: tuple[str, ...]) -> Beh
 
 def _decided(row: BehaviorRequest, expected: tuple[str, ...], **values: Any) -> None:
     if not BehaviorRequest.objects.filter(pk=row.pk, status__in=expected).update(**values):
-        raise Conflict(f"{row} was decided by somebody else")
+        raise Conflict(f"another writer decided {row}")
 
 
 def _carry_out(request: BehaviorRequest, work: Any) -> None:
@@ -465,17 +448,12 @@ def _changed(row: BehaviorRequest, now: TraitValue | None, made: TraitValue | No
     if now is None:
         what = "was deleted"
     else:
-        pairs = zip(("name", "description", "sentiment", "strength"), _values(now), _values(made), strict=True)
-        different = ", ".join(f"{field} is {is_now!r}" for field, is_now, was in pairs if is_now != was)
+        different = _differences(made, now)
         what = f"was changed: {different}" if different else "was changed, and is as this request made it again,"
     return (
         f"{row}: the trait {name!r} {what} since{by}; allowed: to revert it anyway, by which the trait becomes what it was before this "
         "request"
     )
-
-
-def _values(trait: TraitValue | None) -> tuple[object, ...]:
-    return (trait.name, trait.description, trait.sentiment, trait.strength) if trait is not None else (None,) * 4
 
 
 _ENDED = {"lease_owner": "", "lease_expires_at": None, "deaths": 0}
@@ -546,12 +524,6 @@ def _settle(request: BehaviorRequest, owner: str, again: bool, warnings: Sequenc
         return _finish(row, owner, status=Status.PENDING_REVIEW, why="\n".join(reasons), **_said(change, warnings))
     made = {**make_change(agent, row, change, None), **_said(change, warnings)}
     return _finish(row, owner, automatic=True, why="", **made)
-
-
-def applied_today(agent_id: int) -> int:
-    """How many requests were applied to the agent by themselves today (UTC), those since reverted included."""
-    midnight = timezone.now().astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    return BehaviorRequest.objects.filter(agent=agent_id, automatic=True, applied_at__gte=midnight).count()
 
 
 def _said(change: Change, warnings: Sequence[str]) -> dict[str, Any]:

@@ -30,8 +30,8 @@ from correction.behavior.tiers import (
     warnings_about,
 )
 from correction.behavior.words import Words, own_words
-from correction.config.resolve import ResolvedConfig
-from evaluation.runs.terminal import judge_label
+from correction.config.settings import ResolvedConfig
+from evaluation.wording import judge_label
 
 CONTEXT_LINES = 2
 
@@ -99,7 +99,7 @@ def detect(text: str, *, subject: Subject, model: str = "", last: str = "map", w
 
 
 def subject_of(agent: Agent) -> Subject:
-    """An agent as the tiers are told of it, its traits as they are now."""
+    """An agent as the tiers see it, its traits as they are now."""
     return Subject(
         name=agent.display_name,
         persona=agent.system_prompt,

@@ -6,16 +6,18 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC
 from functools import cache
 from pathlib import Path
 from typing import Literal
 
 import yaml
+from django.utils import timezone
 
 from agents.models import Channel, ChannelMember, Message, Trait
 from correction.behavior.rules import UNSPECIFIED, Change
-from correction.config.resolve import ResolvedConfig
-from correction.models import LeastConfidence, Requesters
+from correction.config.settings import ResolvedConfig
+from correction.models import BehaviorRequest, LeastConfidence, Requesters
 
 # Letters of other scripts, and what Latin letter each looks like.
 _LOOKS_LIKE = str.maketrans(
@@ -172,6 +174,12 @@ def protected(names: Sequence[str], config: ResolvedConfig) -> list[str]:
 def made_by_requests(agent_id: int) -> int:
     """How many of the agent's traits were made by requests."""
     return Trait.objects.filter(agent=agent_id, source__startswith=MADE_BY).count()
+
+
+def applied_today(agent_id: int) -> int:
+    """How many requests were applied to the agent by themselves today (UTC), those since reverted included."""
+    midnight = timezone.now().astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    return BehaviorRequest.objects.filter(agent=agent_id, automatic=True, applied_at__gte=midnight).count()
 
 
 def decide(

@@ -15,8 +15,14 @@ from django.db.models import Q, QuerySet
 
 from agents.llm.ledger import estimate_cost
 from agents.models import Agent
-from correction.config.fields import ConfigError, read_changes
-from correction.config.resolve import FIELDS, ResolvedConfig, resolve_config, resolve_defaults
+from correction.config.settings import (
+    FIELDS,
+    ConfigError,
+    ResolvedConfig,
+    read_changes,
+    resolve_config,
+    resolve_defaults,
+)
 from correction.models import AgentEvaluationConfig, GateMode, LeastConfidence, Requesters
 
 LONGEST_REASON = 100
@@ -49,14 +55,14 @@ def configure(
     reason: str = "",
     check: Callable[[ResolvedConfig], None] | None = None,
 ) -> ResolvedConfig:
-    """Change some fields of an agent's configuration, or of the defaults; the others stay, whoever changes them meanwhile.
+    """Change some fields of an agent's configuration, or of the defaults; the others stay, also when they are changed meanwhile.
 
     Args:
         agent: Whose; None for the defaults.
         changes: Field to value; None, an empty text and ``inherit`` reset it to inherit.
         user: Who; in a web request the signed-in user when left out.
         reason: Why, one line of at most 100 characters; kept in the history.
-        check: Gets the configuration as it is before the change, while nobody else can change it; raises to leave it so.
+        check: Gets the configuration as it is before the change, while no other process can change it; raises to leave it so.
 
     Returns:
         The configuration in effect afterwards. Nothing is written, and no history made, where nothing changes.
@@ -218,9 +224,7 @@ def _notes_on_requests(config: ResolvedConfig) -> list[str]:
     notes = []
     named = config["behavior_requesters"] == Requesters.NAMED
     if named and not config["behavior_named_requesters"]:
-        notes.append(
-            "behavior_requesters is named, but behavior_named_requesters names nobody: nobody's requests count"
-        )
+        notes.append("behavior_requesters is named, but behavior_named_requesters is empty: no requests count")
     if not named and config["behavior_named_requesters"]:
         notes.append(f"behavior_named_requesters is set, but behavior_requesters is {config['behavior_requesters']}")
     if config["behavior_daily_limit"] == 0 and config["behavior_auto_apply"] != LeastConfidence.NEVER:

@@ -17,7 +17,7 @@ from agents.models import Agent
 from agents.ops.sums import HourlySums, read
 from correction import rollup
 from correction.costs import window_of_time
-from correction.models import CorrectionLog, Outcome, played
+from correction.models import CorrectionLog, Outcome, synthetic_logs
 from evaluation.models import is_heuristic
 from evaluation.scorers.windows import MessageWindow
 
@@ -214,7 +214,7 @@ def _sums(
         end=window.end,
         raw_keys={**{key: table.keys[key] for key in keys}, **apart[0]},
         keys={**{key: F(key) for key in keys}, **apart[1]},
-        raw_where=raw_whose & (played(prefix) if synthetic else ~played(prefix)),
+        raw_where=raw_whose & (synthetic_logs(prefix) if synthetic else ~synthetic_logs(prefix)),
         where=Q(synthetic=synthetic) & whose,
     )
 

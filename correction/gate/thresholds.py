@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, computed_field, field_seriali
 
 from agents.models import Agent
 from correction.costs import window_of_time
-from correction.models import CorrectionLog, GateDimensionResult, played
+from correction.models import CorrectionLog, GateDimensionResult, synthetic_logs
 from evaluation.models import is_heuristic
 from evaluation.scorers.windows import MessageWindow
 
@@ -95,7 +95,7 @@ def precision(
         ValueError: The window is not one; names what is allowed.
     """
     stretch = window_of_time(window) if isinstance(window, str) else window
-    marked = GateDimensionResult.objects.exclude(mark="").filter(~played("log__"))
+    marked = GateDimensionResult.objects.exclude(mark="").filter(~synthetic_logs("log__"))
     where: dict[str, Any] = {}
     if agent is not None:
         where["log__agent"] = agent
@@ -248,7 +248,7 @@ def scores_of(*, agent: Agent | None, heuristic: bool, limit: int = LOGGED) -> t
     if agent is not None:
         newest = newest.filter(log__agent=agent)
     marked = GateDimensionResult.objects.filter(
-        ~played("log__"), pk__in=newest.values("pk")[:MARKED], score__isnull=False
+        ~synthetic_logs("log__"), pk__in=newest.values("pk")[:MARKED], score__isnull=False
     )
     rows = _of_kind(marked, heuristic, "log__").order_by().values("dimension", "mark", tenths=tenths)
     for row in rows.annotate(marks=Count("pk")):
@@ -262,7 +262,7 @@ def scores_of(*, agent: Agent | None, heuristic: bool, limit: int = LOGGED) -> t
 def _latest(agent: Agent | None, limit: int, heuristic: bool | None) -> QuerySet[CorrectionLog, Any]:
     """Keys of the latest first drafts of the agent, or of every agent."""
     drafts = CorrectionLog.objects.filter(
-        ~played(), attempt=1, source__in=[CorrectionLog.Source.GATE, CorrectionLog.Source.OBSERVE]
+        ~synthetic_logs(), attempt=1, source__in=[CorrectionLog.Source.GATE, CorrectionLog.Source.OBSERVE]
     )
     if agent is not None:
         drafts = drafts.filter(agent=agent)

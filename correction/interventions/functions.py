@@ -1,4 +1,7 @@
-"""Named functions for functional preconditions: what rows and files may refer to, each with parameters that are validated."""
+"""What preconditions may read (the agent, the channel, its last messages), and the named functions of functional preconditions.
+
+Rows and files may refer to these functions, each with parameters that are validated.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +78,7 @@ class Surroundings:
 
 
 def spoken_in(channel: Channel) -> QuerySet[Message]:
-    """What was said in a channel. Played speech counts in played channels, and nowhere else."""
+    """What was said in a channel. Messages of a simulation count in its channel, and nowhere else."""
     said = Message.objects.filter(channel=channel, text__regex=r"\S")
     return said if channel.synthetic else said.filter(synthetic=False)
 

@@ -13,7 +13,7 @@ from evaluation.admin.baselines import (
 from evaluation.admin.drift import drift_panel, position_panel
 from evaluation.admin.drift_overview import change_panel, run_buttons
 from evaluation.admin.lineups import lineup_panel
-from evaluation.admin.scores import judgement_notes
+from evaluation.admin.notes import judgement_notes
 
 __all__ = ["drift", "home", "labels", "propositions", "runs", "schedules", "scores"]
 

@@ -30,9 +30,9 @@ from agents.console.home import (
     step,
     waiting,
 )
-from agents.llm.call_health import call_health
 from agents.llm.endpoints import model_of
 from agents.models import Agent, LLMCall
+from agents.ops.health import call_health
 from evaluation.admin.display import agreement_badge, coverage_mark, judge_badge, meter, procedure_badge
 from evaluation.admin.drift_overview import TONES, usual_overview
 from evaluation.calibration import calibration_of

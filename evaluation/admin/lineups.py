@@ -14,7 +14,7 @@ from django.utils.safestring import SafeString
 from agents.console import display
 from agents.console.site import ReadOnlyAdmin
 from agents.models import Channel
-from evaluation.lineup_runs import WAITING, newest_line_up, queue_line_up, said_since
+from evaluation.lineup import WAITING, LineUp, newest_line_up, queue_line_up, said_since
 from evaluation.models import EvaluationRun, LineUpRun
 
 VOICES_SHOWN, CONFUSIONS_SHOWN, LEFT_OUT_SHOWN = 50, 5, 10
@@ -114,55 +114,49 @@ def percent(share: float | None) -> SafeString | str:
 
 def _figures(made: LineUpRun) -> dict[str, Any]:
     """A stored result as the card shows it; names come from people and files."""
-    found = made.result
-    worst: dict[str, dict[str, Any]] = {}
-    for confusion in found["confusions"]:
-        worst.setdefault(confusion["speaker"], confusion)
+    found = LineUp(**made.result)
+    worst = found.most_taken_for()
     return {
-        "reason": display.visible(found["reason"]),
-        "distinct": found["distinct"],
-        "accuracy": percent(found["balanced_accuracy"]),
-        "chance": percent(found["chance"]),
-        "chance_high": percent(found["chance_high"]),
-        "p_value": "–" if found["p_value"] is None else f"{found['p_value']:.3g}",
-        "permutations": f"{found['permutations']:,}",
-        "compared": f"{found['compared']:,}",
-        "lines": f"{found['lines']:,}",
-        "voices": [_voice(voice, worst) for voice in _by_recall(found["voices"])[:VOICES_SHOWN]],
+        "reason": display.visible(found.reason),
+        "distinct": found.distinct,
+        "accuracy": percent(found.balanced_accuracy),
+        "chance": percent(found.chance),
+        "chance_high": percent(found.chance_high),
+        "p_value": "–" if found.p_value is None else f"{found.p_value:.3g}",
+        "permutations": f"{found.permutations:,}",
+        "compared": f"{found.compared:,}",
+        "lines": f"{found.lines:,}",
+        "voices": [
+            {
+                "speaker": display.isolated(voice.speaker),
+                "lines": f"{voice.lines:,}",
+                "compared": f"{voice.compared:,}",
+                "recall": percent(voice.recall),
+                "share": f"{voice.recall:.3f}",
+                "chance": percent(voice.chance),
+                "taken_for": display.isolated(worst[voice.speaker].taken_for)
+                if voice.speaker in worst
+                else display.EMPTY,
+            }
+            for voice in sorted(found.voices, key=lambda voice: (-voice.recall, voice.speaker))[:VOICES_SHOWN]
+        ],
         "confusions": [
             {
-                "speaker": display.isolated(confusion["speaker"]),
-                "taken_for": display.isolated(confusion["taken_for"]),
-                "lines": f"{confusion['lines']:,}",
-                "share": percent(confusion["share"]),
+                "speaker": display.isolated(confusion.speaker),
+                "taken_for": display.isolated(confusion.taken_for),
+                "lines": f"{confusion.lines:,}",
+                "share": percent(confusion.share),
             }
-            for confusion in found["confusions"][:CONFUSIONS_SHOWN]
+            for confusion in found.confusions[:CONFUSIONS_SHOWN]
         ],
         "left_out": [
             {
-                "speaker": display.isolated(one["speaker"]),
-                "lines": one["lines"],
-                "reason": display.visible(one["reason"]),
+                "speaker": display.isolated(one.speaker),
+                "lines": one.lines,
+                "reason": display.visible(one.reason),
             }
-            for one in found["left_out"][:LEFT_OUT_SHOWN]
+            for one in found.left_out[:LEFT_OUT_SHOWN]
         ],
-        "left_out_more": max(0, len(found["left_out"]) - LEFT_OUT_SHOWN),
-        "notes": [display.visible(note) for note in found["notes"]],
-    }
-
-
-def _by_recall(voices: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return sorted(voices, key=lambda voice: (-voice["recall"], voice["speaker"]))
-
-
-def _voice(voice: dict[str, Any], worst: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    taken = worst.get(voice["speaker"])
-    return {
-        "speaker": display.isolated(voice["speaker"]),
-        "lines": f"{voice['lines']:,}",
-        "compared": f"{voice['compared']:,}",
-        "recall": percent(voice["recall"]),
-        "share": f"{voice['recall']:.3f}",
-        "chance": percent(voice["chance"]),
-        "taken_for": display.isolated(taken["taken_for"]) if taken else display.EMPTY,
+        "left_out_more": max(0, len(found.left_out) - LEFT_OUT_SHOWN),
+        "notes": [display.visible(note) for note in found.notes],
     }

@@ -6,6 +6,8 @@ import json
 from typing import Any
 
 from django.contrib import admin
+from django.db.models import QuerySet, TextField
+from django.db.models.functions import Cast
 from django.http import HttpRequest
 from django.template.loader import render_to_string
 from django.urls import reverse
@@ -15,9 +17,9 @@ from django.utils.safestring import SafeString
 from agents.admin.transcript import transcript_url
 from agents.console import display
 from agents.console.filters import AgentFilter, DateRangeFilter, ErrorFilter, RecentValuesFilter, tag_filter
-from agents.models import LLMCall
+from agents.console.logs import Export, export_of, same
+from agents.models import LLMCall, Message
 from evaluation.admin.baselines import comparison_panel
-from evaluation.admin.conversations import channel_rows, idea_rows, pair_rows
 from evaluation.admin.display import (
     agreement_badge,
     baseline_badge,
@@ -30,20 +32,52 @@ from evaluation.admin.display import (
     procedure_badge,
     simulated_by,
 )
-from evaluation.admin.exports import RUNS
 from evaluation.admin.lineups import line_up_link
-from evaluation.admin.log_filters import DimensionFilter
 from evaluation.admin.run_control import ControlledRunAdmin, buttons_of
 from evaluation.admin.run_totals import add_totals
 from evaluation.calibration import calibration_of
 from evaluation.models import COUNTED, Dimension, EvaluationRun, EvaluationScore
 from evaluation.runs.batches import waiting_words
+from evaluation.runs.ideas import DistinctIdea, distinct_ideas
 from evaluation.runs.summary import DimensionSummary, PropositionSummary, summarize, worst_judgement
 
 
 def scores_url(run: EvaluationRun, **filters: str) -> str:
     """The list of a run's scores, narrowed by `filters`."""
     return display.list_url(EvaluationScore, run=run.pk, **filters)
+
+
+IDEAS_SHOWN, PAIRS_SHOWN, PLACES_SHOWN = 100, 15, 5
+RUNS: Export = export_of(
+    {
+        "id": "pk",
+        "agent": "agent.slug",
+        "channel": "channel.slug",
+        **same(
+            *("status", "dimensions", "overall_score", "judge", "is_heuristic", "procedure", "repeats"),
+            *("is_baseline", "window", "window_start", "window_end", "where", "history", "history_where"),
+            *("samples", "sample_size", "seed", "simulated", "actor_model", "batch", "token_usage", "error"),
+            *("persona_digest", "proposition_digest", "created_at", "started_at", "finished_at"),
+        ),
+    },
+    select=("agent", "channel"),
+)
+
+
+class DimensionFilter(admin.SimpleListFilter):
+    """Evaluations in which a dimension was measured."""
+
+    title = "dimension"
+    parameter_name = "dimension"
+
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, str]]:
+        return [(value, value.replace("_", " ")) for value in Dimension.values]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        if self.value() not in Dimension.values:
+            return queryset
+        listed: QuerySet[Any] = queryset.alias(listed_dimensions=Cast("dimensions", TextField()))
+        return listed.filter(listed_dimensions__contains=f'"{self.value()}"')
 
 
 @admin.register(EvaluationRun)
@@ -228,3 +262,46 @@ def _worst(score: EvaluationScore) -> dict[str, Any]:
         "snippet": display.visible(said),
         "place": display.link(transcript_url(score.message), "in its conversation") if score.message else "",
     }
+
+
+def channel_rows(found: DimensionSummary) -> list[dict[str, Any]]:
+    """The channels an agent's dimension was measured in, each leading to its own evaluation."""
+    return [
+        {
+            "channel": display.page_of(part.run, str(part.run.channel)),
+            "score": number(part.score, part.count, share=part.share),
+            "messages": f"{part.messages:,}",
+        }
+        for part in found.channels
+    ]
+
+
+def idea_rows(run: EvaluationRun) -> list[dict[str, Any]]:
+    """The distinct ideas of a channel's run, with what was taken for the same and links to where it was said."""
+    if run.channel_id is None:
+        return []
+    ideas = distinct_ideas(run)[:IDEAS_SHOWN]
+    wanted = {position for idea in ideas for position in idea.positions[:PLACES_SHOWN]}
+    said = {m.position: m for m in Message.objects.filter(channel=run.channel_id, position__in=wanted)}
+    return [_idea_row(idea, said) for idea in ideas]
+
+
+def _idea_row(found: DistinctIdea, said: dict[int, Message]) -> dict[str, Any]:
+    places = [said[position] for position in found.positions[:PLACES_SHOWN] if position in said]
+    return {
+        "idea": display.visible(found.idea.idea),
+        "description": display.visible(found.idea.description),
+        "same": [display.visible(variant.idea) for variant in found.variants],
+        "by": display.visible(", ".join(found.speakers)),
+        "places": [
+            display.link(transcript_url(message), f"{message.position}", "in its conversation") for message in places
+        ],
+    }
+
+
+def pair_rows(run: EvaluationRun, dimension: str) -> list[dict[str, str]]:
+    """The pairs of agents whose words are most alike."""
+    pairs = run.figures.get(dimension, {}).get("pairs", [])[:PAIRS_SHOWN]
+    return [
+        {"first": first, "second": second, "similarity": f"{similarity:.0%}"} for first, second, similarity in pairs
+    ]

@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from django.contrib import admin
-from django.db.models import Count, F, Window
-from django.db.models.functions import DenseRank
+from django.db.models import QuerySet
 from django.http import HttpRequest
-from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
@@ -16,65 +14,10 @@ from django.utils.safestring import SafeString
 from agents.admin.transcript import transcript_url
 from agents.console import display
 from agents.console.filters import AgentFilter, ChosenFilter, DateRangeFilter, RecentValuesFilter, tag_filter
-from agents.console.logs import LogAdmin
-from agents.models import Message
+from agents.console.logs import Export, LogAdmin
 from evaluation.admin.display import dimension_badge, judge_badge, verdict
-from evaluation.admin.exports import SCORES
-from evaluation.admin.log_filters import HeightFilter
-from evaluation.models import EvaluationRun, EvaluationScore
-
-SHOWN = 5  # scores of a message; the lowest
-
-
-def judgement_notes(request: HttpRequest, messages: list[Message]) -> dict[int, SafeString]:
-    """For the transcript: the scores of each message in its newest evaluation, lowest first. One query for a page."""
-    mine: dict[str, Any] = {"partition_by": [F("message_id")]}
-    newest = (
-        EvaluationScore.objects.filter(message__in=messages)
-        .exclude(status=EvaluationScore.Status.PENDING)
-        .annotate(
-            of_message=Window(Count("pk"), **mine),
-            age=Window(DenseRank(), order_by=F("evaluation_run_id").desc(), **mine),
-        )
-        .filter(age=1)
-        .order_by("message_id", F("score").asc(nulls_last=True), "pk")
-        .defer("flaws", "recommendations", "context_snippet", "claim")
-    )
-    found: dict[int, list[Any]] = {}
-    for score in newest:
-        if score.message_id is not None:
-            found.setdefault(score.message_id, []).append(score)
-    return {pk: _note(pk, scores) for pk, scores in found.items()}
-
-
-def _note(message: int, scores: list[Any]) -> SafeString:
-    scored = [score for score in scores if score.status == EvaluationScore.Status.SCORED and score.score is not None]
-    total = scores[0].of_message
-    context = {
-        "message": message,
-        "lowest": scored[0].score if scored else None,
-        "scored": len(scored),
-        "rows": [_row(score) for score in scores[:SHOWN]],
-        "left_out": max(0, len(scores) - SHOWN),
-        "run": display.page_of(
-            EvaluationRun(pk=scores[0].evaluation_run_id), f"evaluation {scores[0].evaluation_run_id}"
-        ),
-        "all": display.link(
-            display.list_url(EvaluationScore, message=message), "1 score" if total == 1 else f"{total:,} scores"
-        ),
-        "total": total,
-    }
-    return render_to_string("admin/evaluation/score_note.html", context)
-
-
-def _row(score: EvaluationScore) -> dict[str, Any]:
-    return {
-        "dimension": dimension_badge(score.dimension),
-        "proposition": display.page_of(score, score.proposition_id),
-        "verdict": verdict(score),
-        "judge": judge_badge(score.judge),
-        "why": display.folded(score.reason or score.justification or score.reasoning, 80),
-    }
+from evaluation.models import EvaluationScore
+from evaluation.runs.export import COLUMNS, TEXTS, score_rows
 
 
 class RunFilter(ChosenFilter):
@@ -87,6 +30,25 @@ class MessageFilter(ChosenFilter):
     title = "message"
     parameter_name = "message"
     field: ClassVar = "message_id"
+
+
+HEIGHTS = {"low": ("0 to 3", (0, 3)), "middle": ("4 to 6", (4, 6)), "high": ("7 to 9", (7, 9))}
+SCORES = Export(columns=COLUMNS, rows=score_rows, texts=TEXTS)
+
+
+class HeightFilter(admin.SimpleListFilter):
+    """Scores of a third of the scale; trivial ones are no scores."""
+
+    title = "score (of 9)"
+    parameter_name = "height"
+
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, str]]:
+        return [(value, label) for value, (label, _) in HEIGHTS.items()]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        if self.value() not in HEIGHTS:
+            return queryset
+        return queryset.filter(status="scored", score__range=HEIGHTS[str(self.value())][1])
 
 
 @admin.register(EvaluationScore)

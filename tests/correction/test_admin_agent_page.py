@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from agents.models import Agent, LLMCall
 from correction.config.configure import configure
-from correction.config.resolve import resolve_config
+from correction.config.settings import resolve_config
 from correction.models import CorrectionLog, GateDimensionResult, InterventionLog
 from tests.console import HOSTILE, page_of, plain, queries, read, signed_in, staff, viewer
 from tests.correction.config_page import filled_in

@@ -9,7 +9,7 @@ from django.test import Client
 
 from agents.models import Agent
 from correction.config.configure import config_history, configure
-from correction.config.resolve import resolve_config
+from correction.config.settings import resolve_config
 from correction.models import AgentEvaluationConfig
 from tests.console import HOSTILE, list_of, page_of, plain, queries, read, signed_in, staff, viewer
 from tests.factories import make_agent

@@ -10,7 +10,7 @@ from django.test import Client
 from django.urls import reverse
 
 from correction.config.configure import config_history, configure
-from correction.config.resolve import resolve_config
+from correction.config.settings import resolve_config
 from correction.gate.thresholds import mark_result
 from correction.models import AgentEvaluationConfig
 from tests.console import HOSTILE, Browser, page_of, plain, queries, read, signed_in, staff, viewer

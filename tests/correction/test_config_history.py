@@ -10,8 +10,7 @@ from pytest_django import DjangoAssertNumQueries
 
 from agents.models import Agent
 from correction.config.configure import config_history, configure, copy_config, ensure_rows, revert
-from correction.config.fields import ConfigError
-from correction.config.resolve import resolve_config
+from correction.config.settings import ConfigError, resolve_config
 from correction.models import AgentEvaluationConfig
 from tests.factories import make_agent
 

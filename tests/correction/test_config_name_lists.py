@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from agents.models import Agent
 from correction.config.configure import config_history, configure, copy_config, revert
-from correction.config.fields import CONFIG_FIELDS, ConfigError, read_names, show_names
-from correction.config.resolve import resolve_config
+from correction.config.settings import CONFIG_FIELDS, ConfigError, read_names, resolve_config, show_names
 from correction.models import AgentEvaluationConfig
 from correction.models.config import validate_names
 from tests.api_client import program
@@ -114,7 +113,7 @@ def test_a_terminal_sets_and_shows_it(ada: Agent) -> None:
     assert f"{PROTECTED}: none (built-in) → oath, dry wit (agent)" in run("ada", f"{PROTECTED}=oath, dry wit")
     assert json.loads(run("ada", "--json"))["config"][PROTECTED] == ["oath", "dry wit"]
     assert "oath, dry wit" in run("ada", "--history")
-    assert "behavior_requesters is named, but behavior_named_requesters names nobody" in " ".join(
+    assert "behavior_requesters is named, but behavior_named_requesters is empty" in " ".join(
         run("ada", "behavior_requesters=named").split()
     )
     with pytest.raises(CommandError, match="allowed: up to 100 names"):

@@ -14,8 +14,15 @@ from pytest_django import DjangoAssertNumQueries
 
 from agents.models import Agent
 from agents.turn.pipeline import Turn
-from correction.config.fields import CONFIG_FIELDS
-from correction.config.resolve import BUILT_IN, FIELDS, config_of, resolve_all, resolve_config, resolve_defaults
+from correction.config.settings import (
+    BUILT_IN,
+    CONFIG_FIELDS,
+    FIELDS,
+    config_of,
+    resolve_all,
+    resolve_config,
+    resolve_defaults,
+)
 from correction.models import AgentEvaluationConfig
 from tests.factories import make_agent, make_channel
 

@@ -10,7 +10,7 @@ from pytest_django import Settings
 
 from agents.models import Agent
 from correction.config.configure import config_history, configure
-from correction.config.resolve import resolve_all
+from correction.config.settings import resolve_all
 from correction.models import AgentEvaluationConfig
 from tests.factories import make_agent
 

@@ -14,8 +14,7 @@ from django.conf import settings
 
 from agents.models import Agent
 from correction.config.configure import configure, notes_on
-from correction.config.fields import ConfigError
-from correction.config.resolve import resolve_config
+from correction.config.settings import ConfigError, resolve_config
 from correction.models import AgentEvaluationConfig
 from tests.factories import make_agent
 

@@ -11,7 +11,7 @@ from django.core.management import CommandError, call_command
 
 from agents.models import Agent
 from correction.config.configure import config_history, configure
-from correction.config.resolve import FIELDS, resolve_config
+from correction.config.settings import FIELDS, resolve_config
 from tests.factories import make_agent
 
 pytestmark = pytest.mark.django_db
@@ -127,7 +127,7 @@ def test_the_history_is_shown_and_gone_back_in() -> None:
 
 
 def test_a_history_nobody_made_says_so() -> None:
-    assert "Nobody has changed the configuration of michael yet." in run("michael", "--history")
+    assert "The configuration of michael was never changed." in run("michael", "--history")
 
 
 def test_every_field_is_listed_with_what_is_allowed() -> None:

@@ -17,7 +17,7 @@ from pytest_django import DjangoAssertNumQueries
 from agents.llm.ledger import Totals
 from agents.models import Agent, LedgerHour, LLMCall, Rollup
 from agents.ops.sums import LEDGER, prunable_before, roll_up, verify
-from correction.costs import CORRECTION, GROUPINGS, Grouping, get_cost_summary, get_total_cost_summary, spent_today
+from correction.costs import CORRECTION, GROUPINGS, Grouping, get_cost_summary, spent_today
 from evaluation.scorers.windows import MessageWindow
 from tests.correction.ledger import call
 from tests.factories import make_agent
@@ -108,7 +108,7 @@ def expect(calls: list[Call], window: MessageWindow, agent: Agent | None) -> Non
         and (window.start is None or c.at >= window.start)
         and (window.end is None or c.at <= window.end)
     ]
-    summary = get_total_cost_summary(window=window) if agent is None else get_cost_summary(agent=agent, window=window)
+    summary = get_cost_summary(window=window) if agent is None else get_cost_summary(agent=agent, window=window)
     assert summary.total == by_hand(chosen)
     assert summary.correction == by_hand(c for c in chosen if c.purpose in CORRECTION)
     for grouping in GROUPINGS:
@@ -176,7 +176,7 @@ def test_figures_stay_when_retention_deletes_the_rows(month: list[Call]) -> None
                 kept = end is None or end >= before
                 expect(month, MessageWindow("", start=start, end=end), agent) if kept else None
     roll_up(LEDGER, now=NOW + timedelta(hours=5))
-    assert get_total_cost_summary(window="all").total == by_hand(month)
+    assert get_cost_summary(window="all").total == by_hand(month)
 
 
 @time_machine.travel(NOW, tick=False)
@@ -187,7 +187,7 @@ def test_a_window_that_cuts_a_pruned_hour_has_its_whole_hours(month: list[Call])
 
     window = MessageWindow("", start=BEGIN + timedelta(minutes=90), end=BEGIN + timedelta(minutes=270))
 
-    assert get_total_cost_summary(window=window).total.calls == 2 * 3  # 22:00 to 24:00, of 21:30 to 00:30
+    assert get_cost_summary(window=window).total.calls == 2 * 3  # 22:00 to 24:00, of 21:30 to 00:30
 
 
 def test_a_deleted_agent_s_sums_become_those_of_none(month: list[Call]) -> None:
@@ -197,7 +197,7 @@ def test_a_deleted_agent_s_sums_become_those_of_none(month: list[Call]) -> None:
 
     agents["ada"].delete()
 
-    summary = get_total_cost_summary(window="all", by=["agent"])
+    summary = get_cost_summary(window="all", by=["agent"])
     assert {row.key: row.totals.calls for row in summary.by["agent"]} == {"": HOURS * 2, "bob": HOURS}
     assert not verify(LEDGER).differences
 
@@ -209,7 +209,7 @@ def test_a_summary_is_the_same_number_of_queries_when_rows_are_summed_up(
     roll_up(LEDGER, now=NOW)
 
     with django_assert_num_queries(3):  # there is no agent to be named
-        get_total_cost_summary(window="all")
+        get_cost_summary(window="all")
 
 
 def test_a_budget_counts_a_call_at_once_whatever_is_summed_up() -> None:

@@ -15,7 +15,7 @@ from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries, Settings
 
 from agents.models import Agent, LLMCall
-from correction.costs import GROUPINGS, CostRow, CostSummary, Grouping, get_cost_summary, get_total_cost_summary
+from correction.costs import GROUPINGS, CostRow, CostSummary, Grouping, get_cost_summary
 from evaluation.scorers.windows import MessageWindow
 from tests.correction.ledger import call
 from tests.factories import make_agent
@@ -101,7 +101,7 @@ def test_models_and_agents_are_told_apart_dearest_first(ada: Agent) -> None:
     call(bob, model="large", cost="0.5")
     call(None, model="large", cost="0.2", purpose="evaluation")
 
-    summary = get_total_cost_summary(window="all", by=["model", "agent"])
+    summary = get_cost_summary(window="all", by=["model", "agent"])
 
     assert keys(summary, "model") == ["large", "small"]
     assert keys(summary, "agent") == ["bob", "", "ada"]
@@ -117,7 +117,7 @@ def test_each_grouping_adds_up_to_the_total(ada: Agent) -> None:
             at=timezone.now() - timedelta(hours=5 * n),
         )  # fmt: skip
 
-    summary = get_total_cost_summary(window="30d")
+    summary = get_cost_summary(window="30d")
 
     for rows in summary.by.values():
         assert sum(r.totals.calls for r in rows) == summary.total.calls == 40
@@ -161,14 +161,14 @@ def test_an_agent_s_costs_are_its_own(ada: Agent) -> None:
     call(None)
 
     assert get_cost_summary(agent=ada).total.calls == 0
-    assert get_total_cost_summary().total.calls == 2
+    assert get_cost_summary().total.calls == 2
 
 
 def test_the_cost_of_a_deleted_agent_s_calls_stays(ada: Agent) -> None:
     call(ada, cost="0.5")
     ada.delete()
 
-    summary = get_total_cost_summary(by=["agent"])
+    summary = get_cost_summary(by=["agent"])
 
     assert (keys(summary, "agent"), summary.total.cost_usd) == ([""], Decimal("0.5"))
 
@@ -180,7 +180,7 @@ def test_a_summary_is_a_handful_of_queries_however_many_rows(
         call(ada, model=f"m{n}", purpose="gate" if n % 2 else "turn")
 
     with django_assert_num_queries(4):
-        get_total_cost_summary(window="7d")
+        get_cost_summary(window="7d")
     with django_assert_num_queries(1):
         get_cost_summary(agent=ada, window="7d", by=["mechanism"])
 

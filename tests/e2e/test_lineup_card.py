@@ -12,7 +12,7 @@ from playwright.sync_api import expect
 from pytest_django.live_server_helper import LiveServer
 
 from agents.models import Channel, owner_name
-from evaluation.lineup_runs import work_one
+from evaluation.lineup import work_one
 from tests.console import page_of
 from tests.e2e.conftest import Visitor
 from tests.e2e.test_console import WINDOWS, fits

@@ -196,7 +196,7 @@ def test_a_line_up_has_a_figure_or_says_why_not(situation: Situation) -> None:
         assert found.balanced_accuracy is not None
     else:
         assert found.reason.startswith(EXPECTED[situation][2])
-        assert (found.balanced_accuracy, found.distinct, found.voices) == (None, None, ())
+        assert (found.balanced_accuracy, found.distinct, found.voices) == (None, None, [])
 
 
 @pytest.mark.parametrize("dimension", [*OF_AGENTS, *OF_CHANNELS])

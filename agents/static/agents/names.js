@@ -1,4 +1,4 @@
-// Gives the boxes that select2 puts in the place of a <select> the name of that <select>, for whoever hears the page.
+// Gives the boxes that select2 puts in the place of a <select> the name of that <select>, for people who hear the page.
 (() => {
   "use strict";
   const PARTS = "[role=combobox], [role=textbox], [role=searchbox]";

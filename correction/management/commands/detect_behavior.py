@@ -12,10 +12,9 @@ from django.core.management.base import BaseCommand, CommandError
 from agents.commands import printable
 from agents.finding import UnknownAgent, find_agent
 from agents.turn.send_message import fault_of
-from correction.behavior.applying import applied_today
 from correction.behavior.detect import show_trial, trial_json, try_text
-from correction.behavior.policy import Requester
-from correction.config.resolve import resolve_config
+from correction.behavior.policy import Requester, applied_today
+from correction.config.settings import resolve_config
 
 NO_ANSWER, BAD_INPUT = 1, 2
 

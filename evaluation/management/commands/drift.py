@@ -12,7 +12,7 @@ from agents.commands import WRONG_USAGE, CodedCommand
 from evaluation.change.over_time import series_of
 from evaluation.change.tables import drift_json, drift_table, without_series
 from evaluation.runs.capture import choose_agents
-from evaluation.schedule_changes import find_schedule
+from evaluation.schedules import find_schedule
 from evaluation.scorers import SCORERS
 
 

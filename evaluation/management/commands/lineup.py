@@ -87,7 +87,7 @@ Exit code: 0 there is a figure, 2 there are too few lines or speakers for one, 3
         except ValueError as error:
             raise CommandError(str(error), returncode=WRONG_USAGE) from None
         if options["json"]:
-            self.stdout.write(json.dumps(result.as_json(), ensure_ascii=False, indent=2))
+            self.stdout.write(json.dumps(result.model_dump(), ensure_ascii=False, indent=2))
         else:
             self._show(result)
         if result.reason:
@@ -128,7 +128,7 @@ def _figures(result: LineUp, console: Console) -> None:
         table.add_column(heading, justify="right")
     table.add_column("Most often taken for")
     for voice in sorted(result.voices, key=lambda v: -v.recall):
-        worst = next((c for c in result.confusions if c.speaker == voice.speaker), None)
+        worst = result.most_taken_for().get(voice.speaker)
         table.add_row(
             escape(voice.speaker),
             f"{voice.lines:,}",

@@ -16,8 +16,19 @@ from agents.commands import WRONG_USAGE, CodedCommand, console_on, exit_3_on_wro
 from evaluation.management.commands.capture_baseline import tag_pairs
 from evaluation.models import EvaluationSchedule
 from evaluation.runs.capture import choose_agents
-from evaluation.schedule_changes import default_window, find_schedule, first_time, save_schedule, schedule_json
-from evaluation.schedules import ALLOWED_EVERY, Fired, every_name, fire_now, overlap_note, parse_every
+from evaluation.schedules import (
+    ALLOWED_EVERY,
+    Fired,
+    default_window,
+    every_name,
+    find_schedule,
+    fire_now,
+    first_time,
+    overlap_note,
+    parse_every,
+    save_schedule,
+    schedule_json,
+)
 from evaluation.scorers import SCORERS
 from evaluation.scorers.windows import ALLOWED
 

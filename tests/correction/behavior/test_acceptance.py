@@ -11,8 +11,18 @@ from agents.models import Agent, Channel
 from agents.persona import TraitValue, render_persona
 from correction.behavior import work_one
 from correction.models import BehaviorRequest
-from tests.correction.behavior.asking import CONCISE, NO, SHORTER, STOP_SLANG, YES, dm_with, judge, traits_of, write
-from tests.correction.behavior.languages import STOP_JOKES
+from tests.correction.behavior.asking import (
+    CONCISE,
+    NO,
+    SHORTER,
+    STOP_JOKES,
+    STOP_SLANG,
+    YES,
+    dm_with,
+    judge,
+    traits_of,
+    write,
+)
 from tests.correction.gating import send
 from tests.llm_server import LLMServer
 

@@ -13,7 +13,7 @@ import pytest
 from django.conf import settings
 from django.db import connection, connections
 
-from tests.correction.behavior.deciding import command
+from tests.correction.behavior.asking import command
 
 PREPARE = """
 import json, sys, django; django.setup()

@@ -14,7 +14,7 @@ from django.utils import timezone
 from agents.models import Agent
 from evaluation import schedules
 from evaluation.models import EvaluationRun, EvaluationSchedule
-from evaluation.schedule_changes import default_window, first_time
+from evaluation.schedules import default_window, first_time
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.drift.scheduling import DAY, make_schedule, measured_day
 from tests.evaluation.judged import OFFLINE
