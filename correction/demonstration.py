@@ -25,7 +25,7 @@ from correction.gate.statistics import get_gate_statistics
 from correction.models import CorrectionLog, InterventionLog, Outcome
 from correction.repetition import check_repetition
 from evaluation.models import is_heuristic
-from evaluation.runs.terminal import judge_label, money
+from evaluation.wording import judge_label, money
 
 MEMBERS = ("michael", "dwight", "pam", "jim", "kevin", "phyllis")
 OFF: dict[str, Any] = {

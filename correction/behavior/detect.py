@@ -31,7 +31,7 @@ from correction.behavior.tiers import (
 )
 from correction.behavior.words import Words, own_words
 from correction.config.settings import ResolvedConfig
-from evaluation.runs.terminal import judge_label
+from evaluation.wording import judge_label
 
 CONTEXT_LINES = 2
 

@@ -41,8 +41,7 @@ from evaluation.change.before_after import (
     plan_before_after,
     plan_json,
 )
-from evaluation.runs.terminal import judge_label, money
-from evaluation.wording import counted
+from evaluation.wording import counted, judge_label, money
 
 MOST_VERSIONS = 500  # looked through on each side; messages said so many changes away are no neighbours
 REVERTED, CHANGED = "it was reverted", "its trait was changed again"

@@ -64,6 +64,7 @@ GROUPS = (
 )
 _YES_NO = [("", "as its file says"), ("yes", "yes"), ("no", "no")]
 _LABELS = {
+    "claim": "sentence",
     "inverted": "anti-pattern",
     "hard": "strict",
     "recommendations_for_improvement": "advice when it is low",
@@ -149,7 +150,7 @@ def _field(name: str, traits: list[str]) -> forms.Field:
         return forms.ChoiceField(choices=_YES_NO, widget=Select, **common)
     if name in ("id", "trait", *RULE_PATTERNS):
         attrs = {"list": "pl-traits"} if name == "trait" and traits else {}
-        attrs |= {"placeholder": "made from the claim"} if name == "id" else {}
+        attrs |= {"placeholder": "made from the sentence"} if name == "id" else {}
         return forms.CharField(widget=TextInput(attrs=attrs), max_length=2000, **common)
     hints = {"claim": "{{agent_name}} …"} | dict.fromkeys((*RULE_LISTS, *CUES), "one phrase or /regex/ a line")
     widget = GrowingTextarea(attrs={"rows": 3 if name == "claim" else 2, "placeholder": hints.get(name, "")})

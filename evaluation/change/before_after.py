@@ -27,8 +27,7 @@ from evaluation.judge.prompts import Context, Event, Window
 from evaluation.judge.questions import Question, ask_all, build_request
 from evaluation.judge.verdicts import Verdict, unscored
 from evaluation.propositions.traits import presence
-from evaluation.runs.budget import why_over_budget
-from evaluation.runs.estimate import OUTPUT_TOKENS_PER_CLAIM
+from evaluation.runs.budget import OUTPUT_TOKENS_PER_CLAIM, why_over_budget
 from evaluation.scorers.subjects import Said, said
 from evaluation.statistics.bootstrap import Observation, bootstrap_difference
 from evaluation.statistics.estimates import Estimate

@@ -22,9 +22,8 @@ from evaluation.change.overview_text import sentence_of, tag_words
 from evaluation.change.position import PositionChange, PositionDimension, PositionProfile
 from evaluation.models import EvaluationRun, is_heuristic
 from evaluation.runs.coverage import percent, with_share
-from evaluation.runs.terminal import heading_of, judge_label, number
 from evaluation.statistics.estimates import Estimate
-from evaluation.wording import counted, decimal, interval_text, signed
+from evaluation.wording import counted, decimal, heading_of, interval_text, judge_label, number, signed
 
 MOST_NAMED = 10
 NARROW = 100

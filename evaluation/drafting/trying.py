@@ -21,15 +21,14 @@ from agents.text.fences import new_nonce
 from evaluation.judge.questions import Question, ask_all, build_request
 from evaluation.judge.verdicts import MAX_SCORE, Verdict, unscored
 from evaluation.propositions.schema import Proposition
-from evaluation.runs.budget import why_over_budget
-from evaluation.runs.estimate import OUTPUT_TOKENS_PER_CLAIM
+from evaluation.runs.budget import OUTPUT_TOKENS_PER_CLAIM, why_over_budget
 from evaluation.runs.questions import Open, context_of, settle
 from evaluation.runs.spec import MOST_REPEATS
-from evaluation.runs.terminal import spent_json
 from evaluation.scorers import adherence
 from evaluation.scorers.subjects import Subject
 from evaluation.scorers.windows import MessageWindow
 from evaluation.statistics.agreement import judge_noise
+from evaluation.wording import spent_json
 
 MOST_MESSAGES = 1000
 FEWEST_TO_TELL = 5  # messages with a score from which "all alike" says something

@@ -9,10 +9,10 @@ from evaluation.calibration import Agreement, calibration_json, calibration_of
 from evaluation.change.measurement_files import observations_json
 from evaluation.change.measurements import measurement_of
 from evaluation.models import CHANNEL_DIMENSIONS, COUNTED, EvaluationRun
-from evaluation.runs.capture import Captured, channels_of
+from evaluation.runs.capture import Captured
 from evaluation.runs.execute import SIMULATED_ALONE
 from evaluation.runs.ideas import distinct_ideas
-from evaluation.runs.summary import ChannelScore, DimensionSummary, RunSummary, empty_dimension
+from evaluation.runs.summary import ChannelScore, DimensionSummary, RunSummary, channels_of, empty_dimension
 
 
 def as_json(judge: str, results: Sequence[Captured]) -> dict[str, Any]:
@@ -22,7 +22,7 @@ def as_json(judge: str, results: Sequence[Captured]) -> dict[str, Any]:
     `unpriced_calls` says how many it leaves out. `procedure` stands beside runs that were not judged in the usual way, `channels` are
     the channels' own runs, whose calls and cost are in none of the agents'.
     """
-    channels = [run_json(summary) for summary in channels_of(results)]
+    channels = [run_json(summary) for summary in channels_of(result.summary for result in results)]
     document = {"judge": judge, "runs": [run_json(result.summary) for result in results]}
     return {**document, "channels": channels} if channels else document
 

@@ -11,14 +11,15 @@ import sentry_sdk
 from django.db.models import Q
 
 from agents.models import Agent, Channel
-from evaluation.models import CHANNEL_DIMENSIONS, Baseline, EvaluationRun, EvaluationScore
+from evaluation.models import CHANNEL_DIMENSIONS, Baseline, EvaluationRun
 from evaluation.propositions.files import load_all
 from evaluation.runs.batches import see_through
 from evaluation.runs.coverage import Share, shares_of, total
 from evaluation.runs.estimate import Estimate
 from evaluation.runs.execute import execute, execute_as_made, with_channels
-from evaluation.runs.planning import Prepared, RunSpec, make_plan, prepare_plan
-from evaluation.runs.summary import RunSummary, summarize, summarize_all
+from evaluation.runs.planning import Prepared, make_plan, prepare_plan
+from evaluation.runs.spec import RunSpec
+from evaluation.runs.summary import RunSummary, channels_of, summarize, summarize_all
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +71,6 @@ def choose_agents(names: str) -> list[Agent]:
         )
         raise UnknownAgents(f"no agent {', '.join(map(repr, missing))}; agents: {known}")
     return found
-
-
-def pending_count(run: EvaluationRun) -> int:
-    """Judgements of a run that are still to be made."""
-    return EvaluationScore.objects.filter(evaluation_run=run, status=EvaluationScore.Status.PENDING).count()
 
 
 def capture(
@@ -158,12 +154,6 @@ def evaluate_channel(*, channel: Channel, **asked: Any) -> RunSummary:
     return capture([RunSpec(channel=channel, **{"dimensions": CHANNEL_DIMENSIONS, **asked})])[0].summary
 
 
-def channels_of(results: Sequence[Captured]) -> list[RunSummary]:
-    """The evaluations of channels that stand behind these of agents, each once, by channel."""
-    found = {c.run.pk: c.run for r in results for d in r.summary.dimensions.values() for c in d.channels}
-    return summarize_all(sorted(found.values(), key=lambda run: str(run.channel)))
-
-
 def overall_before(spec: RunSpec) -> tuple[float | None, Share | None]:
     """Overall score and share of the newest run that is a current baseline of this agent by this judge and procedure."""
     current = Baseline.objects.filter(agent=spec.agent, judge=spec.judge_model, procedure=spec.procedure)
@@ -234,7 +224,7 @@ def estimated(estimates: Sequence[Estimate]) -> Spending:
 
 def spent_on(results: Sequence[Captured]) -> Spending:
     """What these evaluations used, with those of their channels, each once."""
-    return summed([*(result.summary for result in results), *channels_of(results)])
+    return summed([*(result.summary for result in results), *channels_of(result.summary for result in results)])
 
 
 def summed(summaries: Iterable[RunSummary]) -> Spending:

@@ -29,7 +29,8 @@ from evaluation.runs.batches import BatchAsking
 from evaluation.runs.budget import why_over_budget
 from evaluation.runs.ideas import count_ideas
 from evaluation.runs.judging import Leases, Progress, Session, Superseded, judge_dimension, lease, open_session
-from evaluation.runs.planning import UNFINISHED, subject_of
+from evaluation.runs.planning import UNFINISHED
+from evaluation.runs.questions import subject_of
 from evaluation.runs.store import failed_call, judge_answered, reopen_failed
 from evaluation.runs.summary import WITHOUT_SCORE, RunSummary, summarize, summarize_all
 from evaluation.scorers import SCORERS

@@ -24,8 +24,7 @@ from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.propositions.files import LoadedFile
 from evaluation.propositions.schema import Proposition, fill, propositions_digest
 from evaluation.runs.budget import BudgetWatch
-from evaluation.runs.planning import claims_of, subject_of
-from evaluation.runs.questions import Open, context_of, groups, settle, variables_in
+from evaluation.runs.questions import Open, claims_of, context_of, groups, settle, subject_of, variables_in
 from evaluation.runs.store import FAILURES, save_verdicts
 from evaluation.scorers import SCORERS
 from evaluation.scorers.subjects import ChannelSubject, Ends, Subject

@@ -22,7 +22,8 @@ from correction.config.settings import resolve_config
 from correction.costs import over_budget, spent_today
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs.execute import execute, work_one
-from evaluation.runs.planning import RunSpec, prepare_run
+from evaluation.runs.planning import prepare_run
+from evaluation.runs.spec import RunSpec
 from tests.correction.ledger import call
 from tests.evaluation.conftest import PropositionFolder
 from tests.factories import make_agent, talk

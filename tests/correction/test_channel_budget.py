@@ -12,7 +12,8 @@ from correction.config.configure import configure
 from correction.costs import evaluation_over_budget
 from evaluation.models import EvaluationRun
 from evaluation.runs.execute import execute, work_one
-from evaluation.runs.planning import RunSpec, prepare_run
+from evaluation.runs.planning import prepare_run
+from evaluation.runs.spec import RunSpec
 from tests.correction.ledger import call
 from tests.evaluation.channel_cast import gather
 from tests.llm_server import LLMServer

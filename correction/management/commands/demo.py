@@ -20,7 +20,8 @@ from evaluation.models import is_heuristic
 from evaluation.runs.capture import Captured, capture, existing
 from evaluation.runs.estimate import estimate
 from evaluation.runs.spec import RunSpec
-from evaluation.runs.terminal import ProgressBar, judge_label, money, outcome_table
+from evaluation.runs.terminal import ProgressBar, outcome_table
+from evaluation.wording import judge_label, money
 
 TAG, BASE, LATER = "build", "40", "41"
 DRIFT = "Planted drift: michael, dwight, angela, stanley and kevin lose their voice in build 41; jim repeats himself (fluency)."

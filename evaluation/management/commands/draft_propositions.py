@@ -19,8 +19,7 @@ from evaluation.drafting.suggesting import MOST, Suggestions, Written, path_for,
 from evaluation.propositions.editing import CannotSave, team_folder
 from evaluation.propositions.files import LoadedFile, PropositionError, load_file, proposition_dirs
 from evaluation.runs.capture import UnknownAgents, choose_agents
-from evaluation.runs.terminal import cost_line, judge_label, spent_json
-from evaluation.wording import counted
+from evaluation.wording import cost_line, counted, judge_label, spent_json
 
 _Outcome = tuple[Suggestions, Written | None, str]  # what was suggested, where it was written, why it was not
 
