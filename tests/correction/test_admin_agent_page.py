@@ -1,4 +1,4 @@
-"""What correcting adds to an agent's page, and to its card in the cast."""
+"""What correcting adds to an agent's page, and to its card in the drift overview."""
 
 from __future__ import annotations
 
