@@ -34,7 +34,7 @@ def main_pages() -> dict[str, str]:
     forced = CorrectionLog.objects.filter(agent=michael, outcome="forced_through").latest("pk")
     return {
         "home": reverse("admin:index"),
-        "overview": reverse("admin:evaluation_drift_overview"),
+        "drift-overview": reverse("admin:evaluation_drift_overview"),
         "agent": page_of(michael),
         "propositions": reverse("admin:evaluation_proposition_change", args=["michael"]),
         "thresholds": reverse("admin:correction_agentevaluationconfig_thresholds", args=[michael.pk]),

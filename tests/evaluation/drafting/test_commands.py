@@ -102,6 +102,7 @@ def test_a_folder_that_is_not_read_is_said_to_be_so(llm_server: LLMServer, team:
     assert "elsewhere is not read: add it to PROPOSITION_DIRS." in out
 
 
+@pytest.mark.django_db(transaction=True)
 def test_one_agent_without_an_answer_costs_the_others_nothing_and_ends_with_2(
     llm_server: LLMServer, team: Path
 ) -> None:
