@@ -21,7 +21,7 @@ from agents.llm.endpoints import model_of, provider_of
 from agents.llm.ledger import Totals
 from agents.models import Agent, LLMBatch, LLMCall
 from agents.ops.sums import LEDGER, TOKENS, read
-from correction.config.resolve import ResolvedConfig, resolve_config, resolve_defaults
+from correction.config.settings import ResolvedConfig, resolve_config, resolve_defaults
 from correction.models import AgentEvaluationConfig
 from evaluation.scorers.windows import MessageWindow, parse_window
 
@@ -86,31 +86,40 @@ class CostSummary:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What an agent's checks cost today (UTC). `unpriced` calls cost nobody knows how much, and are not in `cost_usd`."""
+    """What an agent's checks cost today (UTC). What `unpriced` calls cost is not known, and not in `cost_usd`."""
 
     cost_usd: Decimal
     unpriced: int
 
 
 def get_cost_summary(
-    *, agent: Agent, window: str | MessageWindow = "7d", by: Sequence[Grouping] = GROUPINGS
+    *, agent: Agent | None = None, window: str | MessageWindow = "7d", by: Sequence[Grouping] = GROUPINGS
 ) -> CostSummary:
-    """Sum the ledger for one agent; see `get_total_cost_summary`."""
-    return _summary(window, by, agent)
-
-
-def get_total_cost_summary(*, window: str | MessageWindow = "7d", by: Sequence[Grouping] = GROUPINGS) -> CostSummary:
-    """Sum the ledger over all agents, and calls made for none; in one query for mechanism, dimension and model, and one
-    each for day and agent.
+    """Sum the ledger for one agent, or over all and calls made for none: one query for mechanism, dimension and model, one each for
+    day and agent.
 
     Args:
+        agent: Whose; None for all.
         window: A duration back from now, ``all``, or a stretch of time.
         by: The groupings wanted.
 
     Raises:
         ValueError: The window or a grouping is not one; names what is allowed.
     """
-    return _summary(window, by, None)
+    if isinstance(window, str):
+        window = window_of_time(window)
+    rows = _rows([name for name in _AT_ONCE if name == "mechanism" or name in by], window, agent)
+    for name in by:
+        if name not in rows:
+            rows |= _rows([name], window, agent)
+    by_mechanism = rows["mechanism"]  # every call is in one of these rows: their sums are the totals
+    return CostSummary(
+        window=window,
+        total=_added(row.totals for row in by_mechanism),
+        correction=_added(row.totals for row in by_mechanism if row.purpose in CORRECTION),
+        by={name: rows[name] for name in by},
+        agent=agent,
+    )
 
 
 def window_of_time(spec: str, *, now: datetime | None = None) -> MessageWindow:
@@ -189,31 +198,10 @@ def _overspent(agent: Agent | None, config: ResolvedConfig, *, judge: str, plann
     unpriced = f" ({spent.unpriced} unpriced calls not counted)" if spent.unpriced else ""
     more = f", about ${out:.4f} more in open batches" if out else ""
     whose = agent.slug if agent is not None else "evaluations of channels (that of the defaults)"
+    short = "is used up" if committed >= cap else f"has no room for a batch of about ${planned:.4f}"
     return (
-        f"the daily budget of {whose} {_short(committed, cap, planned)}: ${spent.cost_usd:.4f} of ${cap:.4f}{more}{unpriced}; "
+        f"the daily budget of {whose} {short}: ${spent.cost_usd:.4f} of ${cap:.4f}{more}{unpriced}; "
         "goes on after midnight UTC, or with a higher daily_budget_usd"
-    )
-
-
-def _short(spent: Decimal, cap: Decimal, planned: Decimal) -> str:
-    return "is used up" if spent >= cap else f"has no room for a batch of about ${planned:.4f}"
-
-
-def _summary(window: str | MessageWindow, by: Sequence[Grouping], agent: Agent | None) -> CostSummary:
-    if isinstance(window, str):
-        window = window_of_time(window)
-    at_once = [name for name in _AT_ONCE if name == "mechanism" or name in by]
-    rows = _rows(at_once, window, agent)
-    for name in by:
-        if name not in rows:
-            rows |= _rows([name], window, agent)
-    by_mechanism = rows["mechanism"]  # every call is in one of these rows: their sums are the totals
-    return CostSummary(
-        window=window,
-        total=_added(row.totals for row in by_mechanism),
-        correction=_added(row.totals for row in by_mechanism if row.purpose in CORRECTION),
-        by={name: rows[name] for name in by},
-        agent=agent,
     )
 
 
@@ -221,8 +209,14 @@ def _rows(
     groupings: Sequence[Grouping], window: MessageWindow, agent: Agent | None
 ) -> dict[Grouping, tuple[CostRow, ...]]:
     """The rows of some groupings, from one pass over what is told apart by all of them."""
+    whose = Q() if agent is None else Q(agent=agent)
+    keys: dict[str, Any] = {name: _KEYS[name] for name in groupings}
+    if any(name in TOLD_APART_BY_PURPOSE for name in groupings):
+        keys |= {"purpose": F("purpose")}
+    hour_keys = keys | {"day": TruncDate("hour", tzinfo=UTC)} if "day" in groupings else keys
+    table, start, end = LEDGER.tables[0], window.start, window.end
     sums: dict[Grouping, dict[tuple[str, Any], list[Any]]] = {name: {} for name in groupings}
-    for row in _sums(groupings, window, agent):
+    for row in read(LEDGER, table, start=start, end=end, raw_keys=keys, keys=hour_keys, raw_where=whose, where=whose):
         part = [row[name] for name in _SUMMED]
         for name, groups in sums.items():
             group = (row["k_purpose"] if name in TOLD_APART_BY_PURPOSE else "", row[f"k_{name}"])
@@ -231,45 +225,23 @@ def _rows(
 
 
 def _ordered(grouping: Grouping, groups: Mapping[tuple[str, Any], list[Any]]) -> tuple[CostRow, ...]:
-    named = _agents(pk for _, pk in groups) if grouping == "agent" else {}
+    named: dict[Any, tuple[str, str]] = {}
+    if grouping == "agent":  # looked up once each, not in every row that is added up
+        agents = Agent.objects.filter(pk__in=[pk for _, pk in groups if pk is not None])
+        named = {pk: (slug, name) for pk, slug, name in agents.values_list("pk", "slug", "display_name")}
     rows = []
-    for (purpose, found), sums in groups.items():
-        key, name = named.get(found, ("", "")) if grouping == "agent" else ("" if found is None else str(found), "")
-        rows.append(CostRow(key=key, purpose=purpose, name=name, totals=_totals(sums)))
+    for (purpose, value), (calls, unpriced, cost, *tokens) in groups.items():
+        key, name = "" if value is None else str(value), ""
+        if grouping == "agent":
+            key, name = named.get(value, ("", ""))
+        by_kind = dict(zip(TOKENS, tokens, strict=True))
+        totals = Totals(calls=calls, cost_usd=_dollars(cost), unpriced=unpriced, **by_kind)
+        rows.append(CostRow(key=key, purpose=purpose, name=name, totals=totals))
     if grouping == "day":
         return tuple(sorted(rows, key=lambda row: row.key))
     return tuple(
         sorted(rows, key=lambda r: (r.purpose not in CORRECTION, -r.totals.cost_usd, -r.totals.calls, r.purpose, r.key))
     )
-
-
-def _agents(found: Iterable[int | None]) -> dict[int | None, tuple[str, str]]:
-    """Slug and name of these agents: looked up once each, not in every row that is added up."""
-    rows = Agent.objects.filter(pk__in=[pk for pk in found if pk is not None]).values_list("pk", "slug", "display_name")
-    return {pk: (slug, name) for pk, slug, name in rows}
-
-
-def _sums(groupings: Sequence[Grouping], window: MessageWindow, agent: Agent | None) -> list[dict[str, Any]]:
-    whose = Q() if agent is None else Q(agent=agent)
-    keys: dict[str, Any] = {name: _KEYS[name] for name in groupings}
-    if any(name in TOLD_APART_BY_PURPOSE for name in groupings):
-        keys |= {"purpose": F("purpose")}
-    hour_keys = keys | {"day": TruncDate("hour", tzinfo=UTC)} if "day" in groupings else keys
-    return read(
-        LEDGER,
-        LEDGER.tables[0],
-        start=window.start,
-        end=window.end,
-        raw_keys=keys,
-        keys=hour_keys,
-        raw_where=whose,
-        where=whose,
-    )
-
-
-def _totals(sums: Sequence[Any]) -> Totals:
-    calls, unpriced, cost, *tokens = sums
-    return Totals(calls=calls, cost_usd=_dollars(cost), unpriced=unpriced, **dict(zip(TOKENS, tokens, strict=True)))
 
 
 def _added(parts: Iterable[Totals]) -> Totals:
@@ -295,20 +267,23 @@ def costs_as_json(summary: CostSummary) -> dict[str, Any]:
         "until": end.isoformat() if end else None,
         "total": _sums_as_json(summary.total),
         "correction": _sums_as_json(summary.correction),
-        "by": {grouping: [_row_as_json(grouping, row) for row in rows] for grouping, rows in summary.by.items()},
+        "by": {
+            grouping: [
+                {
+                    **({"purpose": row.purpose} if grouping in TOLD_APART_BY_PURPOSE else {}),
+                    grouping: row.key or None,
+                    **_sums_as_json(row.totals),
+                }
+                for row in rows
+            ]
+            for grouping, rows in summary.by.items()
+        },
     }
-
-
-def _row_as_json(grouping: Grouping, row: CostRow) -> dict[str, Any]:
-    purpose = {"purpose": row.purpose} if grouping in TOLD_APART_BY_PURPOSE else {}
-    return {**purpose, grouping: row.key or None, **_sums_as_json(row.totals)}
 
 
 def _sums_as_json(totals: Totals) -> dict[str, Any]:
     return {**asdict(totals), "cost_usd": float(totals.cost_usd)}
 
-
-Keys = Mapping[str, Any]
 
 NEARLY = Decimal("0.8")  # of a budget
 MOST_SPENDERS = 500  # looked at one by one: those who spent most
@@ -322,7 +297,7 @@ class BudgetDay:
         total: All calls; `checking` those that budgets are about: gate, interventions and measuring.
         capped: Of `checking`, what was spent by agents that have a budget, and on channels where the defaults have one.
         unpriced: Calls without a price; in none of the amounts.
-        budget: All budgets added up; None where nobody has one. `budgets` is how many there are.
+        budget: All budgets added up; None where there is none. `budgets` is how many there are.
         used_up, nearly: How many of them are used up, and how many more are by 80 %.
     """
 

@@ -1,4 +1,4 @@
-"""The demonstration of correction (`manage.py demo`): the scenes of specification 000, played in a channel marked synthetic.
+"""The demonstration of correction (`manage.py demo`): the scenes of specification 000 in a channel marked synthetic.
 
 Nothing is staged but the drafts: they pass the pipeline that every message passes. What is said here never enters a measurement, and no
 agent's configuration is touched, for each scene brings its own settings as overrides.
@@ -25,7 +25,7 @@ from correction.gate.statistics import get_gate_statistics
 from correction.models import CorrectionLog, InterventionLog, Outcome
 from correction.repetition import check_repetition
 from evaluation.models import is_heuristic
-from evaluation.runs.terminal import judge_label, money
+from evaluation.wording import judge_label, money
 
 MEMBERS = ("michael", "dwight", "pam", "jim", "kevin", "phyllis")
 OFF: dict[str, Any] = {
@@ -136,14 +136,14 @@ def attempts(
     stage: Stage, slug: str, texts: Sequence[str], *, overrides: dict[str, Any]
 ) -> list[tuple[str, SendResult]]:
     """One draft after the other in one session, until one of them is said; each with what became of it."""
-    found: list[tuple[str, SendResult]] = []
+    results: list[tuple[str, SendResult]] = []
     for text in texts:
-        session = found[-1][1].session if found else ""
+        session = results[-1][1].session if results else ""
         result = attempt(stage, slug, text, overrides=overrides, session=session)
-        found.append((text, result))
+        results.append((text, result))
         if result.committed:
             break
-    return found
+    return results
 
 
 def take_turn(stage: Stage, channel: Channel, slug: str, *, overrides: dict[str, Any]) -> Run:
@@ -156,11 +156,11 @@ WORDS = 96  # characters of a text shown on one line
 
 
 def show_correction(out: Any, *, again: bool = False) -> None:
-    """Play the scenes of specification 000 and say what happened; where they were played before, say only where to find them.
+    """Run the scenes of specification 000 and say what happened; where they ran before, say only where to find them.
 
     Args:
         out: The command's output.
-        again: Play them anew.
+        again: Run them again.
 
     Raises:
         LookupError: An example agent is missing.
@@ -170,7 +170,7 @@ def show_correction(out: Any, *, again: bool = False) -> None:
         out.write(
             f"Shown before: {drafts} checked drafts in channel {before.slug}, see Correction logs in the console."
         )
-        out.write("--again plays the scenes anew.")
+        out.write("--again runs the scenes again.")
         return
     stage = set_up()
     out.write(f"Judge {judge_label(str(settings.JUDGE_MODEL))}, actor {settings.ACTOR_MODEL}.")
@@ -250,7 +250,7 @@ def _sums(out: Any, stage: Stage) -> None:
         f"     {statistics.total_actions} messages, "
         f"{statistics.original_pass_count} of {statistics.judged_count} judged first drafts passed"
         + (f" ({rate:.0%})" if rate is not None else "")
-        + f", {statistics.regeneration_count} drafts written anew, {statistics.forced_through_count} forced through"
+        + f", {statistics.regeneration_count} further drafts, {statistics.forced_through_count} forced through"
     )
     spent = totals(LLMCall.objects.filter(purpose__in=["gate", "intervention"]))
     unpriced = f" and {spent.unpriced} unpriced" if spent.unpriced else ""

@@ -16,7 +16,7 @@ from agents.text.fences import fence, neutral, new_nonce
 from agents.text.ngrams import extract_ngrams, most_frequent, recurring_ngrams, shared_phrases
 from agents.text.tokens import tokenize
 from agents.turn.pipeline import Turn
-from correction.config.resolve import config_of, resolve_config
+from correction.config.settings import config_of, resolve_config
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ def check_repetition(
 ) -> RepetitionResult:
     """Whether the agent's last 5 committed messages, over all channels in order of time, repeat each other (AC-7.2.1 to 7.2.3).
 
-    Played speech does not count as the agent's own, but in a played channel it is all that counts: the two are never mixed.
+    Messages of simulations do not count, but in a simulation's channel only they count: the two are never mixed.
 
     Args:
         agent: Whose messages.

@@ -14,9 +14,9 @@ from django.utils import timezone
 
 from agents.models import LLMCall, LLMPayload
 from agents.ops.sums import LEDGER, roll_up, verify
-from correction.costs import get_total_cost_summary
+from correction.costs import get_cost_summary
+from correction.gate.statistics import GATE
 from correction.models import CorrectionLog, GateDimensionResult
-from correction.rollup import GATE
 from tests.correction.ledger import call
 from tests.factories import make_agent
 
@@ -67,7 +67,7 @@ def test_a_partitioned_ledger_keeps_rows_references_keys_and_figures() -> None:
 
     assert after.pk > before.pk
     assert LLMCall.objects.get(pk=before.pk).payload.request == {}
-    assert get_total_cost_summary(window="all").total.calls == 2
+    assert get_cost_summary(window="all").total.calls == 2
     (where,) = sql("select tableoid::regclass::text from llm_calls where id = %s", after.pk)
     assert where == (f"llm_calls_p{before.pk + 1}",)
     with pytest.raises(IntegrityError), transaction.atomic():
@@ -99,7 +99,7 @@ def test_a_month_is_dropped_when_it_is_summed_up_and_its_figures_stay() -> None:
     assert (LLMCall.objects.count(), LLMPayload.objects.count()) == (1, 0)
     result.refresh_from_db()
     assert result.call_id is None
-    assert get_total_cost_summary(window="all").total.calls == 2
+    assert get_cost_summary(window="all").total.calls == 2
     assert (verify(LEDGER).pruned, verify(LEDGER).differences) == (1, [])
 
 

@@ -16,7 +16,7 @@ from django.test import Client
 from django.urls import reverse
 
 from agents.models import Agent
-from correction.config.resolve import resolve_all, resolve_defaults
+from correction.config.settings import resolve_all, resolve_defaults
 from evaluation.models import Baseline
 from tests.console import read, signed_in, superuser
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from datetime import date, datetime, time, timedelta
+from functools import reduce
+from operator import add
 from typing import Any
 
 from django.contrib import admin
@@ -23,6 +25,7 @@ from agents.console.site import ModelAdmin, ReadOnlyAdmin, ReadOnlyStackedInline
 from agents.llm.ledger import Totals, totals
 from agents.llm.prices import forget_prices
 from agents.models import LLMBatch, LLMBatchRequest, LLMCall, LLMPayload, ModelPrice, WorkerHeartbeat
+from agents.ops.sums import TOKENS
 from agents.work.worker import alive
 
 MOST_BARS = 62  # the newest
@@ -67,7 +70,7 @@ def _midnight(day: date) -> datetime:
 
 
 def _starts(first: datetime, last: datetime, step: timedelta) -> list[datetime]:
-    """Every hour or day between two, also those in which nothing was called. Days begin at midnight, whatever the clocks do."""
+    """Every hour or day between two, also those without a call. Days begin at midnight, whatever the clocks do."""
     starts, at = [], first
     while at <= last:
         starts.append(at)
@@ -77,21 +80,12 @@ def _starts(first: datetime, last: datetime, step: timedelta) -> list[datetime]:
 
 def _bar(start: datetime, values: tuple[int, int], *, by_hour: bool) -> Bar:
     local = timezone.localtime(start)
-    label = f"{local:%a %H:00}" if by_hour else f"{local.day} {local:%b}"
-    return Bar(label=label, values=values, url=_day_url(local.date()))
-
-
-def _day_url(day: date) -> str:
-    return display.list_url(LLMCall, created_at_from=day, created_at_to=day)
+    label, day = f"{local:%a %H:00}" if by_hour else f"{local.day} {local:%b}", local.date()
+    return Bar(label=label, values=values, url=display.list_url(LLMCall, created_at_from=day, created_at_to=day))
 
 
 TOTALLED_ROWS = 20_000  # sums over more calls than this are not worth the wait of a page
-ALL_TOKENS = (
-    Coalesce(F("input_tokens"), 0)
-    + Coalesce(F("output_tokens"), 0)
-    + Coalesce(F("cache_read_tokens"), 0)
-    + Coalesce(F("cache_write_tokens"), 0)
-)
+ALL_TOKENS = reduce(add, (Coalesce(F(kind), 0) for kind in TOKENS))
 
 
 def bounded_totals(calls: QuerySet[LLMCall]) -> Totals | None:
@@ -105,7 +99,7 @@ def totals_context(sums: Totals | None) -> dict[str, Any]:
     """What the line above the list shows."""
     if sums is None:
         return {"limit": f"{TOTALLED_ROWS:,}"}
-    tokens = sums.input_tokens + sums.output_tokens + sums.cache_read_tokens + sums.cache_write_tokens
+    tokens = sum(getattr(sums, kind) for kind in TOKENS)
     priced = sums.cost_usd if sums.calls > sums.unpriced else None
     return {"calls": f"{sums.calls:,}", "tokens": f"{tokens:,}", "cost": display.money(priced, unpriced=sums.unpriced)}
 
@@ -144,21 +138,7 @@ class LLMCallAdmin(LogAdmin[LLMCall]):
         (None, {"fields": ("when", "state", "error_text", "stop_reason")}),
         ("What it was for", {"fields": ("role", "purpose", "mechanism", "dimension", "who", "run", "work_id")}),
         ("Model", {"fields": ("provider", "endpoint", "model", "served_model", "request_id", "request_digest")}),
-        (
-            "What it used",
-            {
-                "fields": (
-                    "cost",
-                    "input_tokens",
-                    "output_tokens",
-                    "cache_read_tokens",
-                    "cache_write_tokens",
-                    "latency",
-                    "attempts",
-                    "batch",
-                )
-            },
-        ),
+        ("What it used", {"fields": ("cost", *TOKENS, "latency", "attempts", "batch")}),
     )
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> TemplateResponse:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
-from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
 from django.template.loader import render_to_string
 from django.urls import URLPattern, path, reverse
@@ -27,7 +26,7 @@ from agents.turn.orchestrator import cancel
 
 MOST_CALLS = 100  # of judges and other models beside the agent's own
 STAGE_TONES: dict[str, Tone] = {"ran": "good", "skipped": "plain", "failed": "bad"}
-BEFORE, AFTER = ("received", "prepare"), ("finish",)
+TITLES = {"system": "System prompt", "user": "What it was asked", "assistant": "A stage answered in its place"}
 
 
 def run_waterfall(run: Run, steps: Sequence[RunStep]) -> SafeString:
@@ -35,42 +34,56 @@ def run_waterfall(run: Run, steps: Sequence[RunStep]) -> SafeString:
     begun = run.started_at
     if begun is None or not (steps or run.trace):
         return SafeString("")
-    end = run.finished_at or timezone.now()
-    calls = _other_calls(run, steps)
-    first = min((_span(step, begun)[0] for step in steps), default=_since(begun, end))
-    bars = [*_stages(run.trace, BEFORE, at=0.0), *_calls(calls, begun, 0.0, first)]
-    for step in steps:
-        start, seconds = _span(step, begun)
+    own = {_dict(step.detail).get("call") for step in steps}
+    rows = LLMCall.objects.filter(run=run).order_by("pk")
+    rows = rows.only("created_at", "latency_ms", "purpose", "dimension", "mechanism", "status")
+    calls = [call for call in rows[:MOST_CALLS] if call.pk not in own]
+    total = _since(begun, run.finished_at or timezone.now())
+    # A step is stored when it ends: step, when it began, seconds.
+    spans = [
+        (
+            step,
+            max(0.0, _since(begun, step.created_at) - (step.duration_ms or 0) / 1000),
+            (step.duration_ms or 0) / 1000,
+        )
+        for step in steps
+    ]
+    first = min((start for _, start, _ in spans), default=total)
+    bars = [*_stages(run.trace, ("received", "prepare"), at=0.0), *_calls(calls, begun, 0.0, first)]
+    for step, start, seconds in spans:
         bars.append(_bar(step, start, seconds))
-        detail = step.detail if isinstance(step.detail, dict) else {}
-        bars += _stages(detail.get("stages"), ("review", "committed"), at=start, is_part=True)
+        bars += _stages(_dict(step.detail).get("stages"), ("review", "committed"), at=start, is_part=True)
         bars += _calls(calls, begun, start, start + seconds, is_part=True)
-    last = _stages(run.trace, AFTER, at=0.0)
-    took = sum(bar.seconds for bar in last)
-    bars += _stages(run.trace, AFTER, at=max(0.0, _since(begun, end) - took))
+    last = _stages(run.trace, ("finish",), at=0.0)
+    bars += _stages(run.trace, ("finish",), at=max(0.0, total - sum(bar.seconds for bar in last)))
     remark = "The turn goes on." if run.finished_at is None else ""
-    return waterfall(bars, title="Where the time went", total=_since(begun, end), remark=remark)
+    return waterfall(bars, title="Where the time went", total=total, remark=remark)
 
 
 def _since(begun: datetime, at: datetime) -> float:
     return (at - begun) / timedelta(seconds=1)
 
 
-def _span(step: RunStep, begun: datetime) -> tuple[float, float]:
-    """When a step began and how long it took: it is stored when it ends."""
-    seconds = (step.duration_ms or 0) / 1000
-    return max(0.0, _since(begun, step.created_at) - seconds), seconds
+def _dict(value: Any) -> dict[str, Any]:
+    """A JSON object as it is stored; empty for anything else."""
+    return value if isinstance(value, dict) else {}
+
+
+def _list(content: Any, name: str) -> list[Any]:
+    """A list in a JSON object; empty when there is none."""
+    found = _dict(content).get(name)
+    return found if isinstance(found, list) else []
 
 
 def _bar(step: RunStep, start: float, seconds: float) -> Bar:
-    detail = step.detail if isinstance(step.detail, dict) else {}
+    detail = _dict(step.detail)
     kind: Kind = "model" if step.kind == "model_call" else "tool"
     name = step.kind.replace("_", " ") if kind == "model" else str(detail.get("tool") or step.kind)
     failed = detail.get("status") not in (None, "ok") if kind == "model" else detail.get("committed") is False
-    status: SafeString = SafeString("")
+    status = ""
     if failed:
-        label = str(detail.get("status")) if kind == "model" else "sent back"
-        status = display.badge(label, display.STATUS_TONES.get(label, "warning"))
+        word = str(detail.get("status")) if kind == "model" else "sent back"
+        status = display.badge(word, display.STATUS_TONES.get(word, "warning"))
     label = format_html('<a class="pl-link" href="#step-{}">{} {}</a>', step.number, step.number, display.visible(name))
     return Bar(label=label, kind=kind, start=start, seconds=seconds, failed=failed, status=status)
 
@@ -79,36 +92,19 @@ def _stages(trace: Any, phases: Sequence[str], *, at: float, is_part: bool = Fal
     """Stages run one after the other; those that only looked and had nothing to do are left to the table of stages."""
     bars = []
     for entry in trace if isinstance(trace, list) else []:
-        if not isinstance(entry, dict) or str(entry.get("phase")) not in phases:
+        if str(_dict(entry).get("phase")) not in phases:
             continue
-        seconds = _milliseconds(entry) / 1000
-        status = str(entry.get("status", ""))
-        if status != "skipped":
+        ms, failed = entry.get("ms"), entry.get("status") == "failed"
+        seconds = float(ms) / 1000 if isinstance(ms, int | float) else 0.0
+        if entry.get("status") != "skipped":
+            phase = format_html('<span class="pl-subtle">{}</span>', display.visible(entry.get("phase") or ""))
+            label = format_html("{} {}", display.visible(entry.get("stage", "")), phase)
+            status = display.badge("failed", "bad") if failed else ""
             bars.append(
-                Bar(
-                    label=format_html("{} {}", display.visible(entry.get("stage", "")), _subtle(entry.get("phase"))),
-                    kind="stage",
-                    start=at,
-                    seconds=seconds,
-                    is_part=is_part,
-                    failed=status == "failed",
-                    status=display.badge("failed", "bad") if status == "failed" else SafeString(""),
-                )
+                Bar(label=label, kind="stage", start=at, seconds=seconds, is_part=is_part, failed=failed, status=status)
             )
         at += seconds
     return bars
-
-
-def _milliseconds(entry: Mapping[str, Any]) -> float:
-    found = entry.get("ms")
-    return float(found) if isinstance(found, int | float) else 0.0
-
-
-def _other_calls(run: Run, steps: Sequence[RunStep]) -> list[LLMCall]:
-    own = {step.detail.get("call") for step in steps if isinstance(step.detail, dict)}
-    found: QuerySet[LLMCall] = LLMCall.objects.filter(run=run).order_by("pk")
-    found = found.only("created_at", "latency_ms", "purpose", "dimension", "mechanism", "status")
-    return [call for call in found[:MOST_CALLS] if call.pk not in own]
 
 
 def _calls(
@@ -117,34 +113,31 @@ def _calls(
     """The calls whose answer came in a stretch of time."""
     bars = []
     for call in calls:
-        answered = _since(begun, call.created_at)
+        answered, seconds = _since(begun, call.created_at), call.latency_ms / 1000
         if since <= answered <= until:
-            seconds = call.latency_ms / 1000
-            name = " ".join(filter(None, (call.purpose, call.dimension or call.mechanism)))
             failed = call.status != LLMCall.Status.OK
+            label = display.page_of(call, " ".join(filter(None, (call.purpose, call.dimension or call.mechanism))))
+            start, status = max(since, answered - seconds), display.status_badge(call) if failed else ""
             bars.append(
                 Bar(
-                    label=display.page_of(call, name),
+                    label=label,
                     kind="judge",
-                    start=max(since, answered - seconds),
+                    start=start,
                     seconds=seconds,
                     is_part=is_part,
                     failed=failed,
-                    status=display.status_badge(call) if failed else SafeString(""),
+                    status=status,
                 )
             )
     return bars
-
-
-def _subtle(text: object) -> SafeString:
-    return format_html('<span class="pl-subtle">{}</span>', display.visible(text or ""))
 
 
 def timeline_context(run: Run) -> dict[str, Any]:
     """What the template shows of a turn, in three queries."""
     steps = list(RunStep.objects.filter(run=run).order_by("number"))
     exchange = list(RunMessage.objects.filter(run=run).select_related("message").order_by("number"))
-    asked = _tool_inputs(exchange)
+    calls = [_dict(call) for entry in exchange for call in _list(entry.content, "tool_calls")]
+    asked = {str(call.get("id")): _dict(call.get("input")) for call in calls}
     by_step: dict[int, list[RunMessage]] = {}
     for entry in exchange:
         if entry.step_id is not None:
@@ -157,115 +150,86 @@ def timeline_context(run: Run) -> dict[str, Any]:
     }
 
 
-def _tool_inputs(exchange: Iterable[RunMessage]) -> dict[str, Any]:
-    """What the model gave to each tool call, by the call's id."""
-    found: dict[str, Any] = {}
-    for entry in exchange:
-        for call in _list(entry.content, "tool_calls"):
-            if isinstance(call, dict):
-                found[str(call.get("id"))] = call.get("input")
-    return found
-
-
 def _shown(entry: RunMessage) -> dict[str, Any]:
     """A part of the prompt, or what a stage answered in place of the model."""
     texts = [str(block.get("text", "")) for block in _list(entry.content, "blocks") if isinstance(block, dict)]
     text = "\n\n".join(texts)
-    titles = {"system": "System prompt", "user": "What it was asked", "assistant": "A stage answered in its place"}
+    sections = [
+        (section.get("heading", ""), section.get("stage"))
+        for section in _list(entry.content, "sections")
+        if isinstance(section, dict)
+    ]
     return {
-        "title": titles.get(entry.role, entry.role),
+        "title": TITLES.get(entry.role, entry.role),
         "size": f"{len(text):,} characters",
         "text": display.block(text) if texts else display.json_block(entry.content),
         "sections": [
-            display.badge(section.get("heading", ""), "accent" if section.get("stage") else "plain", _added(section))
-            for section in _list(entry.content, "sections")
-            if isinstance(section, dict)
+            display.badge(heading, "accent", f"added by {stage}") if stage else display.badge(heading)
+            for heading, stage in sections
         ],
     }
 
 
-def _added(section: dict[str, Any]) -> str:
-    return f"added by {section['stage']}" if section.get("stage") else ""
-
-
 def _step(step: RunStep, entries: list[RunMessage], asked: dict[str, Any]) -> dict[str, Any]:
-    detail = step.detail if isinstance(step.detail, dict) else {}
+    detail = _dict(step.detail)
     shown: dict[str, Any] = {
         "number": step.number,
         "kind": step.kind.replace("_", " "),
         "duration": "" if step.duration_ms is None else f"{step.duration_ms:,} ms",
-        "raw": display.json_block(step.detail),
+        "raw": "",
     }
     if step.kind == "model_call":
         return shown | _model_call(detail, entries)
     if step.kind == "tool_call":
         return shown | _tool_call(detail, entries, asked)
-    return shown
+    return shown | {"raw": display.json_block(step.detail)}
 
 
 def _model_call(detail: dict[str, Any], entries: list[RunMessage]) -> dict[str, Any]:
-    status = str(detail.get("status", ""))
-    said = [str(entry.content.get("text", "")) for entry in entries if isinstance(entry.content, dict)]
-    call = detail.get("call")
+    status, call = str(detail.get("status", "")), detail.get("call")
+    said = "\n\n".join(filter(str.strip, (str(_dict(entry.content).get("text", "")) for entry in entries)))
     return {
         "status": display.badge(status, display.STATUS_TONES.get(status, "plain")) if status else "",
         "model": display.visible(detail.get("model", "")),
         "tools": [display.visible(tool) for tool in _list(detail, "tools")],
         "error": display.visible(detail.get("error") or ""),
-        "said": display.block("\n\n".join(text for text in said if text.strip())),
-        "has_said": any(text.strip() for text in said),
+        "said": display.block(said),
+        "has_said": bool(said),
         "call": display.page_of(LLMCall(pk=call), "its call") if isinstance(call, int) else "",
-        "raw": "",
     }
 
 
 def _tool_call(detail: dict[str, Any], entries: list[RunMessage], asked: dict[str, Any]) -> dict[str, Any]:
-    entry = entries[0] if entries else None
-    content = entry.content if entry is not None and isinstance(entry.content, dict) else {}
-    given = asked.get(str(content.get("call_id")))
-    given = given if isinstance(given, dict) else {}
-    message = entry.message if entry is not None else None
-    committed = detail.get("committed")
+    content, message = (_dict(entries[0].content), entries[0].message) if entries else ({}, None)
+    given = asked.get(str(content.get("call_id")), {})
     return {
         "tool": display.visible(detail.get("tool", "")),
-        "status": _became(committed, bool(detail.get("is_error"))),
+        "status": _became(detail.get("committed"), bool(detail.get("is_error"))),
         "outcome": display.visible(str(detail.get("outcome") or "").replace("_", " ")),
         "text": display.block(str(given.get("text", ""))) if given.get("text") else "",
         "given": [(display.visible(name), display.visible(value)) for name, value in given.items() if name != "text"],
         "answer": display.folded(str(content.get("text", "")), 120) if content.get("text") else "",
         "message": display.link(transcript_url(message), "Read it in its conversation") if message else "",
         "feedback": display.block(str(detail.get("feedback") or "")) if detail.get("feedback") else "",
-        "raw": "",
     }
 
 
 def _became(committed: Any, is_error: bool) -> SafeString:
     if committed is True:
-        return display.badge("said", "good")
+        return display.badge("sent", "good")
     if committed is False:
         return display.badge("sent back", "warning", "a stage did not let it pass; the feedback went to the agent")
     return display.badge("not done", "bad") if is_error else display.badge("done", "good")
 
 
 def _stage(entry: dict[str, Any]) -> dict[str, Any]:
-    status, counters = str(entry.get("status", "")), entry.get("counters")
+    status, counters = str(entry.get("status", "")), _dict(entry.get("counters"))
     return {
-        "phase": display.visible(entry.get("phase", "")),
-        "stage": display.visible(entry.get("stage", "")),
+        **{name: display.visible(entry.get(name) or "") for name in ("phase", "stage", "why")},
         "status": display.badge(status, STAGE_TONES.get(status, "plain")),
-        "why": display.visible(entry.get("why") or ""),
         "ms": display.visible(entry.get("ms", "")),
-        "counters": [
-            display.visible(f"{name.replace('_', ' ')} {value}")
-            for name, value in (counters.items() if isinstance(counters, dict) else ())
-        ],
+        "counters": [display.visible(f"{name.replace('_', ' ')} {value}") for name, value in counters.items()],
     }
-
-
-def _list(content: Any, name: str) -> list[Any]:
-    """A list in a JSON object; empty when there is none."""
-    found = content.get(name) if isinstance(content, dict) else None
-    return found if isinstance(found, list) else []
 
 
 CANCELLING = "agents.change_run"
@@ -286,23 +250,8 @@ class RunAdmin(LogAdmin[Run]):
     )
     list_select_related = ("agent", "channel", "trigger")
     ordering = ("-pk",)
-    fieldsets: ClassVar = (
-        (
-            "As it is stored",
-            {
-                "fields": (
-                    "created",
-                    "started",
-                    "finished",
-                    "attempt",
-                    "lease_owner",
-                    "idempotency_key",
-                    "overrides_json",
-                ),
-                "classes": ("collapse",),
-            },
-        ),
-    )
+    as_stored = ("created", "started", "finished", "attempt", "lease_owner", "idempotency_key", "overrides_json")
+    fieldsets: ClassVar = (("As it is stored", {"fields": as_stored, "classes": ("collapse",)}),)
 
     created = display.time_of("created_at")
     started = display.time_of("started_at")

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from django.contrib import admin
 from django.contrib.admin.views.main import ChangeList
-from django.db.models import Field, Model, Q, QuerySet, Subquery, TextField
+from django.db.models import Q, QuerySet, Subquery, TextField
 from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Cast
 from django.http import HttpRequest
@@ -28,13 +28,7 @@ class RecentValuesFilter(admin.FieldListFilter):
     most_choices = 25
 
     def __init__(
-        self,
-        field: Field[Any, Any],
-        request: HttpRequest,
-        params: dict[str, Any],
-        model: type[Model],
-        model_admin: admin.ModelAdmin[Any],
-        field_path: str,
+        self, field: Any, request: HttpRequest, params: dict[str, Any], model: Any, model_admin: Any, field_path: str
     ) -> None:
         self.lookup_kwarg = field_path
         super().__init__(field, request, params, model, model_admin, field_path)
@@ -99,13 +93,7 @@ class DateRangeFilter(admin.FieldListFilter):
     template = "admin/date_range_filter.html"
 
     def __init__(
-        self,
-        field: Field[Any, Any],
-        request: HttpRequest,
-        params: dict[str, Any],
-        model: type[Model],
-        model_admin: admin.ModelAdmin[Any],
-        field_path: str,
+        self, field: Any, request: HttpRequest, params: dict[str, Any], model: Any, model_admin: Any, field_path: str
     ) -> None:
         self.names = (f"{field_path}_from", f"{field_path}_to")
         super().__init__(field, request, params, model, model_admin, field_path)
@@ -221,15 +209,9 @@ class RelatedFilter(admin.RelatedFieldListFilter):
     shown_by: ClassVar[str] = "name"
 
     def __init__(
-        self,
-        field: Field[Any, Any],
-        request: HttpRequest,
-        params: dict[str, Any],
-        model: type[Model],
-        model_admin: admin.ModelAdmin[Any],
-        field_path: str,
+        self, field: Any, request: HttpRequest, params: dict[str, Any], model: Any, model_admin: Any, field_path: str
     ) -> None:
-        self.related = field.related_model._default_manager  # type: ignore[union-attr]
+        self.related = field.related_model._default_manager
         super().__init__(field, request, params, model, model_admin, field_path)
         typed: Any = self.used_parameters.pop(self.parameter_name, None) or [""]
         self.typed = str(typed[-1]).replace("\x00", "").strip()  # no text of the database holds one

@@ -11,6 +11,7 @@ from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from agents.llm import anthropic_api, ledger
@@ -30,7 +31,7 @@ LOOKAHEAD = 2  # requests handed over per call that may be in flight: enough tha
 
 
 def warm_up(role: Role, *, model: str = "", retries: int = 0) -> None:
-    """Import the SDK and make the client of a role, once per process, so that nobody's clock runs meanwhile (1.5 to 3 s)."""
+    """Import the SDK and make the client of a role, once per process, before any deadline runs: it takes 1.5 to 3 s."""
     way = route_of(role, model)
     if way.is_distant:
         background().clients.get(base_url=way.base_url, key=way.key, retries=retries)
@@ -55,22 +56,7 @@ def complete(request: LLMRequest, *, deadline: float = 5.0) -> Reply:
     Raises:
         ValueError: `deadline` is not positive.
     """
-    _check(deadline)
-    check_stop()
-    way = route(request)
-    if not way.is_distant:
-        return _settle(request, [_at_hand(request, way)])
-    future = _hand_over(request, way, _ready(request, way), deadline=deadline, waiting_counts=True)
-    try:
-        _wait([future], deadline + GRACE)
-        exchanges = future.result(timeout=0)
-    except BaseException as problem:
-        if not isinstance(problem, TimeoutError | concurrent.futures.CancelledError):
-            _settle_all([(request, _given_up(future, request, way))])
-            raise
-        future.cancel()
-        exchanges = [_lost(way, problem)]
-    return _settle(request, exchanges)
+    return _ask_together([request], deadline, grace=GRACE)[0]
 
 
 def complete_many(
@@ -100,10 +86,14 @@ def _stream(source: Iterator[LLMRequest | None], deadline: float) -> Generator[t
     pending: dict[Future, tuple[int, LLMRequest, Route]] = {}
     finished: queue.SimpleQueue[Future] = queue.SimpleQueue()
     more, window, index = True, 1, -1
-    _streams.add(1)
+
+    def settled_one(future: Future) -> None:
+        _handed_over.add(-1)
+        finished.put(future)
+
     try:
         while more or pending:
-            while more and len(pending) < max(1, window // _streams.open) and finished.empty():
+            while more and finished.empty() and (not pending or _handed_over.calls < window):
                 check_stop()
                 try:
                     request = next(source)
@@ -116,12 +106,19 @@ def _stream(source: Iterator[LLMRequest | None], deadline: float) -> Generator[t
                 index += 1
                 way = route(request)
                 if not way.is_distant:
-                    yield index, _settle(request, [_at_hand(request, way)])
+                    yield index, _settle_all([(request, [_at_hand(request, way)])])[0]
                     continue
                 window = LOOKAHEAD * (way.max_concurrency + way.gate_slots)
-                future = _hand_over(request, way, _ready(request, way), deadline=deadline, waiting_counts=request.gate)
+                ground = _ready(request, way)  # before the deadline begins
+                times: dict[str, Any] = {
+                    "deadline": deadline,
+                    "waiting_counts": request.gate,
+                    "handed_at": time.monotonic(),
+                }
+                future = _hand_over(request, way, ground, **times)
                 pending[future] = index, request, way
-                future.add_done_callback(finished.put)
+                _handed_over.add(1)
+                future.add_done_callback(settled_one)
             if pending:
                 arrived = [_next(finished)]
                 while not finished.empty():  # what came while the caller was busy shares an insert
@@ -131,7 +128,6 @@ def _stream(source: Iterator[LLMRequest | None], deadline: float) -> Generator[t
                 for (_, answered, _, _), reply in zip(known, settled, strict=True):
                     yield answered, reply
     finally:
-        _streams.add(-1)
         left = [(request, _given_up(future, request, way)) for future, (_, request, way) in pending.items()]
         _settle_all(left)
 
@@ -154,6 +150,10 @@ def complete_together(requests: Iterable[LLMRequest], *, deadline: float) -> lis
     Raises:
         ValueError: `deadline` is not positive.
     """
+    return _ask_together(requests, deadline, grace=GRACE_TOGETHER)
+
+
+def _ask_together(requests: Iterable[LLMRequest], deadline: float, *, grace: float) -> list[Reply]:
     _check(deadline)
     asked = [(request, route(request)) for request in requests]
     check_stop()
@@ -163,14 +163,12 @@ def complete_together(requests: Iterable[LLMRequest], *, deadline: float) -> lis
     handed_at = time.monotonic()
     try:
         for index, ground in distant.items():
-            futures[index] = _hand_over(
-                *asked[index], ground, deadline=deadline, waiting_counts=True, handed_at=handed_at
-            )
+            times: dict[str, Any] = {"deadline": deadline, "handed_at": handed_at, "waiting_counts": True}
+            futures[index] = _hand_over(*asked[index], ground, **times)
         answered |= {index: [_at_hand(*one)] for index, one in enumerate(asked) if index not in distant}
-        wait_until = handed_at + deadline + GRACE_TOGETHER
-        _wait(futures.values(), wait_until - time.monotonic())
+        _wait(futures.values(), handed_at + deadline + grace - time.monotonic())
         for index, future in futures.items():
-            late = future.cancel()
+            late = not future.done() and future.cancel()
             way = asked[index][1]
             answered[index] = [_lost(way, TimeoutError())] if late else _collect(future, way)
     except BaseException:
@@ -180,18 +178,19 @@ def complete_together(requests: Iterable[LLMRequest], *, deadline: float) -> lis
     return _settle_all([(request, answered[index]) for index, (request, _) in enumerate(asked)])
 
 
-class _Streams:
-    """How many `complete_many` go side by side in this process: they share the calls that are handed over."""
+class _HandedOver:
+    """Calls that all `complete_many` of this process have handed over and that are not over yet: they share one window."""
 
     def __init__(self) -> None:
-        self.open, self._lock = 0, threading.Lock()
+        self.calls = 0
+        self._lock = threading.Lock()
 
     def add(self, number: int) -> None:
         with self._lock:
-            self.open += number
+            self.calls += number
 
 
-_streams = _Streams()
+_handed_over = _HandedOver()
 
 
 def _wait(futures: Collection[Future], seconds: float) -> None:
@@ -214,13 +213,8 @@ def _check(deadline: float) -> None:
         raise ValueError(f"deadline is {deadline!r}; it must be a positive number of seconds")
 
 
-def _settle(request: LLMRequest, exchanges: list[Exchange]) -> Reply:
-    """Write the ledger and the traces of what happened, and make one reply of it."""
-    return _settle_all([(request, exchanges)])[0]
-
-
 def _settle_all(answered: Sequence[tuple[LLMRequest, list[Exchange]]]) -> list[Reply]:
-    """The same for several requests, with one insert for all their calls."""
+    """Write ledger and traces of the calls, with one insert for all of them, and make one reply of the calls of each request."""
     call_ids = iter(
         ledger.record_all([(request, exchange) for request, exchanges in answered for exchange in exchanges])
     )
@@ -241,49 +235,27 @@ def _ready(request: LLMRequest, way: Route) -> Background:
     return ground
 
 
-def _hand_over(
-    request: LLMRequest,
-    way: Route,
-    ground: Background,
-    *,
-    deadline: float,
-    waiting_counts: bool,
-    handed_at: float | None = None,
-) -> Future:
-    """Give a request to the loop. `handed_at` (monotonic seconds, default now) is when its deadline began to run."""
+def _hand_over(request: LLMRequest, way: Route, ground: Background, **times: Any) -> Future:
+    """Give a request to the loop; for `times` see `anthropic_api.answer`."""
     stage = anthropic_api.Stage()
-    asked = anthropic_api.answer(
-        request,
-        way,
-        ground,
-        stage=stage,
-        deadline=deadline,
-        handed_at=time.monotonic() if handed_at is None else handed_at,
-        waiting_counts=waiting_counts,
-    )
-    future = ground.submit(asked)
+    future = ground.submit(anthropic_api.answer(request, way, ground, stage=stage, **times))
     _sent[future] = stage
     return future
 
 
-def _has_arrived(future: Future) -> bool:
-    """Whether the calls of a future are over and brought replies; cancels it if not."""
-    return not future.cancel() and not future.cancelled() and future.exception() is None
-
-
 def _given_up(future: Future, request: LLMRequest, way: Route) -> list[Exchange]:
-    """Cancel a call that nobody waits for any more, because the caller was told to stop or crashed, and say what it came to.
+    """Cancel a call whose caller stops or crashed.
 
     Returns:
         Its exchanges, if it had arrived; one `unavailable`, of unknown cost, if it had been sent; none, if it still waited for a slot.
     """
-    if _has_arrived(future):
+    if not future.cancel() and not future.cancelled() and future.exception() is None:
         return future.result()
     stage = _sent.get(future)
     if stage is None or stage.sent_at is None:
         return []
     seconds = time.time() - stage.sent_at
-    error = f"given up {seconds:.1f} s after it was sent: whoever asked stopped, and the call was cancelled"
+    error = f"given up {seconds:.1f} s after it was sent: its caller stopped, and the call was cancelled"
     reply = replace(_without_answer(way, Status.UNAVAILABLE, error), attempts=1, latency_ms=round(seconds * 1000))
     return [Exchange(replace(reply, request_digest=request_digest(request)), stage.sent_at)]
 

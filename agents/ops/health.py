@@ -1,7 +1,7 @@
 """What an orchestrator asks: does this process live (``/healthz``), and can it serve (``/readyz``)? And ``/metrics`` for Prometheus.
 
-The three are answered before anything else of a request is looked at: whoever probes a container knows it by its address, speaks
-plain http and has no session.
+They are answered before anything else of a request is looked at: a prober knows a container by its address, speaks plain http and
+has no session.
 """
 
 from __future__ import annotations
@@ -12,9 +12,12 @@ import secrets
 import socket
 import time
 import urllib.request
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
 from urllib.parse import urlsplit
 
 from django.conf import settings
@@ -22,12 +25,16 @@ from django.contrib.sessions.models import Session
 from django.db import Error as DatabaseError
 from django.db import connection, transaction
 from django.db.migrations.executor import MigrationExecutor
+from django.db.models import F, Q
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, JsonResponse
 from django.utils import timezone
 
 from agents.llm.endpoints import route_of
 from agents.llm.ledger import write_late
+from agents.llm.requests import Role
+from agents.models import LLMCall
 from agents.ops.metrics import CONTENT_TYPE, exposition
+from agents.ops.sums import LEDGER, read
 
 logger = logging.getLogger(__name__)
 
@@ -65,8 +72,8 @@ def healthz(request: HttpRequest) -> HttpResponse:
 def readyz(request: HttpRequest) -> HttpResponse:
     """Whether this process can serve: 200, or 503 with what is wrong.
 
-    Everybody sees which check failed; in which words, only who has the token of ``/metrics``. What `READY_WITHOUT` names is
-    reported and fails nothing.
+    Everyone sees which check failed; its message needs the token of ``/metrics``. What `READY_WITHOUT` names is reported and fails
+    nothing.
     """
     found = {name: problem for name, probe in CHECKS.items() if (problem := _asked(name, probe)) is not None}
     failed = [name for name, problem in found.items() if problem and name not in settings.READY_WITHOUT]
@@ -114,7 +121,7 @@ def _asked(name: str, probe: Probe) -> str | None:
 
 
 def _database() -> str:
-    if not connection.in_atomic_block:  # inside somebody's transaction it is theirs
+    if not connection.in_atomic_block:  # a transaction is open in tests only
         connection.close_if_unusable_or_obsolete()
     try:
         with connection.cursor() as cursor:
@@ -219,3 +226,43 @@ def _knock(base_url: str) -> str:
     port = parts.port or (443 if parts.scheme == "https" else 80)
     socket.create_connection((parts.hostname or "", port), timeout=PROBE_SECONDS).close()
     return ""
+
+
+# -- model calls
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallHealth:
+    """Calls since a moment.
+
+    Attributes:
+        failed: By status, those that did not end ``ok``.
+        mean_ms: Mean milliseconds of all of them; None when there were none.
+        last_failure: The newest call that failed; None when none did.
+    """
+
+    ok: int
+    failed: dict[str, int]
+    mean_ms: float | None
+    last_failure: LLMCall | None
+
+    @property
+    def calls(self) -> int:
+        return self.ok + sum(self.failed.values())
+
+
+def call_health(*, role: Role, since: datetime) -> CallHealth:
+    """What became of the calls of a role since then; a second query only when some failed."""
+    of_role, by_status = Q(role=role), {"status": F("status")}
+    calls: Counter[str] = Counter()
+    milliseconds = 0
+    for row in read(
+        LEDGER, LEDGER.tables[0], start=since, raw_keys=by_status, keys=by_status, raw_where=of_role, where=of_role
+    ):
+        calls[row["k_status"]] += row["s_calls"]
+        milliseconds += row["s_latency_ms"]
+    number, ok = calls.total(), calls.pop(LLMCall.Status.OK, 0)
+    failed = {status: count for status, count in calls.most_common() if count}
+    last = None
+    if failed:
+        rows = LLMCall.objects.filter(of_role, created_at__gte=since).exclude(status=LLMCall.Status.OK)
+        last = rows.order_by("-created_at").first()
+    return CallHealth(ok=ok, failed=failed, mean_ms=milliseconds / number if number else None, last_failure=last)

@@ -174,7 +174,7 @@ class Turn:
         self.running[-1].status, self.running[-1].why = "skipped", why
 
     def count(self, **counters: int) -> None:
-        """Add to the running stage's counters, for floors that report them without knowing the stage."""
+        """Add to the running stage's counters, for layers that report them without knowing the stage."""
         for name, number in counters.items():
             self.running[-1].counters[name] = self.running[-1].counters.get(name, 0) + number
 

@@ -39,7 +39,7 @@ EARLIER = "[… other messages were said before …]"
 def recent_messages(*, channel: Channel, trigger: Message | None = None) -> list[Message]:
     """The last `TURN_HISTORY_MESSAGES` messages of the channel, or of the trigger's thread (its first message always), oldest first.
 
-    Played speech is shown in channels that are played, and nowhere else.
+    Messages of a simulation are shown in its channel, and nowhere else.
     """
     limit = settings.TURN_HISTORY_MESSAGES
     said = _messages(channel)
@@ -76,8 +76,8 @@ def _line(message: Message, agent: Agent) -> str:
 def within_reach(agent: Agent, channel: Channel) -> QuerySet[Channel]:
     """The channels an agent can speak in while it is in `channel`, by slug.
 
-    Those where it is a member; but what is played stays where it is played: from a played channel none but itself is reached, and
-    from real ones no played one.
+    Those where it is a member; but from a simulation's channel only itself is reached, and from real
+    ones no simulation's.
     """
     mine = Channel.objects.filter(memberships__agent=agent).order_by("slug")
     return mine.filter(pk=channel.pk) if channel.synthetic else mine.filter(synthetic=False)

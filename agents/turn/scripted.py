@@ -26,7 +26,7 @@ def answer(request: LLMRequest) -> dict[str, Any]:
     * ``sample_lines``: the script.
     * ``said``: texts the agent said recently in the channel, oldest first; said again only when all others were.
     * ``rejected``: texts sent back in this turn; never said again in it.
-    * ``scene``: which scene is played, a number; else None.
+    * ``scene``: which scene it is, a number; else None.
     * ``sent``: whether something was said in this turn, which ends it.
     * ``channel``: slug, given to tools that ask for a channel.
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Sized
 from contextvars import copy_context
-from threading import Thread
+from threading import Lock, Thread
 from typing import TypeVar
 
 from django.db import connection, connections
@@ -15,14 +14,15 @@ from agents.work.stopping import LOOK, Stop, current_stop, stopping_with
 T = TypeVar("T")
 
 
-def side_by_side(jobs: Sequence[Callable[[], T]], limit: int) -> list[T]:
+def side_by_side(jobs: Iterable[Callable[[], T]], limit: int) -> list[T]:
     """Call each job once, at most `limit` of them at the same time, and wait until all have ended.
 
     Each thread sees a copy of the caller's context variables (log ids, trace, stop flag) and closes its database connections at its
     end. With a limit of 1, or one job, the jobs run here, one after the other. Do not hold a transaction open across it.
 
     Args:
-        jobs: Functions without arguments.
+        jobs: Functions without arguments. An iterator is gone through by one thread at a time, as threads become free: it may make a job
+            while those before it run.
         limit: Threads, at least 1.
 
     Returns:
@@ -36,25 +36,34 @@ def side_by_side(jobs: Sequence[Callable[[], T]], limit: int) -> list[T]:
     if limit < 1:
         raise ValueError(f"limit is {limit}; allowed: 1 or more")
     stop = Stop(current_stop())
-    waiting = deque(enumerate(jobs))
+    waiting, lock, ended = enumerate(jobs), Lock(), False
     results: dict[int, T] = {}
     errors: dict[int, BaseException] = {}
 
+    def next_job() -> tuple[int, Callable[[], T]] | None:
+        nonlocal ended
+        with lock:
+            if not ended:
+                stop.check()
+                if (found := next(waiting, None)) is not None:
+                    return found
+                ended = True
+            return None
+
     def work() -> None:
+        nonlocal ended
         with stopping_with(stop):
-            while waiting:
+            place = -1
+            while True:
                 try:
-                    place, job = waiting.popleft()
-                except IndexError:  # another thread was faster
-                    return
-                try:
-                    stop.check()
+                    if (found := next_job()) is None:
+                        return
+                    place, job = found
                     results[place] = job()
                 except Exception as error:  # noqa: BLE001 (raised when the others have ended)
                     errors[place] = error
                 except BaseException as error:  # noqa: BLE001 (the same; the others stop at once)
-                    errors[place] = error
-                    waiting.clear()
+                    errors[place], ended = error, True
                     stop.request()
 
     def thread() -> None:
@@ -63,24 +72,25 @@ def side_by_side(jobs: Sequence[Callable[[], T]], limit: int) -> list[T]:
         finally:
             connections.close_all()
 
-    if limit == 1 or len(jobs) == 1:
+    most = min(limit, len(jobs)) if isinstance(jobs, Sized) else limit
+    if most <= 1:
         work()
     else:
         if not connection.in_atomic_block:
             connection.close()  # this thread only waits: its connection is free for the others
-        threads = [Thread(target=copy_context().run, args=(thread,)) for _ in range(min(limit, len(jobs)))]
+        threads = [Thread(target=copy_context().run, args=(thread,)) for _ in range(most)]
         try:
             for each in threads:
                 each.start()
             _join(threads)
         except BaseException:  # Ctrl-C: the jobs stop, too
-            waiting.clear()
+            ended = True
             stop.request()
             _join(threads)
             raise
     for place in sorted(errors, key=lambda place: (isinstance(errors[place], Exception), place)):
         raise errors[place]
-    return [results[place] for place in range(len(jobs))]
+    return [results[place] for place in sorted(results)]
 
 
 def _join(threads: Sequence[Thread]) -> None:

@@ -17,7 +17,15 @@ from django.utils.safestring import SafeString
 from agents.admin.access import user_of
 from agents.console.site import ModelAdmin
 from agents.models import Agent
-from correction.admin.config_form import ConfigForm, asking, form_context, history_context, stored_rows, tried
+from correction.admin.config_form import (
+    ConfigForm,
+    asking,
+    form_context,
+    history_context,
+    judged_drafts,
+    stored_rows,
+    tried,
+)
 from correction.admin.matrix import (
     BY_ID,
     BY_SWITCH,
@@ -26,14 +34,12 @@ from correction.admin.matrix import (
     Mechanism,
     anchor_of,
     config_url,
-    context_of,
-    matrix,
+    matrix_context,
     target_of,
 )
 from correction.admin.thresholds import thresholds_context, thresholds_url
 from correction.config.configure import configure, gate_from_now_on, in_effect, last_change, revert, undo
-from correction.config.fields import ConfigError
-from correction.config.resolve import GATE_DIMENSIONS
+from correction.config.settings import GATE_DIMENSIONS, ConfigError
 from correction.models import AgentEvaluationConfig, GateMode
 
 PAGES = "admin/correction/config/"
@@ -68,13 +74,12 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
         if request.method == "POST":
             return self._button_pressed(request)
         search = request.GET.get("q", "")[:100]
-        found = matrix(search=search, page=request.GET.get("p", "1"))
         return self.page(
             request,
             f"{PAGES}matrix.html",
             "Corrections",
             may_change=self.has_change_permission(request),
-            **context_of(found, search=search),
+            **matrix_context(search=search, page=request.GET.get("p", "1")),
         )
 
     def change_view(
@@ -130,7 +135,8 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
         dimension = request.GET.get("dimension", "")
         if dimension not in GATE_DIMENSIONS:
             raise Http404(f"There is no gate dimension {dimension!r}; there are {', '.join(GATE_DIMENSIONS)}.")
-        return HttpResponse(tried(_agent(target), dimension, request.GET.get(f"gate_{dimension}_threshold", "")))
+        agent, typed = _agent(target), request.GET.get(f"gate_{dimension}_threshold", "")
+        return HttpResponse(tried(agent, dimension, typed, judged_drafts(agent)))
 
     def thresholds_view(self, request: HttpRequest, target: str) -> HttpResponse:
         """What other thresholds would have done to the drafts judged so far, as histograms; nothing is stored."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from decimal import Decimal
 from types import MappingProxyType
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 from django import forms
 from django.conf import settings
 from django.db.models import Q
-from django.forms import BoundField, ChoiceField
+from django.forms import ChoiceField
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
@@ -31,9 +30,18 @@ from correction.config.configure import (
     inheritors,
     notes_on,
 )
-from correction.config.fields import CONFIG_FIELDS, ConfigError, ConfigField, read_changes
-from correction.config.resolve import FIELDS, ResolvedConfig, merge, resolve_config, resolve_defaults
-from correction.gate.thresholds import Precision, precision, would_fail
+from correction.config.settings import (
+    CONFIG_FIELDS,
+    FIELDS,
+    ConfigError,
+    ConfigField,
+    ResolvedConfig,
+    merge,
+    read_changes,
+    resolve_config,
+    resolve_defaults,
+)
+from correction.gate.thresholds import Precision, Scores, failing, precision, scores_of
 from correction.models import AgentEvaluationConfig
 from correction.models.config import LONGEST_NAME, MOST_NAMES
 from evaluation.admin.display import judge_badge
@@ -59,7 +67,15 @@ def _percent(share: float) -> str:
     return f"{100 * share:.0f}"
 
 
-def tried(agent: Agent | None, dimension: str, typed: str) -> SafeString:
+Judged = tuple[int, dict[str, Scores]]  # of the latest first drafts, see `scores_of`
+
+
+def judged_drafts(agent: Agent | None) -> Judged:
+    """The last drafts judged by the kind of judge that is set now."""
+    return scores_of(agent=agent, heuristic=is_heuristic(settings.JUDGE_MODEL))
+
+
+def tried(agent: Agent | None, dimension: str, typed: str, judged: Judged) -> SafeString:
     """What the typed threshold would do; an empty one is the one in effect, one that is not allowed is explained."""
     field = f"gate_{dimension}_threshold"
     try:
@@ -68,28 +84,26 @@ def tried(agent: Agent | None, dimension: str, typed: str) -> SafeString:
         return format_html('<span class="pl-subtle">{}</span>', display.visible(error))
     if threshold is None:
         threshold = (resolve_config(agent) if agent else resolve_defaults())[field]
-    return would_change(agent, dimension, threshold)
+    return would_change(agent, dimension, threshold, judged)
 
 
-def would_change(agent: Agent | None, dimension: str, threshold: Decimal) -> SafeString:
-    """One sentence: of the last drafts judged by the kind of judge that is set now, how many fall below `threshold`."""
-    heuristic = is_heuristic(settings.JUDGE_MODEL)
-    found = would_fail(agent=agent, dimension=dimension, threshold=threshold, heuristic=heuristic)
-    kind = (
-        display.badge("heuristic", "warning", "judged offline: not comparable with a model's scores")
-        if heuristic
-        else ""
-    )
+def would_change(agent: Agent | None, dimension: str, threshold: Decimal, judged: Judged) -> SafeString:
+    """One sentence: how many of the drafts fall below `threshold`."""
+    total, scores = judged
+    drafts = scores.get(dimension, Scores()).drafts
     whose = "" if agent else " of all agents"
-    if not found.judged:
+    if not drafts:
         return format_html(
             '<span class="pl-subtle">No first draft{} was judged for {} yet; the observe mode collects some.</span>',
             whose, dimension,
         )  # fmt: skip
+    kind = ""
+    if is_heuristic(settings.JUDGE_MODEL):
+        kind = display.badge("heuristic", "warning", "judged offline: not comparable with a model's scores")
     return format_html(
         "With a threshold of {}, <strong>{}</strong> judged drafts would have failed. {} "
         '<span class="pl-subtle">Looked at: the last {} first drafts{}.</span>',
-        number(threshold), share(found.failed, found.judged), kind, f"{found.total:,}", whose,
+        number(threshold), share(failing(drafts, threshold), drafts.total()), kind, f"{total:,}", whose,
     )  # fmt: skip
 
 
@@ -147,7 +161,7 @@ class ConfigForm(forms.Form):
 
     @property
     def changes(self) -> dict[str, Any]:
-        """What this person changed, compared with what the page showed; what somebody else changed meanwhile stays."""
+        """What this person changed, compared with what the page showed; what another person changed meanwhile stays."""
         return {name: self.cleaned_data[name] for name in self.names if self.cleaned_data[name] != self._seen(name)}
 
     def seen(self, name: str) -> str:
@@ -193,34 +207,6 @@ def _field(described: ConfigField, inherited: tuple[str, str]) -> forms.Field:
 NAMED = 5  # agents that inherit a change of the defaults and are named; the others are counted
 
 
-@dataclass(frozen=True, slots=True)
-class FieldLine:
-    """A field as the page shows it; the last five only for the threshold of a gate dimension.
-
-    `seen` is the value it had when the page was opened, and `seen_name` the name under which the page sends that back.
-    `current` says what the threshold in effect does, `typed` what the one in the form would do; `try_url` asks that again.
-    `preview_url` is the page with the histogram.
-    """
-
-    bound: BoundField
-    in_effect: str
-    came_from: str
-    is_choice: bool
-    seen_name: str
-    seen: str
-    current: SafeString | str = ""
-    typed: SafeString | str = ""
-    precision: SafeString | str = ""
-    try_url: str = ""
-    preview_url: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    mechanism: Mechanism
-    lines: tuple[FieldLine, ...]
-
-
 def stored_rows(agent: Agent | None) -> tuple[AgentEvaluationConfig | None, AgentEvaluationConfig | None]:
     """The row that is edited, and the defaults above it (None when these are edited), in one query."""
     wanted = Q(is_defaults=True) | Q(agent=agent) if agent is not None else Q(is_defaults=True)
@@ -239,24 +225,61 @@ def form_context(
 ) -> dict[str, Any]:
     """What the template shows; with `tried_now` also what the typed thresholds would do."""
     config = merge(own=own, defaults=defaults) if agent is not None else merge(own=None, defaults=own)
-    marked = precision(agent=agent) if any(mechanism.dimension for mechanism in mechanisms) else []
+    with_thresholds = any(mechanism.dimension for mechanism in mechanisms)
+    marked = precision(agent=agent) if with_thresholds else []
+    judged = judged_drafts(agent) if with_thresholds else (0, {})
     return {
         "agent": agent,
         "name": display.isolated(agent.display_name) if agent else "",
         "form": form,
         "notes": notes_on(config),
         "groups": [
-            Group(
-                mechanism,
-                tuple(
-                    _threshold(line, agent, mechanism.dimension, config, marked, tried_now=tried_now)
-                    if mechanism.dimension and line.bound.name == mechanism.number
-                    else line
-                    for line in (_line(agent, form, name, config) for name in mechanism.fields)
-                ),
-            )
+            {
+                "mechanism": mechanism,
+                "lines": [
+                    _line(agent, form, name, config, mechanism, marked, judged, tried_now) for name in mechanism.fields
+                ],
+            }
             for mechanism in mechanisms
         ],
+    }
+
+
+def _line(
+    agent: Agent | None,
+    form: ConfigForm,
+    name: str,
+    config: ResolvedConfig,
+    mechanism: Mechanism,
+    marked: list[Precision],
+    judged: Judged,
+    tried_now: bool,
+) -> dict[str, Any]:
+    """A field as the page shows it, with the value it had when the page was opened (`seen`), which the page sends back.
+
+    A gate dimension's threshold also says what it does (`current`) and what the one in the form would do (`typed`).
+    """
+    bound = form[name]
+    is_set_here = agent is None and config.provenance[name] == "defaults"
+    line = {
+        "bound": bound,
+        "in_effect": setting(name, config[name]),
+        "came_from": "set here" if is_set_here else origin(config, name),
+        "is_choice": isinstance(bound.field, ChoiceField),
+        "seen_name": f"{SEEN}{name}",
+        "seen": form.seen(name),
+    }
+    dimension = mechanism.dimension
+    if not dimension or name != mechanism.number:
+        return line
+    threshold = config.threshold(dimension)
+    url = reverse("admin:correction_agentevaluationconfig_try", args=[target_of(agent)])
+    return line | {
+        "current": would_change(agent, dimension, threshold, judged),
+        "typed": tried(agent, dimension, str(bound.value() or ""), judged) if tried_now else "",
+        "precision": precision_lines(marked, dimension=dimension, threshold=threshold),
+        "try_url": f"{url}?dimension={dimension}",
+        "preview_url": thresholds_url(agent, dimension),
     }
 
 
@@ -284,41 +307,6 @@ def asking(before: ResolvedConfig, changes: Mapping[str, Any]) -> dict[str, Any]
         "gate": gate_from_now_on(before, after),
         "back": reverse("admin:correction_agentevaluationconfig_changelist"),
     }
-
-
-def _line(agent: Agent | None, form: ConfigForm, name: str, config: ResolvedConfig) -> FieldLine:
-    bound = form[name]
-    is_set_here = agent is None and config.provenance[name] == "defaults"
-    return FieldLine(
-        bound=bound,
-        in_effect=setting(name, config[name]),
-        came_from="set here" if is_set_here else origin(config, name),
-        is_choice=isinstance(bound.field, ChoiceField),
-        seen_name=f"{SEEN}{name}",
-        seen=form.seen(name),
-    )
-
-
-def _threshold(
-    line: FieldLine,
-    agent: Agent | None,
-    dimension: str,
-    config: ResolvedConfig,
-    marked: list[Precision],
-    *,
-    tried_now: bool,
-) -> FieldLine:
-    """The threshold of a gate dimension with what is known of it."""
-    threshold = config.threshold(dimension)
-    url = reverse("admin:correction_agentevaluationconfig_try", args=[target_of(agent)])
-    return replace(
-        line,
-        current=would_change(agent, dimension, threshold),
-        typed=tried(agent, dimension, str(line.bound.value() or "")) if tried_now else "",
-        precision=precision_lines(marked, dimension=dimension, threshold=threshold),
-        try_url=f"{url}?dimension={dimension}",
-        preview_url=thresholds_url(agent, dimension),
-    )
 
 
 ENTRIES = 100

@@ -1,4 +1,4 @@
-"""How settings, outcomes and verdicts of the gate look in the console; built on the display functions of the floors below."""
+"""How settings, outcomes and verdicts of the gate look in the console; built on the display functions of the layers below."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ from django.utils.safestring import SafeString
 
 from agents.console import display
 from agents.console.display import Tone
-from correction.config.fields import CONFIG_FIELDS
-from correction.config.resolve import ResolvedConfig
+from correction.config.settings import CONFIG_FIELDS, ResolvedConfig
 from correction.models import CorrectionLog, GateDimensionResult, GateMode, Outcome
 
 ORIGINS = {"override": "this run", "agent": "own", "defaults": "defaults", "built-in": "built-in"}
-# Where nobody said anything, these two follow from other fields (see `correction.config.resolve.merge`).
+# Where no row says anything, these two follow from other fields (see `correction.config.settings.merge`).
 FOLLOWING = {"gate_mode": "follows the checks", "gate_rules_enabled": "follows adherence"}
 MODE_TONES: dict[str, Tone] = {GateMode.OFF: "plain", GateMode.OBSERVE: "info", GateMode.ENFORCE: "good"}
 _OUTCOMES: dict[str, tuple[str, Tone]] = {
@@ -92,7 +91,7 @@ def source_badge(log: CorrectionLog) -> SafeString:
 
 
 def speaker(log: CorrectionLog) -> SafeString:
-    """Whose draft it is: an agent's, or somebody's of whom another program told the name."""
+    """Whose draft it is: an agent's, or a speaker's whom another program named."""
     return format_html("{}", log.speaker) if log.agent is None and log.speaker else display.agent_chip(log.agent)
 
 

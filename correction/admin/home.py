@@ -25,12 +25,12 @@ from correction.models import (
     GateDimensionResult,
     InterventionLog,
     Outcome,
-    played,
+    synthetic_logs,
 )
 
 HOURS, DAYS = 24, 7
 NEWEST_NUDGES, MOST_NUDGES = 10_000, 1_000  # evaluations of a day that are looked through, nudges that are counted
-NEWEST_LOGS = 2_000  # looked through for alarms that nobody marked
+NEWEST_LOGS = 2_000  # looked through for alarms without a mark
 CORRECTED = f"{Outcome.PASSED_AFTER_RETRY},{Outcome.FORCED_THROUGH}"
 OBSERVE = "manage.py configure defaults gate_adherence_enabled=on gate_mode=observe"
 
@@ -110,13 +110,13 @@ def _corrections_card(request: HttpRequest, day: GateStatistics, week: GateStati
 def _nudges(day_ago: datetime) -> tuple[int, str]:
     """How many nudges were given, and a ``+`` where there may be more: most evaluations give none, and all are rows of one table."""
     newest = InterventionLog.objects.filter(created_at__gte=day_ago).order_by("-created_at").values("fired")
-    found = newest[:NEWEST_NUDGES].aggregate(given=Count("fired", filter=Q(fired=True)), of=Count("fired"))
-    more = found["given"] > MOST_NUDGES or found["of"] == NEWEST_NUDGES
-    return min(found["given"], MOST_NUDGES), "+" if more else ""
+    counts = newest[:NEWEST_NUDGES].aggregate(given=Count("fired", filter=Q(fired=True)), of=Count("fired"))
+    more = counts["given"] > MOST_NUDGES or counts["of"] == NEWEST_NUDGES
+    return min(counts["given"], MOST_NUDGES), "+" if more else ""
 
 
-def _corrected(found: GateStatistics) -> int:
-    return found.passed_after_retry_count + found.forced_through_count
+def _corrected(statistics: GateStatistics) -> int:
+    return statistics.passed_after_retry_count + statistics.forced_through_count
 
 
 def _logs(*, hours: int = HOURS, **filters: object) -> str:
@@ -182,15 +182,15 @@ def _days_of_spending(midnight: datetime) -> SafeString | str:
 
 
 def never_observed(request: HttpRequest) -> SafeString | None:
-    """Nobody knows yet how often the gate would be wrong: it was never let watch."""
+    """How often the gate would be wrong is not known yet: it never observed."""
     if CorrectionLog.objects.filter(source=CorrectionLog.Source.OBSERVE).exists():
         return None
     if GateDimensionResult.objects.exclude(mark="").exists():
-        return None  # somebody looks at what it holds back
+        return None  # a person looks at what it holds back
     text = (
-        "It holds messages back, and nobody looked first at how often it is wrong: let it watch some agents, and mark its alarms."
-        if CorrectionLog.objects.filter(~played(), source=CorrectionLog.Source.GATE).exists()
-        else "Every check is off until somebody turns it on. Observing judges messages after they were sent and holds nothing back."
+        "It holds messages back, and how often it is wrong is not known: have it observe some agents, and mark its alarms."
+        if CorrectionLog.objects.filter(~synthetic_logs(), source=CorrectionLog.Source.GATE).exists()
+        else "Every check is off until you turn it on. Observing judges messages after they were sent and holds nothing back."
     )
     may = request.user.has_perm("correction.change_agentevaluationconfig")
     return step(
@@ -210,7 +210,7 @@ def requests_wait(request: HttpRequest) -> SafeString | None:
 
 
 def alarms_wait(request: HttpRequest) -> SafeString | None:
-    """Failed checks among the newest drafts that nobody called right or a false alarm."""
+    """Failed checks among the newest drafts without a mark, right or false alarm."""
     newest = Subquery(CorrectionLog.objects.order_by("-pk").values("pk")[:1])
     number = a_few(GateDimensionResult.objects.filter(log__gt=newest - NEWEST_LOGS, passed=False, mark=""))
     return waiting(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 from urllib.parse import urlencode
@@ -20,8 +19,14 @@ from agents.console.charts import Bar, bars
 from agents.models import Agent
 from correction.admin.display import number, origin, share
 from correction.admin.matrix import BY_ID, config_url, target_of
-from correction.config.fields import CONFIG_FIELDS, ConfigError
-from correction.config.resolve import GATE_DIMENSIONS, ResolvedConfig, resolve_config, resolve_defaults
+from correction.config.settings import (
+    CONFIG_FIELDS,
+    GATE_DIMENSIONS,
+    ConfigError,
+    ResolvedConfig,
+    resolve_config,
+    resolve_defaults,
+)
 from correction.gate.thresholds import LOGGED, Scores, failing, scores_of, wilson_interval
 from correction.models import CorrectionLog
 from evaluation.admin.display import HEURISTIC
@@ -32,30 +37,6 @@ HIGHEST = 90
 MOST_AGENTS = 20  # of those with most drafts, that are told apart
 NOT_MARKED = "no alarm below it was marked right or false alarm yet"
 KINDS = {"model": "by a model", "heuristic": "offline"}
-
-
-@dataclass(frozen=True, slots=True)
-class Preview:
-    """One dimension, ready to be shown: `json` is what the script counts in, the rest is said without it as well."""
-
-    dimension: str
-    field_id: str
-    typed: str
-    threshold: str
-    error: str
-    in_effect: str
-    came_from: str
-    failed: str
-    now: str
-    precision: str
-    judged: int
-    command: str
-    logs_url: str
-    marks_url: str
-    use_url: str
-    chart: SafeString | str
-    agents: list[dict[str, Any]]
-    json: SafeString
 
 
 def thresholds_url(agent: Agent | None, dimension: str = "", **typed: str) -> str:
@@ -71,13 +52,13 @@ def thresholds_context(agent: Agent | None, asked: QueryDict) -> dict[str, Any]:
     if kind not in KINDS:
         kind = "heuristic" if is_heuristic(settings.JUDGE_MODEL) else "model"
     config = resolve_config(agent) if agent is not None else resolve_defaults()
-    total, found = scores_of(agent=agent, heuristic=kind == "heuristic")
-    names = _names(found) if agent is None else {}
+    total, by_dimension = scores_of(agent=agent, heuristic=kind == "heuristic")
+    names = _names(by_dimension) if agent is None else {}
     return {
         "agent": agent,
         "name": display.agent_chip(agent) if agent else "",
         "previews": [
-            _preview(agent, dimension, asked.get(dimension, ""), config, found.get(dimension, Scores()), names)
+            _preview(agent, dimension, asked.get(dimension, ""), config, by_dimension.get(dimension, Scores()), names)
             for dimension in GATE_DIMENSIONS
         ],
         "kind": kind,
@@ -91,7 +72,8 @@ def thresholds_context(agent: Agent | None, asked: QueryDict) -> dict[str, Any]:
 
 def _preview(
     agent: Agent | None, dimension: str, typed: str, config: ResolvedConfig, scores: Scores, names: Mapping[int, str]
-) -> Preview:
+) -> dict[str, Any]:
+    """One dimension, ready to be shown: `json` is what the script counts in, the rest is shown without it as well."""
     field = f"gate_{dimension}_threshold"
     in_effect = config.threshold(dimension)
     threshold, error = _read(field, typed, in_effect)
@@ -99,24 +81,24 @@ def _preview(
     right, false = scores.marked_below(threshold)
     where: dict[str, object] = {"agent__id__exact": agent.pk} if agent is not None else {}
     use = urlencode({"mechanism": BY_ID[dimension].id, field: number(threshold)})
-    return Preview(
-        dimension=dimension,
-        field_id=f"threshold-{dimension}-typed",
-        typed=typed if error else number(threshold),
-        threshold=number(threshold),
-        error=error,
-        in_effect=number(in_effect),
-        came_from=origin(config, field),
-        failed=share(failing(drafts, threshold), drafts.total()),
-        now=share(failing(drafts, in_effect), drafts.total()),
-        precision=_precision(right, false),
-        judged=drafts.total(),
-        command=f"manage.py configure {agent.slug if agent else 'defaults'} gate_mode=observe gate_{dimension}_enabled=on",
-        logs_url=display.list_url(CorrectionLog, **where),
-        marks_url=display.list_url(CorrectionLog, **where, mark="any" if scores.marks else "none"),
-        use_url=f"{config_url(agent)}?{use}",
-        chart=_chart(dimension, scores, threshold),
-        agents=[
+    return {
+        "dimension": dimension,
+        "field_id": f"threshold-{dimension}-typed",
+        "typed": typed if error else number(threshold),
+        "threshold": number(threshold),
+        "error": error,
+        "in_effect": number(in_effect),
+        "came_from": origin(config, field),
+        "failed": share(failing(drafts, threshold), drafts.total()),
+        "now": share(failing(drafts, in_effect), drafts.total()),
+        "precision": _precision(right, false),
+        "judged": drafts.total(),
+        "command": f"manage.py configure {agent.slug if agent else 'defaults'} gate_mode=observe gate_{dimension}_enabled=on",
+        "logs_url": display.list_url(CorrectionLog, **where),
+        "marks_url": display.list_url(CorrectionLog, **where, mark="any" if scores.marks else "none"),
+        "use_url": f"{config_url(agent)}?{use}",
+        "chart": _chart(dimension, scores, threshold),
+        "agents": [
             {
                 "name": display.isolated(name),
                 "failed": share(failing(scores.by_agent[pk], threshold), total),
@@ -124,8 +106,8 @@ def _preview(
             }
             for place, (pk, name, total) in enumerate(_ranked(scores, names))
         ],
-        json=_numbers(scores, names),
-    )
+        "json": _numbers(scores, names),
+    }
 
 
 def _numbers(scores: Scores, names: Mapping[int, str]) -> SafeString:
@@ -164,10 +146,10 @@ def _chart(dimension: str, scores: Scores, threshold: Decimal) -> SafeString | s
 
 def _binned(counts: Counter[int]) -> Counter[int]:
     """Counts by the lowest tenth of their bar; a 9 stands in the last one."""
-    found: Counter[int] = Counter()
+    binned: Counter[int] = Counter()
     for tenths, count in counts.items():
-        found[min(tenths - tenths % STEP, HIGHEST - STEP)] += count
-    return found
+        binned[min(tenths - tenths % STEP, HIGHEST - STEP)] += count
+    return binned
 
 
 def _label(place: int) -> str:
@@ -176,7 +158,7 @@ def _label(place: int) -> str:
 
 
 def _precision(right: int, false: int) -> str:
-    """How many marked alarms were right, with the interval; what to do where nobody marked any."""
+    """How many marked alarms were right, with the interval; what to do where none is marked."""
     if not right + false:
         return NOT_MARKED
     low, high = wilson_interval(right, right + false)
@@ -192,6 +174,6 @@ def _ranked(scores: Scores, names: Mapping[int, str]) -> list[tuple[int, str, in
     return [(pk, names[pk], total) for pk, total in ranked[:MOST_AGENTS]]
 
 
-def _names(found: Mapping[str, Scores]) -> dict[int, str]:
-    keys = {pk for scores in found.values() for pk in scores.by_agent}
+def _names(by_dimension: Mapping[str, Scores]) -> dict[int, str]:
+    keys = {pk for scores in by_dimension.values() for pk in scores.by_agent}
     return dict(Agent.objects.filter(pk__in=keys).values_list("pk", "display_name"))

@@ -19,8 +19,16 @@ from agents.api.schema import PAGES, documented
 from agents.finding import no_agent
 from agents.models import Agent
 from correction.config.configure import configure, notes_on, plain_values
-from correction.config.fields import CONFIG_FIELDS, INHERIT, ConfigError, ConfigField
-from correction.config.resolve import ResolvedConfig, resolve_all, resolve_config, resolve_defaults
+from correction.config.settings import (
+    CONFIG_FIELDS,
+    INHERIT,
+    ConfigError,
+    ConfigField,
+    ResolvedConfig,
+    resolve_all,
+    resolve_config,
+    resolve_defaults,
+)
 from correction.models import AgentEvaluationConfig
 from correction.models.config import LONGEST_NAME, MOST_NAMES
 
@@ -124,7 +132,7 @@ class Config(Conditional, APIView):
 
     GET lists agents by slug; `config` holds the values in effect, `provenance` where each comes from: `agent`, `defaults` or
     `built-in`. PUT changes the defaults: the fields given, the others stay; `null` resets a field; `reason` goes into the history.
-    With `If-Match`, the ETag of what you read, it is a 412 when somebody else changed the defaults since.
+    With `If-Match`, the ETag of what you read, it is a 412 when another user changed the defaults since.
     """
 
     queryset = AgentEvaluationConfig.objects.all()
@@ -165,15 +173,15 @@ class ConfigOfAgent(Conditional, APIView):
     @documented(WholeAgentConfig)
     def get(self, request: Request, agent: str) -> Response:
         parameters.only(request)
-        found = _agent(agent)
-        shown = _shown(request, found, resolve_config(found))
+        chosen = _agent(agent)
+        shown = _shown(request, chosen, resolve_config(chosen))
         return self.tagged(request, shown | {"fields": FIELDS}, etag_of(shown))
 
     @documented(AgentConfig, body=CHANGES, summary="Change one agent's configuration")
     def patch(self, request: Request, agent: str) -> Response:
         parameters.only(request)
-        found = _agent(agent)
-        shown = _changed(request, found, self.expected(request))
+        chosen = _agent(agent)
+        shown = _changed(request, chosen, self.expected(request))
         return self.tagged(request, shown, etag_of(shown))
 
 
@@ -205,7 +213,7 @@ def _changed(request: Request, agent: Agent | None, expected: tuple[str, ...] | 
             raise Changed(etag)
 
     try:
-        config = configure(agent=agent, changes=changes, user=request.user, reason=reason, check=is_as_read)  # type: ignore[arg-type]  # nobody anonymous comes here
+        config = configure(agent=agent, changes=changes, user=request.user, reason=reason, check=is_as_read)  # type: ignore[arg-type]  # no anonymous user comes here
     except ConfigError as error:
         raise ValidationError({name: [text] for name, text in error.errors.items()}) from None
     return _shown(request, agent, config)

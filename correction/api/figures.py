@@ -14,12 +14,11 @@ from rest_framework.views import APIView
 from agents.api import parameters
 from agents.api.schema import AGENT, SINCE, UNTIL, documented, query
 from agents.models import LLMCall
-from correction.config.resolve import GATE_DIMENSIONS
+from correction.config.settings import GATE_DIMENSIONS
 from correction.costs import (
     ALLOWED_WINDOWS,
     costs_as_json,
     get_cost_summary,
-    get_total_cost_summary,
     groupings,
     window_of_time,
 )
@@ -107,8 +106,6 @@ class Costs(APIView):
             by = groupings(parameters.text(request, "by") or "mechanism,dimension")
         except ValueError as error:
             raise ValidationError({"by": [str(error)]}) from None
-        if agent is None:
-            return Response(costs_as_json(get_total_cost_summary(window=window, by=by)))
         return Response(costs_as_json(get_cost_summary(agent=agent, window=window, by=by)))
 
 

@@ -25,8 +25,7 @@ from agents.api.schema import documented
 from agents.persona import render_persona
 from agents.turn.send_message import MAX_CHARACTERS
 from correction.api.figures import Sums
-from correction.config.fields import CONFIG_FIELDS, ConfigError
-from correction.config.resolve import GATE_DIMENSIONS
+from correction.config.settings import CONFIG_FIELDS, GATE_DIMENSIONS, ConfigError
 from correction.gate.quality_check import (
     MOST_ATTEMPTS,
     MOST_PROPOSITIONS,
@@ -101,9 +100,9 @@ class Persona(_Allowing, serializers.JSONField):
             self.refuse(data)
         if not body.is_valid():
             raise ValidationError([f"{self.field_name}.{text}" for texts in body.errors.values() for text in texts])
-        found = body.validated_data
-        text = render_persona(system_prompt=found["system_prompt"], traits=found.get("traits", ()))
-        return found.get("name", ""), text
+        fields = body.validated_data
+        text = render_persona(system_prompt=fields["system_prompt"], traits=fields.get("traits", ()))
+        return fields.get("name", ""), text
 
 
 class EventFields(serializers.Serializer[Any]):
@@ -204,8 +203,8 @@ class Propositions(_Allowing, serializers.ListField):
 class CheckRequest(StrictBody):
     """A draft, who would say it, and what it is checked for."""
 
-    draft = Said(help_text="what somebody is about to say")
-    persona = Persona(required=False, help_text="of somebody who is no agent here; this or agent")
+    draft = Said(help_text="the text that would be said")
+    persona = Persona(required=False, help_text="of a speaker who is no agent here; this or agent")
     agent = Text(required=False, allowed="the slug of an agent", help_text="slug of an agent; this or persona")
     trajectory = Trajectory(required=False, help_text="what happened before, oldest first")
     dimensions = SomeOf(
@@ -277,7 +276,7 @@ class CheckAnswer(serializers.Serializer[Any]):
     heuristic = serializers.BooleanField()
     dimensions = serializers.DictField(child=DimensionVerdict())
     feedback = serializers.CharField(
-        allow_blank=True, help_text="for whoever writes the next attempt; empty where it passed"
+        allow_blank=True, help_text="for the writer of the next attempt; empty where it passed"
     )
     cost = Sums(help_text="of this attempt")
     duration_ms = serializers.IntegerField(min_value=0, help_text="milliseconds of judging")
@@ -367,15 +366,15 @@ def _shown(checked: Checked, request: Request) -> dict[str, Any]:
     }
 
 
-def _dimension(found: DimensionCheck) -> dict[str, Any]:
+def _dimension(check: DimensionCheck) -> dict[str, Any]:
     return {
-        "score": found.score,
-        "threshold": float(found.threshold),
-        "passed": found.passed,
-        "status": found.status,
-        "reason": found.reason,
-        "reasoning": found.reasoning,
-        "recommendations": found.recommendations,
-        "judge": found.judge,
-        "heuristic": is_heuristic(found.judge),
+        "score": check.score,
+        "threshold": float(check.threshold),
+        "passed": check.passed,
+        "status": check.status,
+        "reason": check.reason,
+        "reasoning": check.reasoning,
+        "recommendations": check.recommendations,
+        "judge": check.judge,
+        "heuristic": is_heuristic(check.judge),
     }

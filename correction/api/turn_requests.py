@@ -1,4 +1,4 @@
-"""What a request for a turn or a send may ask of the stages on this floor (`TURN_REQUEST_CHECK`, `TURN_DEADLINES`)."""
+"""What a request for a turn or a send may ask of the stages of this layer (`TURN_REQUEST_CHECK`, `TURN_DEADLINES`)."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from agents.models import Agent, Channel
-from correction.config.fields import ConfigError, read_changes
-from correction.config.resolve import resolve_config
+from correction.config.settings import ConfigError, read_changes, resolve_config
 from correction.gate.sessions import check_session
 
 SHORTEST = 2.0  # seconds in which a judge can answer; with less every draft would pass unjudged

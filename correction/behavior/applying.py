@@ -33,7 +33,7 @@ from correction.behavior.rules import (
     trait_from_json,
     trait_json,
 )
-from correction.config.resolve import resolve_config
+from correction.config.settings import resolve_config
 from correction.models import BehaviorRequest
 
 

@@ -26,9 +26,8 @@ from correction.behavior.words import own_words
 from correction.gate.thresholds import wilson_interval
 from evaluation.judge.questions import JudgeHealth
 from evaluation.models import is_heuristic
-from evaluation.runs.terminal import cost_line, judge_label, money, spent_json
 from evaluation.statistics.estimates import percentile_estimate, replicates
-from evaluation.wording import counted
+from evaluation.wording import cost_line, counted, judge_label, money, spent_json
 
 if TYPE_CHECKING:
     from evaluation.statistics.estimates import Floats

@@ -30,8 +30,8 @@ from correction.behavior.tiers import (
     warnings_about,
 )
 from correction.behavior.words import Words, own_words
-from correction.config.resolve import ResolvedConfig
-from evaluation.runs.terminal import judge_label
+from correction.config.settings import ResolvedConfig
+from evaluation.wording import judge_label
 
 CONTEXT_LINES = 2
 

@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from agents.models import Channel, ChannelMember, Message, Trait
 from correction.behavior.rules import UNSPECIFIED, Change
-from correction.config.resolve import ResolvedConfig
+from correction.config.settings import ResolvedConfig
 from correction.models import BehaviorRequest, LeastConfidence, Requesters
 
 # Letters of other scripts, and what Latin letter each looks like.

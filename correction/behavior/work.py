@@ -33,7 +33,7 @@ from correction.behavior.tiers import (
     warnings_about,
 )
 from correction.behavior.words import Words, own_words
-from correction.config.resolve import resolve_config
+from correction.config.settings import resolve_config
 from correction.costs import evaluation_over_budget
 from correction.models import BehaviorRequest
 

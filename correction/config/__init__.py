@@ -1,4 +1,1 @@
-"""The settings of correction, per agent.
-
-`fields` says what can be set and reads values, `resolve` finds what is in effect, `configure` changes it.
-"""
+"""The settings of correction, per agent: `settings` says what can be set and what is in effect, `configure` changes it."""

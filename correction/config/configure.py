@@ -15,8 +15,14 @@ from django.db.models import Q, QuerySet
 
 from agents.llm.ledger import estimate_cost
 from agents.models import Agent
-from correction.config.fields import ConfigError, read_changes
-from correction.config.resolve import FIELDS, ResolvedConfig, resolve_config, resolve_defaults
+from correction.config.settings import (
+    FIELDS,
+    ConfigError,
+    ResolvedConfig,
+    read_changes,
+    resolve_config,
+    resolve_defaults,
+)
 from correction.models import AgentEvaluationConfig, GateMode, LeastConfidence, Requesters
 
 LONGEST_REASON = 100
@@ -49,14 +55,14 @@ def configure(
     reason: str = "",
     check: Callable[[ResolvedConfig], None] | None = None,
 ) -> ResolvedConfig:
-    """Change some fields of an agent's configuration, or of the defaults; the others stay, whoever changes them meanwhile.
+    """Change some fields of an agent's configuration, or of the defaults; the others stay, also when they are changed meanwhile.
 
     Args:
         agent: Whose; None for the defaults.
         changes: Field to value; None, an empty text and ``inherit`` reset it to inherit.
         user: Who; in a web request the signed-in user when left out.
         reason: Why, one line of at most 100 characters; kept in the history.
-        check: Gets the configuration as it is before the change, while nobody else can change it; raises to leave it so.
+        check: Gets the configuration as it is before the change, while no other process can change it; raises to leave it so.
 
     Returns:
         The configuration in effect afterwards. Nothing is written, and no history made, where nothing changes.
@@ -110,11 +116,11 @@ def copy_config(*, source: Agent, targets: Iterable[Agent], user: AbstractBaseUs
 def config_history(agent: Agent | None, *, limit: int = 50) -> list[ConfigChange]:
     """The latest changes of an agent's configuration, or of the defaults, newest first."""
     records = list(_history(agent).select_related("history_user").order_by("-history_id")[: limit + 1])
-    found = []
+    changes = []
     for number, record in enumerate(records[:limit]):
         earlier = records[number + 1] if number + 1 < len(records) else None
         pairs = {name: (getattr(earlier, name, None), getattr(record, name)) for name in FIELDS}
-        found.append(
+        changes.append(
             ConfigChange(
                 history_id=record.history_id,
                 at=record.history_date,
@@ -124,7 +130,7 @@ def config_history(agent: Agent | None, *, limit: int = 50) -> list[ConfigChange
                 changes={name: pair for name, pair in pairs.items() if pair[0] != pair[1]},
             )
         )
-    return found
+    return changes
 
 
 def revert(*, agent: Agent | None, history_id: int, user: AbstractBaseUser | None = None) -> ResolvedConfig:
@@ -218,9 +224,7 @@ def _notes_on_requests(config: ResolvedConfig) -> list[str]:
     notes = []
     named = config["behavior_requesters"] == Requesters.NAMED
     if named and not config["behavior_named_requesters"]:
-        notes.append(
-            "behavior_requesters is named, but behavior_named_requesters names nobody: nobody's requests count"
-        )
+        notes.append("behavior_requesters is named, but behavior_named_requesters is empty: no requests count")
     if not named and config["behavior_named_requesters"]:
         notes.append(f"behavior_named_requesters is set, but behavior_requesters is {config['behavior_requesters']}")
     if config["behavior_daily_limit"] == 0 and config["behavior_auto_apply"] != LeastConfidence.NEVER:
@@ -263,10 +267,10 @@ def _made(agent: Agent | None, user: AbstractBaseUser | None, reason: str) -> Ag
         with transaction.atomic():
             row.save(force_insert=True)
     except IntegrityError:
-        found = _locked(agent)
-        if found is None:
+        other = _locked(agent)
+        if other is None:
             raise  # the agent itself is gone
-        return found
+        return other
     return row
 
 

@@ -21,7 +21,7 @@ from agents.llm import Label, complete_guarded, complete_together, warm_up
 from agents.models import Agent, Channel, Message, PersonaVersion
 from agents.persona import TraitValue, render_persona
 from agents.turn.pipeline import Draft, Turn
-from correction.config.resolve import ResolvedConfig
+from correction.config.settings import ResolvedConfig
 from correction.costs import over_budget
 from correction.gate.scores import DimensionStatus, GateResult, Part, combine, judge_parts, part_of
 from evaluation.judge.prompts import Context, Event, Window, cut_window

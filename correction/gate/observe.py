@@ -14,7 +14,7 @@ from django.db import IntegrityError, transaction
 
 from agents.models import Agent, Leasable, Message
 from agents.work.queues import do_next, wake_workers
-from correction.config.resolve import resolve_all, resolve_config
+from correction.config.settings import resolve_all, resolve_config
 from correction.gate import sessions
 from correction.gate.check import action_of_message, check_for_agent
 from correction.models import CorrectionLog, GateMode, ObservedMessage, Outcome

@@ -14,7 +14,7 @@ from agents.models import Channel, Message
 from agents.text.fences import neutral
 from agents.turn.pipeline import Accept, Draft, Revise, Turn
 from agents.turn.send_message import SendRefused, commit
-from correction.config.resolve import config_of
+from correction.config.settings import config_of
 from correction.gate import observe, sessions
 from correction.gate.check import action_of_draft, check_for_agent
 from correction.gate.scores import DimensionCheck, GateResult

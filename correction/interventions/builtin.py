@@ -1,4 +1,4 @@
-"""The two interventions that come with the house: against convergence, and for variety (AC-7.1.6, AC-7.1.7)."""
+"""The interventions of an agent: the two built-in ones (AC-7.1.6, AC-7.1.7), and those that operators wrote down as rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from django.db.models import Exists, OuterRef
 
 from agents.llm.answers import storable
 from agents.models import Agent
-from correction.config.resolve import ResolvedConfig
+from correction.config.settings import ResolvedConfig
 from correction.interventions.functions import Finding, InterventionContext, speaker
 from correction.interventions.intervention import (
     About,
@@ -30,7 +30,7 @@ from evaluation.propositions.schema import Proposition, PropositionSpec, fill
 from evaluation.propositions.yaml_files import read_mapping
 
 ANTI_CONVERGENCE, VARIETY = "anti_convergence", "variety"
-CONVERGENCE_WINDOW = 10  # messages of the channel, whoever sent them
+CONVERGENCE_WINDOW = 10  # messages of the channel, of all speakers
 FEWEST_SPEAKERS, FEWEST_MESSAGES = 3, 4  # of them, before agreement of a group can be spoken of
 ASK_EVERY = 5  # messages of the channel between two questions to the judge, whichever agent's turn it is
 VARIETY_WINDOW = 20
@@ -86,8 +86,8 @@ def variety(config: ResolvedConfig) -> Intervention:
 
 def enabled_builtins(config: ResolvedConfig) -> list[Intervention]:
     """Those that this agent's configuration enables (AC-7.1.12)."""
-    found = [anti_convergence(config)] if config["anti_convergence_enabled"] else []
-    return found + ([variety(config)] if config["variety_intervention_enabled"] else [])
+    enabled = [anti_convergence(config)] if config["anti_convergence_enabled"] else []
+    return enabled + ([variety(config)] if config["variety_intervention_enabled"] else [])
 
 
 def _group(context: InterventionContext) -> Finding:
@@ -110,7 +110,7 @@ BUILT_IN = (ANTI_CONVERGENCE, VARIETY)
 
 
 def rows_for(agent: Agent) -> list[InterventionRow]:
-    """The enabled rows for this agent: those that name it, and those that name nobody. One query."""
+    """The enabled rows for this agent: those that name it, and those that name no agent. One query."""
     chosen = InterventionRow.agents.through.objects.filter(intervention=OuterRef("pk"))
     enabled = InterventionRow.objects.filter(is_enabled=True)
     return list(enabled.filter(Exists(chosen.filter(agent=agent)) | ~Exists(chosen)))
@@ -173,14 +173,14 @@ def _build(row: InterventionRow, preconditions: tuple[AnyPrecondition, ...], eff
 
 
 def _preconditions(row: InterventionRow) -> tuple[AnyPrecondition, ...]:
-    found: list[AnyPrecondition] = [*_functional(row)]
+    preconditions: list[AnyPrecondition] = [*_functional(row)]
     if row.textual_claim.strip():
         about: About = "agent" if "agent_name" in row.textual_claim else "conversation"
-        found.append(TextualPrecondition(claim=row.textual_claim.strip(), about=about))
+        preconditions.append(TextualPrecondition(claim=row.textual_claim.strip(), about=about))
     if row.proposition_claim.strip():
         proposition = Proposition(dimension="", id=row.slug, claim=row.proposition_claim.strip())
-        found.append(PropositionalPrecondition(proposition=proposition, threshold=row.proposition_threshold))
-    return tuple(found)
+        preconditions.append(PropositionalPrecondition(proposition=proposition, threshold=row.proposition_threshold))
+    return tuple(preconditions)
 
 
 def _functional(row: InterventionRow) -> list[FunctionalPrecondition]:

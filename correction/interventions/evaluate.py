@@ -18,7 +18,7 @@ from agents.models import Channel
 from agents.text.fences import new_nonce
 from agents.text.patterns import one_message
 from agents.turn.pipeline import Turn
-from correction.config.resolve import ResolvedConfig, config_of
+from correction.config.settings import ResolvedConfig, config_of
 from correction.costs import over_budget
 from correction.interventions.builtin import enabled_builtins, from_row, rows_for
 from correction.interventions.functions import InterventionContext, Surroundings

@@ -1,4 +1,7 @@
-"""Named functions for functional preconditions: what rows and files may refer to, each with parameters that are validated."""
+"""What preconditions may read (the agent, the channel, its last messages), and the named functions of functional preconditions.
+
+Rows and files may refer to these functions, each with parameters that are validated.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +78,7 @@ class Surroundings:
 
 
 def spoken_in(channel: Channel) -> QuerySet[Message]:
-    """What was said in a channel. Played speech counts in played channels, and nowhere else."""
+    """What was said in a channel. Messages of a simulation count in its channel, and nowhere else."""
     said = Message.objects.filter(channel=channel, text__regex=r"\S")
     return said if channel.synthetic else said.filter(synthetic=False)
 
@@ -287,8 +290,8 @@ def own_share(context: InterventionContext, parameters: Between) -> Finding:
 def mentions(context: InterventionContext, parameters: Mentions) -> Finding:
     """In how many of the last messages at least one of the phrases occurs."""
     looked = [find_all(parameters.phrases, judged_text(message)) for message in context.messages]
-    count = sum(bool(found) for found, _ in looked)
-    unclear = [next(iter(undecided.values())) for found, undecided in looked if undecided and not found]
+    count = sum(bool(matched) for matched, _ in looked)
+    unclear = [next(iter(undecided.values())) for matched, undecided in looked if undecided and not matched]
     if count < parameters.at_least <= count + len(unclear):
         return Finding(None, str(unclear[0]))
     return Finding(count >= parameters.at_least, f"{count} messages, at least {parameters.at_least}", count)

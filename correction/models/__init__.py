@@ -2,7 +2,7 @@
 
 from correction.models.behavior import BehaviorEffect, BehaviorRequest
 from correction.models.config import AgentEvaluationConfig, GateMode, LeastConfidence, Requesters
-from correction.models.gate import CorrectionLog, GateDimensionResult, ObservedMessage, Outcome, played
+from correction.models.gate import CorrectionLog, GateDimensionResult, ObservedMessage, Outcome, synthetic_logs
 from correction.models.gate_hours import AttemptHour, DimensionHour
 from correction.models.interventions import Intervention, InterventionLog
 
@@ -21,5 +21,5 @@ __all__ = [
     "ObservedMessage",
     "Outcome",
     "Requesters",
-    "played",
+    "synthetic_logs",
 ]

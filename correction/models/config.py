@@ -109,7 +109,7 @@ def _threshold() -> Setting:
 SETTINGS: dict[str, Setting] = {
     "gate_mode": Setting(
         None,
-        "off, observe (judged after sending) or enforce (judged before); empty = inherit, and where nobody says anything: enforce as soon "
+        "off, observe (judged after sending) or enforce (judged before); empty = inherit, and where nothing is set: enforce as soon "
         "as a check is enabled",
         choices=GateMode,
     ),

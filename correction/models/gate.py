@@ -27,8 +27,8 @@ class Outcome(models.TextChoices):
     ABANDONED = "abandoned", "abandoned by the agent"
 
 
-def played(prefix: str = "") -> Q:
-    """Condition for logs of synthetic channels: played for an evaluation or a demonstration, in no figure of real drafts.
+def synthetic_logs(prefix: str = "") -> Q:
+    """Condition for logs of synthetic channels: of a simulation or a demonstration, in no figure of real drafts.
 
     Args:
         prefix: Path from the filtered model to the log, e.g. ``log__``.
@@ -185,7 +185,7 @@ class ObservedMessage(Leasable):
     WHOSE: ClassVar = F("whose")
 
     whose = models.BigIntegerField(
-        default=0, editable=False, help_text="who said it, as it was queued: agents come in turn; 0 = nobody"
+        default=0, editable=False, help_text="who said it, as it was queued: agents come in turn; 0 = no agent"
     )
     message = models.OneToOneField(Message, on_delete=models.CASCADE, related_name="observation")
     session = models.UUIDField(unique=True)

@@ -19,7 +19,7 @@ from evaluation.api.refusals import reading_propositions
 from evaluation.models import Dimension, EvaluationScore
 from evaluation.propositions.files import DEFAULT, LoadedFile, applying, load_all, propositions_for
 from evaluation.propositions.schema import Proposition
-from evaluation.runs.planning import claims_for
+from evaluation.runs.questions import claims_for
 
 LEVELS = ("evaluation", "action")
 _FILTERS = (

@@ -1,4 +1,4 @@
-"""What somebody who labels is shown: the claim and what the judge was shown around it, never what the judge made of it."""
+"""What a person who labels is shown: the claim and what the judge was shown around it, never the judge's answer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from evaluation.judge.prompts import Context, Event, Window
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.propositions.files import PropositionError
 from evaluation.propositions.schema import Proposition
-from evaluation.runs.planning import claims_for, subject_of
+from evaluation.runs.questions import claims_for, subject_of
 from evaluation.scorers import SCORERS
 from evaluation.scorers.subjects import ChannelSubject, Subject
 from evaluation.scorers.windows import MessageWindow, in_window

@@ -25,9 +25,8 @@ from evaluation.ci.report import Report
 from evaluation.ci.verdict import Row, why_no_score
 from evaluation.models import COUNTED, is_heuristic
 from evaluation.runs.coverage import with_share
-from evaluation.runs.terminal import heading_of, judge_label, number
 from evaluation.simulation.output import simulations_table
-from evaluation.wording import counted, signed
+from evaluation.wording import counted, heading_of, judge_label, number, signed
 
 WIDTH = 80
 MOST_LINES = 20

@@ -18,10 +18,9 @@ from evaluation.ci.verdict import Findings, decide, why_no_score
 from evaluation.models import Dimension, EvaluationRun, is_heuristic
 from evaluation.runs.as_json import as_json
 from evaluation.runs.capture import Spending, spending_json, spent_on
-from evaluation.runs.terminal import money
 from evaluation.scorers.positions import Bin
 from evaluation.simulation import Simulation, SimulationEstimate, simulations_json
-from evaluation.wording import counted
+from evaluation.wording import counted, money
 
 MOST_NAMED = 5  # propositions in one note
 VISIBLE = 0.05  # points: less does not show in a score with one decimal

@@ -15,10 +15,9 @@ from evaluation.ci.options import OVERALL, Limits
 from evaluation.models import COUNTED, EvaluationRun
 from evaluation.runs.coverage import TOO_LITTLE, Share, with_share
 from evaluation.runs.summary import RunSummary, worst_judgement
-from evaluation.runs.terminal import number
 from evaluation.simulation import Simulation
 from evaluation.statistics.difference import ALPHA
-from evaluation.wording import counted, interval_text, signed
+from evaluation.wording import counted, interval_text, number, signed
 
 EXCERPT = 240
 LARGE_FALL = 1.0  # points of 0 to 9

@@ -21,15 +21,14 @@ from agents.text.fences import new_nonce
 from evaluation.judge.questions import Question, ask_all, build_request
 from evaluation.judge.verdicts import MAX_SCORE, Verdict, unscored
 from evaluation.propositions.schema import Proposition
-from evaluation.runs.budget import why_over_budget
-from evaluation.runs.estimate import OUTPUT_TOKENS_PER_CLAIM
+from evaluation.runs.budget import OUTPUT_TOKENS_PER_CLAIM, why_over_budget
 from evaluation.runs.questions import Open, context_of, settle
 from evaluation.runs.spec import MOST_REPEATS
-from evaluation.runs.terminal import spent_json
 from evaluation.scorers import adherence
 from evaluation.scorers.subjects import Subject
 from evaluation.scorers.windows import MessageWindow
 from evaluation.statistics.agreement import judge_noise
+from evaluation.wording import spent_json
 
 MOST_MESSAGES = 1000
 FEWEST_TO_TELL = 5  # messages with a score from which "all alike" says something
@@ -244,7 +243,9 @@ def estimate_trial(
     subject = _subject(agent, n=n, seed=0, window=window)
     messages = _drawn(subject)
     looked_at = _settled_or_asked(proposition, messages, subject, judge, Label(purpose=PURPOSE))
-    questions = [found for _, found in looked_at if isinstance(found, Question)]
+    questions = [
+        verdict_or_question for _, verdict_or_question in looked_at if isinstance(verdict_or_question, Question)
+    ]
     calls, sent = len(questions), sum(estimate_tokens(build_request(question)) for question in questions)
     billed = calls > 0 and provider_of(judge) == "anthropic"
     answered = calls * OUTPUT_TOKENS_PER_CLAIM

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from django.conf import settings
 from django.template import Context as TemplateContext
@@ -16,7 +16,9 @@ from django.template import Engine, Template
 from agents.llm.requests import Block, Turn
 from agents.persona import cut_persona
 from agents.text.fences import fence, neutral, one_line
-from evaluation.propositions.schema import Proposition
+
+if TYPE_CHECKING:
+    from evaluation.propositions.schema import Proposition
 
 
 @dataclass(frozen=True, slots=True)

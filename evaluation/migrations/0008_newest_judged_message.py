@@ -6,7 +6,7 @@ from django.db.models import F, Max, TextField
 from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Cast, Coalesce
 
-from evaluation.models.choices import Dimension, procedure_name
+from evaluation.models.evaluations import Dimension, procedure_name
 
 BATCH = 2_000
 OF_RUN = ("id", "agent", "judge", "method", "hard", "double_check", "played", "created_at", "window_end", "where")
@@ -74,9 +74,7 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "agent",
-                    models.ForeignKey(
-                        on_delete=django.db.models.deletion.CASCADE, related_name="+", to="agents.agent"
-                    ),
+                    models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name="+", to="agents.agent"),
                 ),
                 (
                     "evaluation_run",
@@ -97,9 +95,7 @@ class Migration(migrations.Migration):
                     )
                 ],
                 "constraints": [
-                    models.UniqueConstraint(
-                        fields=("evaluation_run", "dimension"), name="evidence_once_per_dimension"
-                    )
+                    models.UniqueConstraint(fields=("evaluation_run", "dimension"), name="evidence_once_per_dimension")
                 ],
             },
         ),

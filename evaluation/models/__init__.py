@@ -1,22 +1,25 @@
 """What was measured: evaluation runs, their scores and the baselines that are current; one file per group."""
 
-from evaluation.models.baselines import Baseline
-from evaluation.models.channels import ChannelShare, Idea, IdeaPart, LineUpRun
-from evaluation.models.choices import (
+from evaluation.models.evaluations import (
     BY_MESSAGE,
     CHANNEL_DIMENSIONS,
     COUNTED,
+    Baseline,
+    ChannelShare,
     Dimension,
+    EvaluationRun,
+    EvaluationScore,
+    Evidence,
+    Idea,
+    IdeaPart,
+    LineUpRun,
     Method,
     is_heuristic,
     procedure_name,
 )
-from evaluation.models.evidence import Evidence
 from evaluation.models.labels import DrawnScore, JudgeCalibration, LabelSet, ScoreLabel
 from evaluation.models.propositions import PatternTimeout, Proposition
-from evaluation.models.runs import EvaluationRun
 from evaluation.models.schedules import DriftAlert, EvaluationSchedule
-from evaluation.models.scores import EvaluationScore
 
 __all__ = [
     "BY_MESSAGE",

@@ -11,7 +11,7 @@ from django.db.models import F
 from django.utils import timezone
 
 from agents.text.patterns import TIMED_OUT
-from evaluation.models.choices import Dimension
+from evaluation.models.evaluations import Dimension
 
 
 class _NoRows(models.Manager["Proposition"]):

@@ -13,6 +13,7 @@ from django.db.models import Q
 
 from agents.models import Agent
 from agents.models.conversations import validate_tags
+from evaluation.models.evaluations import Dimension
 
 
 class EvaluationSchedule(models.Model):
@@ -75,7 +76,6 @@ class EvaluationSchedule(models.Model):
 
     def clean(self) -> None:
         """Refuse what the worker could not measure; names field, value and what is allowed."""
-        from evaluation.scorers import SCORERS  # they read the models
         from evaluation.scorers.windows import parse_window
 
         try:
@@ -83,9 +83,9 @@ class EvaluationSchedule(models.Model):
         except ValueError as error:
             raise ValidationError({"window": str(error)}) from None
         named = self.dimensions
-        unknown = [d for d in named if d not in SCORERS] if isinstance(named, list) else [named]
+        unknown = [d for d in named if d not in Dimension.values] if isinstance(named, list) else [named]
         if unknown:
-            message = f"dimensions {', '.join(map(str, unknown))}: allowed: {', '.join(SCORERS)}"
+            message = f"dimensions {', '.join(map(str, unknown))}: allowed: {', '.join(Dimension.values)}"
             raise ValidationError({"dimensions": message})
 
 

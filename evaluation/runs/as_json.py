@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evaluation.calibration import Agreement, calibration_json, calibration_of
+from evaluation.calibration import calibration_json, calibration_of
 from evaluation.change.measurement_files import observations_json
 from evaluation.change.measurements import measurement_of
-from evaluation.models import CHANNEL_DIMENSIONS, COUNTED, EvaluationRun
-from evaluation.runs.capture import Captured, channels_of
+from evaluation.models import CHANNEL_DIMENSIONS, COUNTED, EvaluationRun, JudgeCalibration
+from evaluation.runs.capture import Captured
 from evaluation.runs.execute import SIMULATED_ALONE
 from evaluation.runs.ideas import distinct_ideas
-from evaluation.runs.summary import ChannelScore, DimensionSummary, RunSummary, empty_dimension
+from evaluation.runs.summary import ChannelScore, DimensionSummary, RunSummary, channels_of, empty_dimension
 
 
 def as_json(judge: str, results: Sequence[Captured]) -> dict[str, Any]:
@@ -22,7 +22,7 @@ def as_json(judge: str, results: Sequence[Captured]) -> dict[str, Any]:
     `unpriced_calls` says how many it leaves out. `procedure` stands beside runs that were not judged in the usual way, `channels` are
     the channels' own runs, whose calls and cost are in none of the agents'.
     """
-    channels = [run_json(summary) for summary in channels_of(results)]
+    channels = [run_json(summary) for summary in channels_of(result.summary for result in results)]
     document = {"judge": judge, "runs": [run_json(result.summary) for result in results]}
     return {**document, "channels": channels} if channels else document
 
@@ -69,7 +69,9 @@ def numbers_json(summary: RunSummary) -> dict[str, Any]:
     }
 
 
-def dimension_json(found: DimensionSummary, run: EvaluationRun, agreements: Mapping[str, Agreement]) -> dict[str, Any]:
+def dimension_json(
+    found: DimensionSummary, run: EvaluationRun, agreements: Mapping[str, JudgeCalibration]
+) -> dict[str, Any]:
     """A dimension; one that is counted has `count` where others have `score`.
 
     `coverage` is the share scored of the judgements this judge can make, 0 to 1, null where there are none; `reason` says why a score is

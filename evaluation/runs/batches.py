@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from itertools import count
+from typing import TYPE_CHECKING
 
 from django.conf import settings
 from django.utils import timezone
@@ -16,11 +17,12 @@ from agents.llm.anthropic_api import with_example
 from agents.llm.batches import NO_ANSWER, Answers, NotHandedIn, Outgoing, hand_in, next_round, reply_of, request_key
 from agents.llm.endpoints import Route
 from agents.models import LLMBatch, owner_name
-from evaluation.judge.questions import Replies
 from evaluation.models import EvaluationRun
-from evaluation.runs.budget import why_over_budget
-from evaluation.runs.estimate import ASSUMED, answer_lengths
-from evaluation.runs.judging import Session
+from evaluation.runs.budget import ASSUMED, answer_lengths, why_over_budget
+
+if TYPE_CHECKING:
+    from evaluation.judge.questions import Replies
+    from evaluation.runs.judging import Session
 
 MOST_ROUNDS = 3  # what comes up after three batches is asked at once, at full price
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.05, 5.0  # seconds, where a person waits for batches

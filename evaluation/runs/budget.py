@@ -1,4 +1,4 @@
-"""Pause an evaluation when its budget is used up. `EVALUATION_BUDGET` names the function that knows the budget."""
+"""What calls cost: whether the budget has room, and how long answers are."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ import threading
 import time
 from collections.abc import Callable
 from decimal import Decimal
+from typing import NamedTuple
 
 from django.conf import settings
+from django.db.models import Count
 from django.utils.module_loading import import_string
 
-from agents.models import Agent
+from agents.llm.endpoints import provider_of
+from agents.models import Agent, LLMCall
+from evaluation.models import Dimension, EvaluationRun
 
 LOOK_AFTER_CALLS = 10
 LOOK_AFTER_SECONDS = 30.0
@@ -53,3 +57,42 @@ class BudgetWatch:
                     self.reason, self._calls_left = found or "", -1 if found is None else LOOK_AFTER_CALLS
                 self._calls_left -= 1
             return bool(self.reason)
+
+
+OUTPUT_TOKENS_PER_CLAIM = 160  # a few sentences of reasoning; an assumption, said so where it is shown
+ENOUGH_CALLS = 20  # of a judge about a dimension, whose mean is better than the assumption
+NEWEST_RUNS, NEWEST_CALLS = 50, 2_000  # whose answers are looked at
+
+
+class AnswerLength(NamedTuple):
+    """Output tokens of an answered claim: the mean of so many calls in the ledger; an assumption where these are 0."""
+
+    tokens: int
+    calls: int
+
+
+ASSUMED = AnswerLength(OUTPUT_TOKENS_PER_CLAIM, 0)
+
+
+def answer_lengths(judge: str) -> dict[str, AnswerLength]:
+    """How long this judge's answers to a claim were in its newest evaluations, for the dimensions with enough calls."""
+    if provider_of(judge) != "anthropic":
+        return {}
+    runs = EvaluationRun.objects.filter(judge=judge).order_by("-pk").values_list("pk", flat=True)[:NEWEST_RUNS]
+    calls = LLMCall.objects.filter(
+        work_id__in=[f"evaluation_run:{pk}" for pk in runs],
+        purpose="evaluation",
+        model=judge,
+        status=LLMCall.Status.OK,
+        output_tokens__isnull=False,
+    )
+    calls = calls.exclude(dimension=Dimension.IDEAS_QUANTITY)  # a list, not an answer to a claim
+    claims = calls.annotate(claims=Count("evaluation_scores")).filter(claims__gt=0).order_by("-pk")
+    found: dict[str, list[tuple[int, int]]] = {}
+    for dimension, tokens, number in claims.values_list("dimension", "output_tokens", "claims")[:NEWEST_CALLS]:
+        found.setdefault(dimension, []).append((tokens or 0, number))
+    return {
+        dimension: AnswerLength(round(sum(t for t, _ in rows) / sum(n for _, n in rows)), len(rows))
+        for dimension, rows in found.items()
+        if len(rows) >= ENOUGH_CALLS
+    }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -11,14 +11,15 @@ import sentry_sdk
 from django.db.models import Q
 
 from agents.models import Agent, Channel
-from evaluation.models import CHANNEL_DIMENSIONS, Baseline, EvaluationRun, EvaluationScore
+from evaluation.models import CHANNEL_DIMENSIONS, Baseline, EvaluationRun
 from evaluation.propositions.files import load_all
 from evaluation.runs.batches import see_through
 from evaluation.runs.coverage import Share, shares_of, total
 from evaluation.runs.estimate import Estimate
-from evaluation.runs.execute import execute, with_channels
-from evaluation.runs.planning import Prepared, RunSpec, make_plan, prepare_plan
-from evaluation.runs.summary import RunSummary, summarize, summarize_all
+from evaluation.runs.execute import execute, execute_as_made, with_channels
+from evaluation.runs.planning import Prepared, make_plan, prepare_plan
+from evaluation.runs.spec import RunSpec
+from evaluation.runs.summary import RunSummary, channels_of, summarize, summarize_all
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +73,6 @@ def choose_agents(names: str) -> list[Agent]:
     return found
 
 
-def pending_count(run: EvaluationRun) -> int:
-    """Judgements of a run that are still to be made."""
-    return EvaluationScore.objects.filter(evaluation_run=run, status=EvaluationScore.Status.PENDING).count()
-
-
 def capture(
     specs: Sequence[RunSpec],
     *,
@@ -104,14 +100,18 @@ def capture(
         files = load_all()
         plans = [make_plan(spec, files=files) for spec in specs]
         made: list[tuple[EvaluationRun, bool]] = []
-        channels: Prepared = []
-        known: set[int] = set()
-        for plan in plans:
-            made.append(prepare_plan(plan, channels=channels))
-            new = [run for run in with_channels([made[-1][0]]) if run.pk not in known]
-            known.update(run.pk for run in new)
-            prepared(new)
-        held = {run.pk for run in execute([run for run, _ in made], progress=progress, hand_back=False)}
+
+        def making() -> Iterator[list[EvaluationRun]]:
+            channels: Prepared = []
+            known: set[int] = set()
+            for plan in plans:
+                made.append(prepare_plan(plan, channels=channels))
+                new = [run for run in with_channels([made[-1][0]]) if run.pk not in known]
+                known.update(run.pk for run in new)
+                prepared(new)
+                yield new
+
+        held = {run.pk for run in execute_as_made(making(), progress=progress, hand_back=False)}
 
         def go_on(ready: Sequence[EvaluationRun]) -> None:
             held.update(run.pk for run in execute(ready, progress=progress, hand_back=False))
@@ -152,12 +152,6 @@ def evaluate_channel(*, channel: Channel, **asked: Any) -> RunSummary:
         PropositionError: Proposition files cannot be used.
     """
     return capture([RunSpec(channel=channel, **{"dimensions": CHANNEL_DIMENSIONS, **asked})])[0].summary
-
-
-def channels_of(results: Sequence[Captured]) -> list[RunSummary]:
-    """The evaluations of channels that stand behind these of agents, each once, by channel."""
-    found = {c.run.pk: c.run for r in results for d in r.summary.dimensions.values() for c in d.channels}
-    return summarize_all(sorted(found.values(), key=lambda run: str(run.channel)))
 
 
 def overall_before(spec: RunSpec) -> tuple[float | None, Share | None]:
@@ -230,7 +224,7 @@ def estimated(estimates: Sequence[Estimate]) -> Spending:
 
 def spent_on(results: Sequence[Captured]) -> Spending:
     """What these evaluations used, with those of their channels, each once."""
-    return summed([*(result.summary for result in results), *channels_of(results)])
+    return summed([*(result.summary for result in results), *channels_of(result.summary for result in results)])
 
 
 def summed(summaries: Iterable[RunSummary]) -> Spending:

@@ -17,7 +17,8 @@ from evaluation.propositions.files import default_dimensions
 from evaluation.runs.batches import cancel_batches, waiting_words
 from evaluation.runs.coverage import COVERABLE, NOTHING, Share
 from evaluation.runs.execute import RESUMABLE
-from evaluation.runs.planning import RunSpec, prepare_run
+from evaluation.runs.planning import prepare_run
+from evaluation.runs.spec import RunSpec
 from evaluation.runs.store import CALL_FAILED, reopen_failed
 from evaluation.simulation import has_little_speech
 

@@ -7,37 +7,23 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from django.db.models import Count
-
 from agents.llm import Label, estimate_tokens, ledger
 from agents.llm.endpoints import provider_of
-from agents.models import LLMCall, Message
+from agents.models import Message
 from agents.text.fences import new_nonce
 from evaluation.judge.questions import Question, build_request
 from evaluation.models import EvaluationRun
 from evaluation.propositions.schema import Proposition
+from evaluation.runs.budget import ASSUMED, AnswerLength, answer_lengths
 from evaluation.runs.ideas import BATCH, listing_request
-from evaluation.runs.planning import Plan, RunSpec, make_plan, new_run, repeated, subject_of
-from evaluation.runs.questions import Open, context_of, groups, settle
-from evaluation.runs.spec import channel_specs
+from evaluation.runs.planning import Plan, make_plan, new_run, repeated
+from evaluation.runs.questions import Open, context_of, groups, settle, subject_of
+from evaluation.runs.spec import RunSpec, channel_specs
 from evaluation.scorers import SCORERS, ideas_quantity
 from evaluation.scorers.subjects import ChannelSubject, Item, Subject, said
 
-OUTPUT_TOKENS_PER_CLAIM = 160  # a few sentences of reasoning; an assumption, said so where it is shown
-ENOUGH_CALLS = 20  # of a judge about a dimension, whose mean is better than the assumption
-NEWEST_RUNS, NEWEST_CALLS = 50, 2_000  # whose answers are looked at
 IDEAS_PER_PART, TOKENS_PER_IDEA = 12, 40  # of a conversation; an assumption, too: how many there are is what is asked
 COLLAPSE_TOKENS = 300  # of the instructions for collapsing a list
-
-
-class AnswerLength(NamedTuple):
-    """Output tokens of an answered claim: the mean of so many calls in the ledger; an assumption where these are 0."""
-
-    tokens: int
-    calls: int
-
-
-ASSUMED = AnswerLength(OUTPUT_TOKENS_PER_CLAIM, 0)
 
 
 class Call(NamedTuple):
@@ -99,30 +85,6 @@ def estimate(spec: RunSpec) -> Estimate:
         cost_usd=cost,
         answers=answers,
     )
-
-
-def answer_lengths(judge: str) -> dict[str, AnswerLength]:
-    """How long this judge's answers to a claim were in its newest evaluations, for the dimensions with enough calls."""
-    if provider_of(judge) != "anthropic":
-        return {}
-    runs = EvaluationRun.objects.filter(judge=judge).order_by("-pk").values_list("pk", flat=True)[:NEWEST_RUNS]
-    calls = LLMCall.objects.filter(
-        work_id__in=[f"evaluation_run:{pk}" for pk in runs],
-        purpose="evaluation",
-        model=judge,
-        status=LLMCall.Status.OK,
-        output_tokens__isnull=False,
-    )
-    calls = calls.exclude(dimension=ideas_quantity.DIMENSION)  # a list, not an answer to a claim
-    claims = calls.annotate(claims=Count("evaluation_scores")).filter(claims__gt=0).order_by("-pk")
-    found: dict[str, list[tuple[int, int]]] = {}
-    for dimension, tokens, number in claims.values_list("dimension", "output_tokens", "claims")[:NEWEST_CALLS]:
-        found.setdefault(dimension, []).append((tokens or 0, number))
-    return {
-        dimension: AnswerLength(round(sum(t for t, _ in rows) / sum(n for _, n in rows)), len(rows))
-        for dimension, rows in found.items()
-        if len(rows) >= ENOUGH_CALLS
-    }
 
 
 def estimate_before(specs: Sequence[RunSpec]) -> list[Estimate] | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from functools import cache, partial
@@ -28,9 +29,10 @@ from evaluation.runs.batches import BatchAsking
 from evaluation.runs.budget import why_over_budget
 from evaluation.runs.ideas import count_ideas
 from evaluation.runs.judging import Leases, Progress, Session, Superseded, judge_dimension, lease, open_session
-from evaluation.runs.planning import UNFINISHED, subject_of
+from evaluation.runs.planning import UNFINISHED
+from evaluation.runs.questions import subject_of
 from evaluation.runs.store import failed_call, judge_answered, reopen_failed
-from evaluation.runs.summary import WITHOUT_SCORE, summarize
+from evaluation.runs.summary import WITHOUT_SCORE, RunSummary, summarize, summarize_all
 from evaluation.scorers import SCORERS
 from evaluation.scorers.subjects import Ends, Subject
 from evaluation.simulation.conversations import actor_of
@@ -50,12 +52,32 @@ def _no_progress(run: EvaluationRun, done: int) -> None:
     """Do nothing."""
 
 
+def _threads() -> int:
+    """Threads that judge in this process, over evaluations and their dimensions. More would mostly wait for each other."""
+    return 1 if settings.WORKER_THREADS == 1 else 2 * settings.WORKER_THREADS
+
+
+class _BeingJudged:
+    """Counts the evaluations that this process judges right now: the dimensions of few go side by side, those of many do not."""
+
+    def __init__(self) -> None:
+        self._number, self._lock = 0, threading.Lock()
+
+    def __enter__(self) -> int:
+        with self._lock:
+            self._number += 1
+            return self._number
+
+    def __exit__(self, *error: object) -> None:
+        with self._lock:
+            self._number -= 1
+
+
+_being_judged = _BeingJudged()
+
+
 def execute(
-    runs: Sequence[EvaluationRun],
-    *,
-    owner: str = "",
-    progress: Progress = _no_progress,
-    hand_back: bool = True,
+    runs: Sequence[EvaluationRun], *, owner: str = "", progress: Progress = _no_progress, hand_back: bool = True
 ) -> list[EvaluationRun]:
     """Judge several runs side by side, with those of the channels they link to.
 
@@ -70,21 +92,39 @@ def execute(
     Returns:
         The runs this call held, as they ended.
     """
+    return execute_as_made([with_channels(runs)], owner=owner, progress=progress, hand_back=hand_back)
+
+
+def execute_as_made(
+    made: Iterable[Sequence[EvaluationRun]],
+    *,
+    owner: str = "",
+    progress: Progress = _no_progress,
+    hand_back: bool = True,
+) -> list[EvaluationRun]:
+    """The same for runs that are made, a few at a time, while those before are being judged; each after those of its channels."""
     owner = owner or owner_name()
     leases, health, files = Leases(owner), JudgeHealth(), cache(load_all)
     read: dict[tuple[object, ...], Ends] = {}
     held: list[EvaluationRun] = []
+    opening = partial(open_session, leases=leases, files=files, progress=progress, health=health, read=read)
+
+    def jobs() -> Iterator[Callable[[], Session | None]]:
+        for runs in made:
+            free = [
+                r for r in runs if r.is_leased_by(owner) or r.acquire(owner=owner, lease=lease(), resumable=RESUMABLE)
+            ]
+            held.extend(free)
+            leases.add(free)
+            yield from (partial(_judge, run, opening) for run in free)
+
     try:
-        for run in with_channels(runs):
-            if run.is_leased_by(owner) or run.acquire(owner=owner, lease=lease(), resumable=RESUMABLE):
-                held.append(run)
-                leases.add(run)
         with suppress(PropositionError):  # each run says so itself
             files()
         with sentry_sdk.start_span(op="evaluation.run", name="evaluate") as span:
+            sessions = side_by_side(jobs(), _threads())
             span.set_data("evaluation_runs", [run.pk for run in held])
-            opening = partial(open_session, leases=leases, files=files, progress=progress, health=health, read=read)
-            side_by_side([partial(_evaluate, run, leases, opening) for run in held], settings.WORKER_THREADS)
+            _end_all([session for session in sessions if session is not None])
     except BaseException as error:
         for run in held:  # those that did not end
             if is_outage(error):  # no fault of the runs: they go on from what is stored
@@ -101,36 +141,34 @@ def execute(
     return held
 
 
-def _evaluate(run: EvaluationRun, leases: Leases, opening: Callable[[EvaluationRun], Session]) -> None:
-    """Judge a run that is leased, and end it; or say why it cannot be judged."""
+def _judge(run: EvaluationRun, opening: Callable[[EvaluationRun], Session]) -> Session | None:
+    """Judge what is pending of a run that is leased; None when it cannot be judged or waits for a batch, which is then stored."""
+    finish = partial(run.finish, owner=run.lease_owner)
     if run.batch and is_waiting(run.work_id):  # named by a person: nothing of it is asked again meanwhile
-        run.finish(owner=leases.owner, status=Status.PENDING)
-        return
+        finish(status=Status.PENDING)
+        return None
     if run.attempt > 1:
         reopen_failed(run)
     try:
         session = opening(run)
     except Superseded as error:
-        run.finish(owner=leases.owner, status=Status.CANCELLED, error=str(error))
-        return
+        finish(status=Status.CANCELLED, error=str(error))
+        return None
     except (PropositionError, ValueError) as error:
-        run.finish(owner=leases.owner, status=Status.FAILED, error=str(error))
-        return
+        finish(status=Status.FAILED, error=str(error))
+        return None
     way = route_of("judge", run.judge)
     batch = BatchAsking(session, way) if run.batch and way.is_distant else None
     if batch is not None:
         session.ask = batch.ask
-    side_by_side(
-        [partial(JUDGES[dimension], session) for dimension in run.own_dimensions],
-        1 if batch is not None or settings.WORKER_THREADS == 1 else len(SCORERS),
-    )
+    with _being_judged as evaluations:
+        at_once = 1 if batch is not None else max(1, _threads() // evaluations)
+        side_by_side([partial(JUDGES[dimension], session) for dimension in run.own_dimensions], at_once)
     if batch is not None:
         batch.submit()
     if session.waits:
-        run.finish(owner=leases.owner, status=Status.PENDING)
-    else:
-        _end(session)
-    leases.drop(run)
+        finish(status=Status.PENDING)
+    return None if session.waits else session
 
 
 def with_channels(runs: Sequence[EvaluationRun]) -> list[EvaluationRun]:
@@ -139,11 +177,20 @@ def with_channels(runs: Sequence[EvaluationRun]) -> list[EvaluationRun]:
     return list({run.pk: run for run in (*linked.order_by("pk"), *runs)}.values())
 
 
-def _end(session: Session) -> None:
+def _end_all(sessions: Sequence[Session]) -> None:
+    """End runs that were judged. Channels first: their numbers are part of their agents' numbers."""
+    for of_agents in (False, True):
+        ending = [session for session in sessions if (session.run.agent_id is not None) is of_agents]
+        summaries = summarize_all([session.run for session in ending])
+        for session, summary in zip(ending, summaries, strict=True):
+            _end(session, summary)
+    # Once more, now that it is committed: whoever holds the other end of a link sees it from now on, and this sees theirs.
+    follow_links([session.run for session in sessions])
+
+
+def _end(session: Session, summary: RunSummary) -> None:
     """Store the numbers and the outcome. A run whose judge answered nothing is failed; one with nothing to measure is completed."""
     run, failure = session.run, session.refused or session.health.down
-    channels_to_come = run.channel_runs.exclude(status__in=EvaluationRun.FINAL).exists()
-    summary = summarize(run)
     own = [d for name, d in summary.dimensions.items() if name in run.own_dimensions]
     left = sum(d.pending for d in own)
     error = ""
@@ -178,16 +225,13 @@ def _end(session: Session) -> None:
                 baselines.promote(run, summary)
             if run.batch:
                 forget_answers(run.work_id)
-    if ended and (
-        run.agent_id is None or channels_to_come
-    ):  # committed: each end of a link now sees what ended before it
-        follow_links([run])
 
 
 def follow_links(runs: Iterable[EvaluationRun]) -> None:
-    """Bring the numbers of completed agents' runs up to date with those of their channels, after runs of either kind ended.
+    """Bring the numbers of completed agents' runs up to date with those of their channels.
 
-    It does the same however often it is called, in whatever order and process the runs end.
+    Call it after runs of either kind ended: those of channels first, so that agents' runs whose channels are all among them are up to
+    date already. It does the same however often it is called, in whatever order and process the runs end.
     """
     ended = [run.pk for run in runs]
     concerned = EvaluationRun.objects.filter(Q(pk__in=ended) | Q(channel_runs__in=ended), agent__isnull=False)

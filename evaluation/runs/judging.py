@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -24,8 +24,7 @@ from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.propositions.files import LoadedFile
 from evaluation.propositions.schema import Proposition, fill, propositions_digest
 from evaluation.runs.budget import BudgetWatch
-from evaluation.runs.planning import claims_of, subject_of
-from evaluation.runs.questions import Open, context_of, groups, settle, variables_in
+from evaluation.runs.questions import Open, claims_of, context_of, groups, settle, subject_of, variables_in
 from evaluation.runs.store import FAILURES, save_verdicts
 from evaluation.scorers import SCORERS
 from evaluation.scorers.subjects import ChannelSubject, Ends, Subject
@@ -58,16 +57,15 @@ class Leases:
         self._lost: set[int] = set()
         self._renewed, self._lock = time.monotonic(), threading.Lock()
 
-    def add(self, run: EvaluationRun) -> None:
+    def add(self, runs: Iterable[EvaluationRun]) -> None:
         with self._lock:
-            self._held[run.pk] = run
+            self._held |= {run.pk: run for run in runs}
 
-    def drop(self, run: EvaluationRun, *, lost: bool = False) -> None:
-        """It ended, or it is lost: another worker has it, or it was deleted."""
+    def lose(self, run: EvaluationRun) -> None:
+        """Another worker has it, or it was deleted."""
         with self._lock:
             self._held.pop(run.pk, None)
-            if lost:
-                self._lost.add(run.pk)
+            self._lost.add(run.pk)
 
     def keep(self, run: EvaluationRun, *, now: bool = False) -> bool:
         """Whether a run is still ours; renews every lease when it is time, or `now`. Call it before a call and before storing a result."""
@@ -115,7 +113,7 @@ class Session:
         if not self.keep():
             return False
         if not save_verdicts(rows, verdicts, question):
-            self.leases.drop(self.run, lost=True)  # it was deleted meanwhile
+            self.leases.lose(self.run)  # it was deleted meanwhile
             return False
         self.progress(self.run, len(rows))
         return True

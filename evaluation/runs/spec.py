@@ -1,4 +1,4 @@
-"""TODO: what this module is for."""
+"""What an evaluation is asked to be, and those of the channels that stand for an agent in channel dimensions."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from django.conf import settings
 from django.db.models import Count
 
 from agents.models import Agent, Channel
-from evaluation.models import CHANNEL_DIMENSIONS, EvaluationSchedule, Method, procedure_name
-from evaluation.scorers import SCORERS
+from evaluation.models import CHANNEL_DIMENSIONS, Dimension, EvaluationSchedule, Method, procedure_name
 from evaluation.scorers.positions import check_bins
 from evaluation.scorers.windows import BEFORE, MessageWindow, spoken_by
 
@@ -74,9 +73,9 @@ class RunSpec:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dimensions", tuple(dict.fromkeys(self.dimensions)))  # named twice is meant once
-        unknown = [name for name in self.dimensions if name not in SCORERS]
+        unknown = [name for name in self.dimensions if name not in Dimension.values]
         if unknown or not self.dimensions:
-            raise ValueError(f"dimensions {', '.join(unknown) or 'none'}: allowed: {', '.join(SCORERS)}")
+            raise ValueError(f"dimensions {', '.join(unknown) or 'none'}: allowed: {', '.join(Dimension.values)}")
         if self.samples < 1:
             raise ValueError(f"samples {self.samples}: at least 1")
         if self.samples > MOST_SAMPLES:

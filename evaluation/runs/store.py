@@ -1,4 +1,4 @@
-"""TODO: what this module is for."""
+"""Store judgements in few statements, and find those whose call failed: they are worth another try."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from functools import lru_cache, reduce
 from operator import or_
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.db import connection, models, transaction
 from django.db.models import Count, Q
 from django.utils import timezone
 
 from agents.work.outages import OUTAGE, outlasting
-from evaluation.judge.questions import Question
 from evaluation.judge.verdicts import RULE_JUDGE, Verdict
 from evaluation.models import ChannelShare, EvaluationRun, EvaluationScore, PatternTimeout
+
+if TYPE_CHECKING:
+    from evaluation.judge.questions import Question
 
 FAILURES = ("timeout", "rate_limited", "unavailable", "rejected")  # of the call, not of the answer
 CALL_FAILED = reduce(or_, (Q(status="unscored", reason__startswith=failure) for failure in FAILURES))

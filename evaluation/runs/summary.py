@@ -483,3 +483,14 @@ def worst_judgement(run: EvaluationRun, dimension: str, proposition_id: str) -> 
         .order_by("score", "pk")
         .first()
     )
+
+
+def pending_count(run: EvaluationRun) -> int:
+    """Judgements of a run that are still to be made."""
+    return EvaluationScore.objects.filter(evaluation_run=run, status=EvaluationScore.Status.PENDING).count()
+
+
+def channels_of(summaries: Iterable[RunSummary]) -> list[RunSummary]:
+    """The evaluations of channels that stand behind these of agents, each once, by channel."""
+    found = {c.run.pk: c.run for summary in summaries for d in summary.dimensions.values() for c in d.channels}
+    return summarize_all(sorted(found.values(), key=lambda run: str(run.channel)))

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from decimal import Decimal
 from types import TracebackType
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from rich import box
 from rich.markup import escape
@@ -14,52 +13,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 
 from agents.commands import console_for_bars, console_on
-from agents.llm.ledger import Totals
 from evaluation.calibration import agreements_text, calibration_of
 from evaluation.models import CHANNEL_DIMENSIONS, COUNTED, EvaluationRun, is_heuristic
-from evaluation.runs.capture import Captured, Spending, channels_of, pending_count
 from evaluation.runs.coverage import Share, with_share
-from evaluation.runs.estimate import AnswerLength, Estimate
-from evaluation.runs.summary import DimensionSummary, RunSummary, worst_judgement
+from evaluation.runs.summary import DimensionSummary, RunSummary, channels_of, pending_count, worst_judgement
 from evaluation.runs.summary import by_tag as tag_means
 from evaluation.runs.summary import shares_by_tag as tag_shares
-from evaluation.simulation.estimate import CALLS_PER_LINE, REPLY_TOKENS, SimulationEstimate
-from evaluation.wording import counted
-
-
-def judge_label(judge: str) -> str:
-    """The judge's name with its badge."""
-    return f"{judge} (heuristic)" if is_heuristic(judge) else judge
-
-
-def money(value: Decimal | float | None, unpriced: int = 0) -> str:
-    """US dollars; ``unpriced`` when any call has no price, never 0."""
-    if value is None or unpriced:
-        return "unpriced" if not value else f"${value:.4f} + unpriced"
-    return f"${value:.4f}"
-
-
-def cost_line(spent: Totals, *, exact: bool = False) -> str:
-    """Calls, tokens and cost; what is not priced is said to be so."""
-    if exact or not spent.calls:
-        return "no call was made, it cost nothing"
-    cost = money(None if spent.unpriced == spent.calls else spent.cost_usd, spent.unpriced)
-    return f"{counted(spent.calls, 'call')}, {spent.input_tokens:,} tokens in, {spent.output_tokens:,} out, cost {cost}"
-
-
-def spent_json(spent: Totals) -> dict[str, Any]:
-    """Calls, tokens and cost as data; a cost that is not wholly known is None."""
-    return {
-        "calls": spent.calls,
-        "input_tokens": spent.input_tokens,
-        "output_tokens": spent.output_tokens,
-        "cost_usd": None if spent.unpriced else float(spent.cost_usd),
-        "unpriced_calls": spent.unpriced,
-    }
-
-
-def number(score: float | None) -> str:
-    return "–" if score is None else f"{score:.1f}"
+from evaluation.simulation.situations import CALLS_PER_LINE, REPLY_TOKENS
+from evaluation.wording import counted, heading_of, judge_label, money, number
 
 
 def number_of(found: DimensionSummary | None) -> str:
@@ -67,6 +28,13 @@ def number_of(found: DimensionSummary | None) -> str:
     if found is None:
         return number(None)
     return with_share(number(found.score) if found.count is None else str(found.count), found.share)
+
+
+if TYPE_CHECKING:
+    from evaluation.runs.budget import AnswerLength
+    from evaluation.runs.capture import Captured, Spending
+    from evaluation.runs.estimate import Estimate
+    from evaluation.simulation.estimate import SimulationEstimate
 
 
 class ProgressBar:
@@ -152,7 +120,7 @@ def outcome_table(judge: str, results: Sequence[Captured], out: Any, *, by_tag: 
     elif by_tag:
         console.print(f"No judged message has the tag {escape(by_tag)}.\n")
     console.print(_weakest_table(results))
-    if channels := channels_of(results):
+    if channels := channels_of(result.summary for result in results):
         console.print(_channel_table(channels))
     for sentence in _agreement_notes(results):
         console.print(escape(sentence))
@@ -182,13 +150,6 @@ def _agreement_notes(results: Sequence[Captured]) -> list[str]:
     return notes
 
 
-def heading_of(name: str, *, narrow: bool) -> str:
-    """A dimension's name as a heading; one that is counted says so."""
-    if name in COUNTED:
-        return "Ideas (n)"
-    return short(name) if narrow else name.capitalize()
-
-
 def _procedure_note(results: Sequence[Captured]) -> str:
     """How it was judged, where that is not the usual way: such numbers compare with none judged otherwise."""
     runs = [result.summary.run for result in results]
@@ -211,11 +172,6 @@ def _channel_table(channels: Sequence[RunSummary]) -> Table:
             escape(str(summary.run.channel)), *cells, str(summary.calls), cost, escape(_short(summary.run.error))
         )
     return table
-
-
-def short(name: str) -> str:
-    """A dimension's name as a narrow heading."""
-    return name.capitalize() if len(name) < 9 else f"{name[:5].capitalize()}."
 
 
 def _outcome_row(

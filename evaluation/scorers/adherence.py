@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from agents.models import Message
 from evaluation.judge.prompts import Context, Event
-from evaluation.propositions.schema import Proposition
 from evaluation.scorers.subjects import Item, Subject
 from evaluation.scorers.windows import NO_MESSAGE
+
+if TYPE_CHECKING:
+    from evaluation.propositions.schema import Proposition
 
 DIMENSION = "adherence"
 

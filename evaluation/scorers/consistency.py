@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 from django.db.models import Q
 
 from agents.models import Message
 from evaluation.judge.prompts import Context, Event, Window
-from evaluation.propositions.schema import Proposition
 from evaluation.scorers.subjects import Item, Subject, can_pair, find_pairs, said
 from evaluation.scorers.windows import NO_MESSAGE
+
+if TYPE_CHECKING:
+    from evaluation.propositions.schema import Proposition
 
 DIMENSION = "consistency"
 SAID_BEFORE = 2  # messages of the channel shown before each message of a pair

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agents.models import Message
 from agents.text.voices import (
@@ -20,8 +20,10 @@ from agents.text.voices import (
     voice_distinctness,
 )
 from evaluation.judge.prompts import Context
-from evaluation.propositions.schema import Proposition
 from evaluation.scorers.subjects import ChannelSubject, Item
+
+if TYPE_CHECKING:
+    from evaluation.propositions.schema import Proposition
 
 DIMENSION = "convergence"
 PAIRS_SHOWN = 40  # to the judge, most alike first

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 from agents.models import Message
 from agents.text.ngrams import repetition_statistics
 from evaluation.judge.prompts import Context
-from evaluation.propositions.schema import Proposition
 from evaluation.scorers.subjects import Item, Subject
 from evaluation.scorers.windows import NO_MESSAGE
+
+if TYPE_CHECKING:
+    from evaluation.propositions.schema import Proposition
 
 DIMENSION = "fluency"
 

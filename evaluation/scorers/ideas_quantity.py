@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from django.conf import settings
 from django.db.models.functions import Length
 
-from evaluation.propositions.schema import Proposition
 from evaluation.scorers.subjects import ChannelSubject, Item
+
+if TYPE_CHECKING:
+    from evaluation.propositions.schema import Proposition
 
 DIMENSION = "ideas_quantity"
 

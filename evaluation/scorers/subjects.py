@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from math import log
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from django.db.models import QuerySet
 
@@ -16,9 +16,11 @@ from agents.persona import render_persona
 from agents.text.tokens import tokenize
 from agents.text.voices import StyleProfile, style_profile
 from evaluation.judge.prompts import Event, Window
-from evaluation.propositions.schema import Proposition
 from evaluation.scorers.positions import sample_by_position
 from evaluation.scorers.windows import BEFORE, MessageWindow, said_before, said_in, spoken_by
+
+if TYPE_CHECKING:
+    from evaluation.propositions.schema import Proposition
 
 MOST_PAIRS = 10
 POOL = 500  # most earlier messages of a channel that are looked at, drawn with the seed: any history costs the same

@@ -19,10 +19,8 @@ from agents.turn.tools import tool_definitions
 from evaluation.runs.estimate import Estimate, estimate
 from evaluation.runs.spec import SIMULATION, RunSpec
 from evaluation.simulation.conversations import REPEAT, SITUATION, TURN, Simulation, actor_of, simulation_spec
-from evaluation.simulation.situations import Situation
+from evaluation.simulation.situations import CALLS_PER_LINE, REPLY_TOKENS, Situation
 
-CALLS_PER_LINE = 2  # an assumption: one call says something, the next ends the turn; an agent may use other tools, too
-REPLY_TOKENS = 80  # an assumption, too
 STAND_IN = ("word " * REPLY_TOKENS)[: REPLY_TOKENS * 4].strip()
 
 

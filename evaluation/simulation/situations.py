@@ -23,6 +23,9 @@ from evaluation.propositions.yaml_files import (
     read_mapping,
 )
 
+CALLS_PER_LINE = 2  # an assumption: one call says something, the next ends the turn; an agent may use other tools, too
+REPLY_TOKENS = 80  # an assumption, too
+
 OUR_SITUATIONS = Path(__file__).with_name("situations.yaml")
 SPEAKER = "Robin"
 MOST_SITUATIONS = 200

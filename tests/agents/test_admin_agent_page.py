@@ -139,17 +139,6 @@ def test_a_channel_it_is_not_in_is_refused(root: Client, ada: Agent) -> None:
     assert not Run.objects.exists()
 
 
-@pytest.mark.parametrize(("group", "may"), [("Viewer", False), ("Operator", True), ("Editor", True)])
-def test_everybody_reads_prompts_and_operators_run_turns(ada: Agent, group: str, may: bool) -> None:
-    client = in_group(group)
-
-    assert client.get(page_of(ada, "prompt")).status_code == 200
-    assert client.get(page_of(ada, "turn")).status_code == (200 if may else 403)
-    assert client.post(page_of(ada, "turn"), {"channel": "office"}).status_code == (302 if may else 403)
-    assert Run.objects.exists() is may
-    assert (page_of(ada, "turn") in read(client, page_of(ada))) is may
-
-
 def test_a_prompt_holds_messages_so_it_takes_the_right_to_read_them(ada: Agent) -> None:
     client = signed_in(staff("agents.view_agent"))
 

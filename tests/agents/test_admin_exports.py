@@ -118,13 +118,6 @@ def test_a_file_has_the_newest_rows_and_no_more_than_the_page_says(
     assert "Export the newest 3 as" in " ".join(read(root, list_of(LLMCall)).replace("</span>", "").split())
 
 
-def test_it_comes_as_a_download(root: Client) -> None:
-    answer = root.get(url_of("agents.llmcall", "csv"))
-
-    assert answer["Content-Type"] == "text/csv; charset=utf-8"
-    assert answer["Content-Disposition"].startswith('attachment; filename="LLM-calls-2')
-
-
 def test_who_may_view_the_log_may_have_it_and_nobody_else() -> None:
     call()
     half = signed_in(staff("agents.view_message"))

@@ -69,7 +69,7 @@ def test_a_turn_reads_as_a_timeline(root: Client) -> None:
     assert "1 model call ok 800 ms m asked for send_message its call I think." in text
     assert "2 send_message sent back corrected 40 ms" in text
     assert "Hooray! Sent back with Drier, please." in text
-    assert "4 send_message said passed after retry 40 ms" in text
+    assert "4 send_message sent passed after retry 40 ms" in text
     assert "prepare repetition skipped 1.2 too few messages" in text
     assert "review gate ran 812.5 judge calls 3" in text
     said = run.run_messages.get(message__isnull=False).message

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 from django.contrib.admin.models import LogEntry
-from django.contrib.auth.models import Group, User
 from django.test import Client
 from django.urls import reverse
 
@@ -89,18 +88,6 @@ def test_a_persona_that_no_version_tells_of_is_noticed(root: Client, ada: Agent)
     ada.traits.update(strength=0.3)
 
     assert "something changed it without noting a version" in read(root, page_of(ada, "versions"))
-
-
-@pytest.mark.parametrize(("group", "may"), [("Viewer", False), ("Operator", False), ("Editor", True)])
-def test_everybody_reads_versions_and_editors_restore_them(ada: Agent, group: str, may: bool) -> None:
-    user = User.objects.create_user(group, is_staff=True)
-    user.groups.add(Group.objects.get(name=group))
-    client = signed_in(user)
-
-    assert (restore(ada, 1) in read(client, page_of(ada, "versions"))) is may
-    assert client.get(restore(ada, 1)).status_code == (200 if may else 403)
-    assert client.post(restore(ada, 1), confirmed(ada)).status_code == (302 if may else 403)
-    assert ada.persona_versions.count() == (3 if may else 2)
 
 
 def test_versions_of_others_and_those_that_are_not_there_are_not_found(root: Client, ada: Agent) -> None:

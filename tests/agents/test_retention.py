@@ -33,7 +33,7 @@ from agents.models import (
     RunStep,
 )
 from agents.ops import retention
-from correction.costs import get_total_cost_summary
+from correction.costs import get_cost_summary
 from correction.gate.statistics import get_gate_statistics
 from correction.gate.thresholds import mark_result, precision
 from correction.models import (
@@ -161,7 +161,7 @@ def everything(at: datetime) -> Agent:
 
 
 def figures() -> Any:
-    costs = get_total_cost_summary(window=MessageWindow())
+    costs = get_cost_summary(window=MessageWindow())
     return costs.total, costs.by, get_gate_statistics(), precision()
 
 

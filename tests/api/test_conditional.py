@@ -9,7 +9,7 @@ import pytest
 from django.db import connection
 
 from agents.models import Agent
-from correction.config.resolve import resolve_config
+from correction.config.settings import resolve_config
 from tests.api_client import Program, program
 from tests.console import superuser
 from tests.factories import make_agent

@@ -127,17 +127,17 @@ def scaling(say: Callable[[str], None], *, filled: bool, plans: Path | None) -> 
 
 def _summaries() -> Iterator[Case]:
     from agents.models import Agent
-    from correction.costs import GROUPINGS, get_cost_summary, get_total_cost_summary
+    from correction.costs import GROUPINGS, get_cost_summary
 
     one = Agent.objects.get(slug="agent-7")
     get = _client()
     for window in ("30d", "all"):
         for grouping in GROUPINGS:
-            work = partial(get_total_cost_summary, window=window, by=[grouping])
+            work = partial(get_cost_summary, window=window, by=[grouping])
             yield Case(
                 f"costs of all agents by {grouping}, {window}", work, SUMMARY, window == "all" or grouping == "agent"
             )
-        work = partial(get_total_cost_summary, window=window)
+        work = partial(get_cost_summary, window=window)
         yield Case(f"costs of all agents, all five groupings, {window}", work, SUMMARY)
         work = partial(get_cost_summary, agent=one, window=window)
         yield Case(f"costs of one agent, all five groupings, {window}", work, SUMMARY, window == "all")

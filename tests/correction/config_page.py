@@ -10,7 +10,7 @@ from django.test import Client
 from django.urls import reverse
 
 from agents.models import Agent
-from correction.config.resolve import FIELDS
+from correction.config.settings import FIELDS
 from correction.models import AgentEvaluationConfig
 
 

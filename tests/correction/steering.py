@@ -7,7 +7,7 @@ from typing import Any
 
 from agents.models import Agent, Channel, Message
 from agents.turn.pipeline import Pipeline, Section, TraceEntry, Turn
-from correction.config.resolve import resolve_config
+from correction.config.settings import resolve_config
 from correction.interventions import (
     FunctionalPrecondition,
     Intervention,

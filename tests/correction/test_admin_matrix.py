@@ -12,7 +12,7 @@ from django.urls import reverse
 
 from correction.admin.matrix import MECHANISMS
 from correction.config.configure import config_history, configure
-from correction.config.resolve import FIELDS, resolve_config, resolve_defaults
+from correction.config.settings import FIELDS, resolve_config, resolve_defaults
 from correction.models import AgentEvaluationConfig
 from tests.console import HOSTILE, Browser, list_of, queries, read, signed_in, staff, superuser, viewer
 from tests.factories import make_agent

@@ -12,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 
 from agents.models import Agent
 from correction.config.configure import config_history, configure
-from correction.config.resolve import FIELDS, resolve_config
+from correction.config.settings import FIELDS, resolve_config
 from tests.api_client import Program, program
 from tests.console import superuser
 from tests.factories import make_agent

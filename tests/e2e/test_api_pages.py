@@ -9,7 +9,7 @@ from django.contrib.auth.models import User
 from playwright.sync_api import expect
 
 from agents.models import Agent
-from correction.config.resolve import resolve_config
+from correction.config.settings import resolve_config
 from evaluation.models import EvaluationRun
 from tests.e2e.conftest import Visitor
 from tests.factories import make_agent, talk

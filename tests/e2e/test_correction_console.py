@@ -14,7 +14,7 @@ from pytest_django.live_server_helper import LiveServer
 
 from agents.models import Agent, Run
 from correction.config.configure import config_history
-from correction.config.resolve import resolve_config
+from correction.config.settings import resolve_config
 from correction.models import AgentEvaluationConfig, CorrectionLog, InterventionLog
 from tests.console import list_of, page_of
 from tests.correction.judged_drafts import OFFLINE, make_log, verdict

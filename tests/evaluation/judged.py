@@ -30,7 +30,7 @@ def make_run(agent: Agent | None = None, *, judge: str = LLM, **fields: Any) -> 
 
 def make_evidence(run: EvaluationRun, dimension: str = "adherence", *, newest: datetime | None = None) -> Evidence:
     """As an evaluation stores it when it ends: of messages newer than those of all before, unless said otherwise."""
-    found: Evidence = Evidence.objects.create(
+    found: Evidence = Evidence.objects.create(  # type: ignore[misc]
         evaluation_run=run,
         dimension=dimension,
         agent_id=run.agent_id,

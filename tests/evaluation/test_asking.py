@@ -15,7 +15,8 @@ from django.test.utils import CaptureQueriesContext
 from agents.models import Agent
 from evaluation.judge.questions import GIVE_UP_AFTER, JudgeHealth
 from evaluation.models import EvaluationRun, EvaluationScore
-from evaluation.runs.planning import Prepared, RunSpec, prepare_run
+from evaluation.runs.planning import Prepared, prepare_run
+from evaluation.runs.spec import RunSpec
 from evaluation.runs.store import insert_values, update_rows
 from tests.evaluation.conversing import diverse
 from tests.evaluation.judged import make_run, make_score
@@ -43,7 +44,7 @@ def kind_of(body: dict[str, Any]) -> str:
 EVERYTHING_OF_ADA = f"""
 from agents.models import Agent
 from evaluation.runs.capture import capture
-from evaluation.runs.planning import RunSpec
+from evaluation.runs.spec import RunSpec
 from tests.evaluation.conversing import diverse
 diverse()
 capture([RunSpec(agent=Agent.objects.get(slug="ada"), dimensions={EVERYTHING})])

@@ -9,11 +9,12 @@ from pytest_django import Settings
 
 from agents.models import Agent, Channel
 from evaluation.models import Baseline, ChannelShare, EvaluationRun, EvaluationScore
-from evaluation.runs.capture import capture, channels_of, evaluate_channel
+from evaluation.runs.capture import capture, evaluate_channel
 from evaluation.runs.control import queue_baseline
 from evaluation.runs.execute import execute, work_one
-from evaluation.runs.planning import RunSpec, prepare_run
-from evaluation.runs.summary import summarize
+from evaluation.runs.planning import prepare_run
+from evaluation.runs.spec import RunSpec
+from evaluation.runs.summary import channels_of, summarize
 from tests.evaluation.channel_cast import ALL_FIVE, captured, gather
 from tests.evaluation.conversing import diverse
 from tests.evaluation.judging import claims_of, prompt_of
@@ -84,7 +85,7 @@ def test_a_conversation_is_judged_once_for_all_who_speak_in_it(llm_server: LLMSe
     linked = {share.channel_run_id for share in ChannelShare.objects.all()}
     assert len(linked) == 2
     assert [r.summary.dimensions["convergence"].score for r in results] == [7.0, 8.0, 2.0]
-    assert [str(s.run.channel) for s in channels_of(results)] == ["#one", "#two"]
+    assert [str(s.run.channel) for s in channels_of(result.summary for result in results)] == ["#one", "#two"]
 
 
 def test_overall_is_the_mean_of_scores_with_the_channels_and_without_the_count(cast: dict[str, Agent]) -> None:

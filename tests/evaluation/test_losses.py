@@ -66,7 +66,7 @@ def test_an_interruption_before_the_baseline_is_stored_leaves_the_run_to_be_take
     assert Baseline.objects.get().evaluation_run == again.summary.run
 
 
-def test_an_unforeseen_error_costs_the_run_it_happens_in_and_no_other(
+def test_an_unforeseen_error_at_the_start_leaves_no_run_leased(
     llm_server: LLMServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ada, bob = make_agent("ada"), make_agent("bob")
@@ -83,8 +83,7 @@ def test_an_unforeseen_error_costs_the_run_it_happens_in_and_no_other(
     with pytest.raises(RuntimeError, match="disk full"):
         execute(planned)
 
-    statuses = dict(EvaluationRun.objects.values_list("agent__slug", "status"))
-    assert statuses == {"ada": "completed", "bob": "errored"}
+    assert set(EvaluationRun.objects.values_list("status", flat=True)) == {"errored"}
 
 
 def test_a_message_without_text_is_no_speech(llm_server: LLMServer) -> None:

@@ -94,24 +94,6 @@ def test_a_run_ends_completed_with_its_numbers(llm_server: LLMServer, ada: Agent
     }
 
 
-def test_several_agents_are_judged_together(llm_server: LLMServer, ada: Agent) -> None:
-    """Calls of all runs are in flight at once: two agents with one message each fill two slots."""
-    bob = make_agent("bob")
-    talk(bob, ["YES."])
-
-    def both_at_once(body: dict[str, Any]) -> dict[str, Any]:
-        if llm_server.calls == 2:
-            llm_server.release()
-        return {"hold": True}
-
-    llm_server.respond = both_at_once
-
-    found = capture([spec(ada, samples=1), spec(bob)])
-
-    assert [f.summary.run.status for f in found] == ["completed", "completed"]
-    assert llm_server.peak_inflight == 2
-
-
 def test_progress_counts_every_judgement_once(llm_server: LLMServer, ada: Agent) -> None:
     seen: list[int] = []
     prepared: list[int] = []

@@ -12,10 +12,10 @@ from django.core.management import call_command
 from pytest_django import Settings
 
 from agents.models import Agent, LLMCall
-from correction.costs import GROUPINGS, get_total_cost_summary
+from correction.costs import GROUPINGS, get_cost_summary
 from evaluation.runs.capture import capture, estimated, spent_on
 from evaluation.runs.estimate import estimate, estimate_before
-from evaluation.runs.planning import RunSpec
+from evaluation.runs.spec import RunSpec
 from tests.evaluation.conversing import diverse
 from tests.evaluation.judging import prompt_of
 from tests.llm_server import LLMServer
@@ -254,7 +254,7 @@ def test_costs_show_calls_about_channels_as_nobodys_and_sum_to_the_ledger(
 ) -> None:
     results = capture(specs())
 
-    summary = get_total_cost_summary(window="all")
+    summary = get_cost_summary(window="all")
     actual = spent_on(results)
     assert (summary.total.calls, summary.total.cost_usd) == (LLMCall.objects.count(), actual.cost_usd)
     for grouping in GROUPINGS:

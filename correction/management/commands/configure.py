@@ -26,8 +26,7 @@ from correction.config.configure import (
     plain_values,
     revert,
 )
-from correction.config.fields import CONFIG_FIELDS, ConfigError
-from correction.config.resolve import BUILT_IN, ResolvedConfig
+from correction.config.settings import BUILT_IN, CONFIG_FIELDS, ConfigError, ResolvedConfig
 
 EXAMPLES = """
 examples:
@@ -143,15 +142,15 @@ def pairs(arguments: Sequence[str]) -> dict[str, str]:
     Raises:
         CommandError: One has no ``=``, or names a field a second time.
     """
-    found: dict[str, str] = {}
+    changes: dict[str, str] = {}
     for argument in arguments:
         name, equals, value = argument.partition("=")
         if not equals:
             raise CommandError(f"{argument!r}: write field=value, e.g. gate_adherence_enabled=on", returncode=2)
-        if name.strip() in found:
+        if name.strip() in changes:
             raise CommandError(f"{name.strip()} is given twice", returncode=2)
-        found[name.strip()] = value
-    return found
+        changes[name.strip()] = value
+    return changes
 
 
 def config_table(agent: Agent | None, config: ResolvedConfig, out: Any) -> None:
@@ -185,7 +184,7 @@ def history_table(agent: Agent | None, changes: Sequence[ConfigChange], out: Any
     """The changes, newest first."""
     whose = agent.slug if agent else "the defaults"
     if not changes:
-        out.write(f"Nobody has changed the configuration of {whose} yet.")
+        out.write(f"The configuration of {whose} was never changed.")
         return
     table = _table(f"History of {whose}. `--revert ENTRY` goes back to the state after an entry.")
     for heading in ("Entry", "When", "Who", "What", "Why"):

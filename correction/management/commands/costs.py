@@ -21,7 +21,6 @@ from correction.costs import (
     Grouping,
     costs_as_json,
     get_cost_summary,
-    get_total_cost_summary,
     groupings,
 )
 
@@ -45,10 +44,8 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         try:
             by = groupings(options["by"])
-            if options["agent"]:
-                summary = get_cost_summary(agent=find_agent(options["agent"]), window=options["window"], by=by)
-            else:
-                summary = get_total_cost_summary(window=options["window"], by=by)
+            agent = find_agent(options["agent"]) if options["agent"] else None
+            summary = get_cost_summary(agent=agent, window=options["window"], by=by)
         except (ValueError, UnknownAgent) as error:
             raise CommandError(str(error), returncode=2) from None
         if options["json"]:

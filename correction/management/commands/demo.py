@@ -20,7 +20,8 @@ from evaluation.models import is_heuristic
 from evaluation.runs.capture import Captured, capture, existing
 from evaluation.runs.estimate import estimate
 from evaluation.runs.spec import RunSpec
-from evaluation.runs.terminal import ProgressBar, judge_label, money, outcome_table
+from evaluation.runs.terminal import ProgressBar, outcome_table
+from evaluation.wording import judge_label, money
 
 TAG, BASE, LATER = "build", "40", "41"
 DRIFT = "Planted drift: michael, dwight, angela, stanley and kevin lose their voice in build 41; jim repeats himself (fluency)."
@@ -74,7 +75,7 @@ class Command(BaseCommand):
         judge = judge_label(str(settings.JUDGE_MODEL))
         earlier = None if again else existing(specs)
         if earlier is not None:
-            self.stdout.write(f"Measured before by {judge}, nothing changed since; --again judges anew.")
+            self.stdout.write(f"Measured before by {judge}, nothing changed since; --again judges again.")
             return earlier
         if not is_heuristic(str(settings.JUDGE_MODEL)):
             estimates = [estimate(spec) for spec in specs]

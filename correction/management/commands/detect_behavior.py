@@ -14,7 +14,7 @@ from agents.finding import UnknownAgent, find_agent
 from agents.turn.send_message import fault_of
 from correction.behavior.detect import show_trial, trial_json, try_text
 from correction.behavior.policy import Requester, applied_today
-from correction.config.resolve import resolve_config
+from correction.config.settings import resolve_config
 
 NO_ANSWER, BAD_INPUT = 1, 2
 

@@ -19,7 +19,7 @@ from agents.turn.pipeline import SendResult
 from agents.turn.send_message import SendRefused, send_message
 from correction.gate.sessions import check_session
 from correction.models import ObservedMessage, Outcome
-from evaluation.runs.terminal import judge_label
+from evaluation.wording import judge_label
 
 
 def as_json(result: SendResult) -> dict[str, Any]:

@@ -39,8 +39,7 @@ from evaluation.calibration.label_files import (
 from evaluation.calibration.population import NothingToDraw, check_dimension, draw_label_set, procedure_fields
 from evaluation.models import EvaluationRun, LabelSet, Method
 from evaluation.runs.capture import UnknownAgents, choose_agents
-from evaluation.runs.terminal import judge_label
-from evaluation.wording import counted
+from evaluation.wording import counted, judge_label
 
 SOURCE = (
     "Prediction-powered mean: Angelopoulos, Bates, Fannjiang, Jordan & Zrnic, Science 382 (2023), 669–674; λ as in PPI++\n"

@@ -19,8 +19,7 @@ from evaluation.drafting.suggesting import MOST, Suggestions, Written, path_for,
 from evaluation.propositions.editing import CannotSave, team_folder
 from evaluation.propositions.files import LoadedFile, PropositionError, load_file, proposition_dirs
 from evaluation.runs.capture import UnknownAgents, choose_agents
-from evaluation.runs.terminal import cost_line, judge_label, spent_json
-from evaluation.wording import counted
+from evaluation.wording import cost_line, counted, judge_label, spent_json
 
 _Outcome = tuple[Suggestions, Written | None, str]  # what was suggested, where it was written, why it was not
 
@@ -62,9 +61,7 @@ class Command(CodedCommand):
             with Progress(console=console_for_bars(sys.stderr), transient=True) as bar:
                 task = bar.add_task("Asking", total=len(agents))
                 model, most = options["model"], options["max"]
-                asked = suggest_for(
-                    agents=agents, model=model, most=most, known=known, done=lambda agent: bar.advance(task)
-                )
+                asked = suggest_for(agents=agents, model=model, most=most, known=known, done=lambda: bar.advance(task))
                 outcomes = [_written(suggestions, target) for suggestions in asked]
         except PropositionError as error:
             raise CommandError(f"proposition files cannot be used:\n{error}", returncode=WRONG_USAGE) from None

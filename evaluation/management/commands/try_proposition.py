@@ -21,8 +21,7 @@ from evaluation.drafting.trying import Trial, trial_json, try_proposition
 from evaluation.propositions.files import DEFAULT, LoadedFile, PropositionError, load_file
 from evaluation.propositions.schema import Proposition
 from evaluation.runs.capture import UnknownAgents, choose_agents
-from evaluation.runs.terminal import cost_line, judge_label, number
-from evaluation.wording import counted
+from evaluation.wording import cost_line, counted, judge_label, number
 
 
 class Command(CodedCommand):

@@ -17,7 +17,7 @@ from agents.turn.send_message import append
 from tests.agents.api.asking import listed, paged, queries
 from tests.agents.turn import stages
 from tests.api_client import Program, program
-from tests.console import staff, superuser, viewer
+from tests.console import superuser
 from tests.factories import MONDAY, make_agent, make_channel, say, talk
 from tests.machinery import wait_until
 
@@ -221,13 +221,6 @@ def test_what_cannot_be_said_is_refused_by_field(
     assert answer.status_code == 400
     assert told in answer.json()["errors"][field][0]
     assert not Message.objects.exists()
-
-
-def test_saying_needs_the_permission_to_add_messages(ada: Agent) -> None:
-    body = {"channel": "office", "text": "hello"}
-
-    assert program(viewer()).post(MESSAGES, body).status_code == 403
-    assert program(staff("agents.add_message")).post(MESSAGES, body).status_code == 201
 
 
 def test_asking_too_often_is_a_429(client: Program, ada: Agent, settings: Settings) -> None:

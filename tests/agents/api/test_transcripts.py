@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from agents.models import Agent, Channel, Message
-from tests.api_client import Program, program
-from tests.console import staff
+from tests.api_client import Program
 from tests.factories import make_agent, make_channel, say
 
 pytestmark = pytest.mark.django_db
@@ -115,17 +114,6 @@ def test_a_channel_or_form_that_does_not_exist_is_named(client: Program, desk: C
     assert "allowed: jsonl, csv, openai" in client.get(URL, {"channel": "desk", "as": "pdf"}).json()["errors"]["as"][0]
     say(desk, make_agent("bob"), "Me too.")
     assert "agent=SLUG" in client.get(URL, {"channel": "desk", "as": "openai"}).json()["errors"]["agent"][0]
-
-
-def test_reading_and_adding_need_their_own_permissions(desk: Channel) -> None:
-    reader, adder = (
-        program(staff("agents.view_message", username="vi")),
-        program(staff("agents.add_message", username="al")),
-    )
-
-    assert reader.get(URL, {"channel": "desk"}).status_code == 200
-    assert reader.post(URL, {"content": "x"}).status_code == 403
-    assert adder.get(URL, {"channel": "desk"}).status_code == 403
 
 
 def test_a_file_or_batch_of_more_than_ten_megabytes_is_a_413(client: Program) -> None:

@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 
 import pytest
@@ -128,3 +128,21 @@ def test_each_thread_closes_its_connection() -> None:
     if connection.vendor == "sqlite":
         pytest.skip("Django keeps a database in memory open")
     assert all(each.closed for each in opened)
+
+
+def test_jobs_may_be_made_while_others_run() -> None:
+    """The second is made only after the first began, and lets it end."""
+    begun, made = threading.Event(), threading.Event()
+
+    def first() -> int:
+        begun.set()
+        assert made.wait(10)
+        return 1
+
+    def jobs() -> Iterator[Callable[[], int]]:
+        yield first
+        assert begun.wait(10)
+        made.set()
+        yield lambda: 2
+
+    assert side_by_side(jobs(), 2) == [1, 2]

@@ -18,7 +18,7 @@ from correction.behavior import work
 from correction.behavior.policy import Decision, Requester, decide, hostile_signs, may_ask, requester_of
 from correction.behavior.rules import Change, read_map
 from correction.behavior.words import own_words
-from correction.config.resolve import ResolvedConfig, merge
+from correction.config.settings import ResolvedConfig, merge
 from correction.models import AgentEvaluationConfig, BehaviorRequest
 from tests.correction.behavior.asking import dm_with, write
 from tests.correction.gating import join, send, statements

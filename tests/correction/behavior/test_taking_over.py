@@ -23,7 +23,7 @@ from correction.behavior.policy import (
 from correction.behavior.rules import name_key, read_answer, read_map
 from correction.behavior.tiers import tier_request
 from correction.behavior.words import own_words
-from correction.config.resolve import ResolvedConfig, merge
+from correction.config.settings import ResolvedConfig, merge
 from correction.models import AgentEvaluationConfig
 from tests.correction.behavior.asking import CONCISE, subject
 from tests.correction.behavior.test_policy import HARMLESS

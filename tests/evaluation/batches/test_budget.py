@@ -8,7 +8,7 @@ import pytest
 
 from agents.models import Agent, ModelPrice
 from correction.config.configure import configure
-from correction.config.resolve import resolve_config
+from correction.config.settings import resolve_config
 from correction.costs import over_budget
 from correction.models import AgentEvaluationConfig
 from evaluation.models import EvaluationRun

@@ -15,15 +15,15 @@ from agents.llm.ledger import STORE_CHOICES
 from agents.llm.prices import has_seed_price
 from agents.llm.requests import Role
 
-NUMBERS = {
-    "LLM_MAX_CONCURRENCY": "the number of calls that may be in flight",
-    "LLM_GATE_SLOTS": "the number of further calls kept for the gate",
-    "LLM_EVALUATION_DEADLINE": "seconds for one judging call",
-    "LLM_EVALUATION_RETRIES": "how often a call is tried again",
-    "TURN_MAX_REVISIONS": "how often one message may be sent back",
-    "TURN_STEP_DEADLINE": "seconds for one model call of an agent",
-    "TURN_MAX_REPLY_DEPTH": "replies of agents to agents in a direct message; 0 = none",
-    "TURN_HISTORY_MESSAGES": "how many recent messages an agent is shown",
+NUMBERS = {  # the least allowed, and what it is
+    "LLM_MAX_CONCURRENCY": (1, "the number of calls that may be in flight"),
+    "LLM_GATE_SLOTS": (0, "the number of further calls kept for the gate"),
+    "LLM_EVALUATION_DEADLINE": (1, "seconds for one judging call"),
+    "LLM_EVALUATION_RETRIES": (0, "how often a call is tried again"),
+    "TURN_MAX_REVISIONS": (0, "how often one message may be sent back"),
+    "TURN_STEP_DEADLINE": (1, "seconds for one model call of an agent"),
+    "TURN_MAX_REPLY_DEPTH": (0, "replies of agents to agents in a direct message; 0 = none"),
+    "TURN_HISTORY_MESSAGES": (1, "how many recent messages an agent is shown"),
 }
 OFFLINE_MODELS = {"judge": ("offline:lexical-1",), "actor": ("offline:scripted-1",)}
 PHASES = ("received", "prepare", "review", "committed", "finish")  # of a turn, see agents/turn/pipeline.py
@@ -91,19 +91,9 @@ def check_llm_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -
     if settings.LLM_STORE_PAYLOADS not in STORE_CHOICES:
         hint = f"Set it to one of: {', '.join(STORE_CHOICES)}."
         found.append(Error(f"LLM_STORE_PAYLOADS is {settings.LLM_STORE_PAYLOADS!r}.", hint=hint, id="agents.E003"))
-    least_of = {
-        "LLM_MAX_CONCURRENCY": 1,
-        "LLM_GATE_SLOTS": 0,
-        "LLM_EVALUATION_DEADLINE": 1,
-        "LLM_EVALUATION_RETRIES": 0,
-        "TURN_MAX_REVISIONS": 0,
-        "TURN_STEP_DEADLINE": 1,
-        "TURN_MAX_REPLY_DEPTH": 0,
-        "TURN_HISTORY_MESSAGES": 1,
-    }
-    for name, least in least_of.items():
+    for name, (least, meaning) in NUMBERS.items():
         if getattr(settings, name) < least:
-            hint = f"Set it to {least} or more ({NUMBERS[name]})."
+            hint = f"Set it to {least} or more ({meaning})."
             found.append(Error(f"{name} is {getattr(settings, name)}.", hint=hint, id="agents.E004"))
     return found
 
@@ -115,7 +105,7 @@ def check_pipeline(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> li
     for path in settings.TURN_PIPELINE:
         try:
             stage = import_string(path)()
-        except Exception as error:  # noqa: BLE001 (whatever an import can raise is told, not a traceback on every command)
+        except Exception as error:  # noqa: BLE001 (an import can raise anything; the check names it, without a traceback on every command)
             problem = f"cannot be loaded: {type(error).__name__}: {error}"
         else:
             if any(callable(getattr(stage, phase, None)) for phase in PHASES):
@@ -131,7 +121,7 @@ NEW_KEY = "python3 -c 'import secrets; print(secrets.token_urlsafe(64))'"
 
 @register(deploy=True)
 def check_unset(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
-    """Warn of settings that a deployment needs and that are left to a default meant for one's own machine."""
+    """Warn of settings that a deployment needs and that are left to a default for a personal machine."""
     found: list[CheckMessage] = []
     if "SECRET_KEY" in settings.NOT_SET:
         hint = f"Set it to a long random string, e.g. the output of: {NEW_KEY}"

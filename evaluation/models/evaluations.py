@@ -1,0 +1,450 @@
+"""Evaluations and what they store: judgements, channels and ideas, baselines, evidence; and the names all tables share."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from django.core.validators import MaxValueValidator, MinValueValidator
+from django.db import models
+from django.db.models import Exists, F, OuterRef, Q, Value
+from django.db.models.functions import Cast, Coalesce, Concat
+
+from agents.models import Agent, Channel, Leasable, LLMBatch, LLMCall, Message
+
+
+class Dimension(models.TextChoices):
+    """The five dimensions (specification 001); the id is the same everywhere, the label is for people."""
+
+    ADHERENCE = "adherence", "Persona adherence"
+    CONSISTENCY = "consistency", "Self-consistency"
+    FLUENCY = "fluency", "Fluency"
+    CONVERGENCE = "convergence", "Convergence (voice divergence)"
+    IDEAS_QUANTITY = "ideas_quantity", "Ideas quantity"
+
+
+CHANNEL_DIMENSIONS = (Dimension.CONVERGENCE.value, Dimension.IDEAS_QUANTITY.value)  # measured of a whole channel
+BY_MESSAGE = (Dimension.ADHERENCE.value, Dimension.CONSISTENCY.value)  # judged of each message (or pair of them)
+COUNTED = (Dimension.IDEAS_QUANTITY.value,)  # a count, never averaged with scores of 0 to 9
+
+
+class Method(models.TextChoices):
+    """How the judge is asked and what its numbers mean. Scores by different methods are never compared."""
+
+    PLUMBLINE = "plumbline", "Plumbline"
+    TINYTROUPE = (
+        "tinytroupe",
+        "TinyTroupe (one claim per call, the judge takes penalties off itself, a trivial 9 counts)",
+    )
+
+
+def procedure_name(*, method: str, hard: bool, double_check: bool, simulated: bool = False) -> str:
+    """A name for how something is judged, e.g. ``plumbline+hard``; speech that was simulated for it is another thing than real speech."""
+    parts = {"hard": hard, "double-check": double_check, "simulated": simulated}
+    return "+".join([method, *(name for name, on in parts.items() if on)])
+
+
+def is_heuristic(judge: str) -> bool:
+    """Whether a judge is an offline heuristic: shown as one, never averaged or compared with an LLM's scores."""
+    return judge.startswith("offline:")
+
+
+class EvaluationRun(Leasable):
+    """One evaluation of exactly one target: an agent, or a channel. Its items are `EvaluationScore` rows."""
+
+    WHOSE: ClassVar = Coalesce(F("agent_id"), F("channel_id") * -1)
+
+    agent = models.ForeignKey(Agent, null=True, blank=True, on_delete=models.CASCADE, related_name="evaluation_runs")
+    channel = models.ForeignKey(
+        Channel, null=True, blank=True, on_delete=models.CASCADE, related_name="evaluation_runs"
+    )
+    dimensions = models.JSONField(help_text="ids of the dimensions measured")
+    is_baseline = models.BooleanField(default=False)
+    judge = models.CharField(max_length=200, help_text="model that judged; offline judges are heuristic")
+    window = models.CharField(max_length=32, default="all", help_text="all, last:N, or a duration such as 7d or 24h")
+    window_start = models.DateTimeField(
+        null=True, blank=True, help_text="earliest time in the window; empty = no limit"
+    )
+    window_end = models.DateTimeField(null=True, blank=True, help_text="latest time in the window; empty = no limit")
+    where = models.JSONField(default=dict, blank=True, help_text="tags a message must have to be measured")
+    samples = models.PositiveIntegerField(default=20, help_text="most messages sampled for adherence")
+    sample_size = models.PositiveIntegerField(default=0, help_text="messages really sampled")
+    seed = models.BigIntegerField(default=0, help_text="seed of the sampling")
+    per_call = models.PositiveSmallIntegerField(default=10, help_text="most propositions asked in one call, 1 to 10")
+    history = models.CharField(
+        max_length=32, default="before", help_text="what self-consistency compares with: before the window, or a window"
+    )
+    history_start = models.DateTimeField(null=True, blank=True, help_text="earliest time in the history")
+    history_end = models.DateTimeField(null=True, blank=True, help_text="latest time in the history")
+    history_where = models.JSONField(default=dict, blank=True, help_text="tags a message of the history must have")
+    repeats = models.PositiveSmallIntegerField(default=1, help_text="judgements per item, 1 to 20; their mean counts")
+    hard = models.BooleanField(default=False, help_text="every claim that is no anti-pattern is judged in hard mode")
+    double_check = models.BooleanField(default=False, help_text="the judge is asked a second time whether it is sure")
+    method = models.CharField(max_length=16, choices=Method.choices, default=Method.PLUMBLINE)
+    additional_context = models.JSONField(
+        default=dict, blank=True, help_text="what preconditions and the judge are given beside the messages, as data"
+    )
+    simulated = models.BooleanField(
+        default=False, help_text="what was judged was said in simulated conversations, marked synthetic"
+    )
+    actor_model = models.CharField(max_length=200, blank=True, default="", help_text="model that acted in a simulation")
+    position_bins = models.JSONField(
+        default=list,
+        blank=True,
+        help_text="sampled evenly by position: [first, last] each, last empty = no end; empty = sampled over all",
+    )
+    batch = models.BooleanField(
+        default=False, help_text="the judge is asked in batches: half the price, an answer within a day"
+    )
+    schedule = models.ForeignKey(
+        "evaluation.EvaluationSchedule", null=True, blank=True, on_delete=models.SET_NULL, related_name="runs"
+    )
+    series_points = models.JSONField(
+        null=True,
+        blank=True,
+        editable=False,
+        help_text="score and standard error per dimension, kept when a scheduled run was looked at for drift; empty = not yet",
+    )
+    figures = models.JSONField(
+        default=dict, blank=True, help_text="what was measured beside the judgements, by dimension"
+    )
+    channel_runs = models.ManyToManyField(
+        "self",
+        symmetrical=False,
+        blank=True,
+        through="ChannelShare",
+        through_fields=("agent_run", "channel_run"),
+        related_name="agent_runs",
+        help_text="evaluations of the channels the agent spoke in, for convergence and ideas",
+    )
+    overall_score = models.FloatField(
+        null=True, blank=True, help_text="mean of the dimensions' scores, 0 to 9; empty = nothing scored"
+    )
+    token_usage = models.PositiveBigIntegerField(
+        default=0, help_text="tokens of all kinds, summed over the ledger when it ended"
+    )
+    persona_digest = models.CharField(max_length=64, blank=True, default="")
+    proposition_digest = models.CharField(max_length=64, blank=True, default="")
+    proposition_digests = models.JSONField(
+        default=dict, blank=True, help_text="of each proposition, by dimension and id: tells which changed since"
+    )
+    spec_digest = models.CharField(
+        max_length=64, blank=True, default="", db_index=True, help_text="what was asked for; finds the run to resume"
+    )
+
+    class Meta:
+        db_table = "evaluation_runs"
+        ordering: ClassVar = ["-created_at", "-pk"]
+        indexes: ClassVar = [
+            models.Index(fields=["status", "created_at"], name="evaluation_run_status_created"),
+            models.Index(fields=["agent", "-created_at"], name="evaluation_run_agent_created"),
+            models.Index(fields=["agent", "judge", "-created_at"], name="evaluation_run_agent_judge"),
+            models.Index(
+                Coalesce(F("agent_id"), F("channel_id") * -1),
+                F("created_at"),
+                F("id"),
+                condition=Q(status__in=["pending", "running"]),
+                name="evaluation_run_open_of_whom",
+            ),
+            models.Index(
+                fields=["status"],
+                condition=Q(agent__isnull=False, schedule__isnull=False, series_points__isnull=True),
+                name="evaluation_run_not_looked_at",
+            ),
+        ]
+        constraints: ClassVar = [
+            models.CheckConstraint(
+                condition=Q(agent__isnull=False, channel__isnull=True) | Q(agent__isnull=True, channel__isnull=False),
+                name="evaluation_run_one_target",
+                violation_error_message="An evaluation targets an agent or a channel, exactly one of them.",
+            ),
+            models.CheckConstraint(
+                condition=Q(overall_score__isnull=True) | Q(overall_score__gte=0, overall_score__lte=9),
+                name="evaluation_run_overall_range",
+            ),
+            models.CheckConstraint(
+                condition=Q(per_call__gte=1, per_call__lte=10), name="evaluation_run_per_call_range"
+            ),
+            models.CheckConstraint(condition=Q(repeats__gte=1, repeats__lte=20), name="evaluation_run_repeats_range"),
+        ]
+
+    def __str__(self) -> str:
+        return f"evaluation {self.pk} of {self.agent or self.channel}"
+
+    @classmethod
+    def leasable(cls) -> Q:
+        """As of all work, but for runs that wait for a batch."""
+        served = Concat(Value("evaluation_run:"), Cast(OuterRef("pk"), models.CharField()))
+        waits = Exists(LLMBatch.objects.filter(work_id=served, status__in=LLMBatch.OPEN))
+        return super().leasable() & (Q(batch=False) | ~Q(waits))
+
+    @property
+    def work_id(self) -> str:
+        """The ledger's name for this run: every call it made carries it."""
+        return f"evaluation_run:{self.pk}"
+
+    @property
+    def is_heuristic(self) -> bool:
+        return is_heuristic(self.judge)
+
+    @property
+    def procedure(self) -> str:
+        """How it was judged, e.g. ``plumbline+hard``: scores compare only with scores of the same procedure."""
+        return procedure_name(
+            method=self.method, hard=self.hard, double_check=self.double_check, simulated=self.simulated
+        )
+
+    @property
+    def own_dimensions(self) -> list[str]:
+        """The dimensions judged in this run itself; those of channels are judged in the runs it links to."""
+        return [d for d in self.dimensions if self.agent_id is None or d not in CHANNEL_DIMENSIONS]
+
+
+class EvaluationScore(models.Model):
+    """One judgement: a proposition on a message (or on the whole window). Made `pending`, judged once."""
+
+    class Status(models.TextChoices):
+        PENDING = "pending", "pending"
+        SCORED = "scored", "scored"
+        TRIVIAL = "trivial", "trivial"
+        UNSCORED = "unscored", "unscored"
+
+    evaluation_run = models.ForeignKey(EvaluationRun, on_delete=models.CASCADE, related_name="scores")
+    dimension = models.CharField(max_length=32, choices=Dimension.choices)
+    proposition_id = models.CharField(max_length=120)
+    message = models.ForeignKey(
+        Message,
+        null=True,
+        blank=True,
+        on_delete=models.SET_NULL,
+        related_name="evaluation_scores",
+        help_text="empty = the whole window",
+    )
+    compared_with = models.ForeignKey(
+        Message,
+        null=True,
+        blank=True,
+        on_delete=models.SET_NULL,
+        related_name="compared_evaluation_scores",
+        help_text="the earlier message of the pair (self-consistency)",
+    )
+    over_window = models.BooleanField(
+        default=False, help_text="adherence of a whole window: it never was about one message, and none was deleted"
+    )
+    repeat = models.PositiveSmallIntegerField(default=1, help_text="which of the run's repeated judgements, from 1")
+    claim = models.TextField(help_text="the claim as the judge read it")
+    weight = models.FloatField(default=1.0)
+    inverted = models.BooleanField(default=False)
+    status = models.CharField(
+        max_length=10,
+        choices=Status.choices,
+        default=Status.PENDING,
+        help_text="trivial = could not be false here (stored as 9, not averaged); unscored = could not be judged, see reason",
+    )
+    score = models.PositiveSmallIntegerField(
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(0), MaxValueValidator(9)],
+        help_text="0 to 9, higher is better (inverted claims flipped, penalties applied)",
+    )
+    raw_score = models.PositiveSmallIntegerField(null=True, blank=True, help_text="0 to 9 as the judge gave it")
+    first_score = models.PositiveSmallIntegerField(
+        null=True, blank=True, help_text="the score before the judge was asked whether it is sure (double check)"
+    )
+    count = models.PositiveIntegerField(
+        null=True, blank=True, help_text="how many distinct ideas; has no upper end and is in no mean"
+    )
+    flaws = models.JSONField(default=list, blank=True, help_text="flaws the judge listed (hard mode)")
+    evidence = models.CharField(max_length=16, blank=True, default="", help_text="present or absent")
+    reasoning = models.TextField(blank=True, default="")
+    justification = models.TextField(blank=True, default="")
+    confidence = models.FloatField(null=True, blank=True, help_text="0 to 1, the judge's own")
+    recommendations = models.TextField(blank=True, default="")
+    reason = models.CharField(max_length=300, blank=True, default="", help_text="why it is unscored or trivial")
+    context_snippet = models.TextField(blank=True, default="", help_text="the start of what was judged")
+    judge = models.CharField(max_length=200, blank=True, default="", help_text="rule, or the model that judged")
+    served_model = models.CharField(max_length=200, blank=True, default="")
+    call = models.ForeignKey(
+        LLMCall, null=True, blank=True, on_delete=models.SET_NULL, related_name="evaluation_scores"
+    )
+    judged_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        db_table = "evaluation_scores"
+        ordering: ClassVar = ["evaluation_run", "dimension", "proposition_id", "pk"]
+        indexes: ClassVar = [models.Index(fields=["evaluation_run", "status"], name="score_run_status")]
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["evaluation_run", "dimension", "proposition_id", "message", "repeat"],
+                condition=Q(message__isnull=False),
+                name="score_once_per_message",
+            ),
+            models.CheckConstraint(condition=Q(score__isnull=True) | Q(score__gte=0, score__lte=9), name="score_range"),
+            models.CheckConstraint(
+                condition=Q(raw_score__isnull=True) | Q(raw_score__gte=0, raw_score__lte=9), name="raw_score_range"
+            ),
+            models.CheckConstraint(
+                condition=(
+                    Q(status__in=["pending", "unscored"], score__isnull=True, count__isnull=True)
+                    | Q(status="scored", score__isnull=False, count__isnull=True)
+                    | Q(status="scored", score__isnull=True, count__isnull=False)
+                    | Q(status="trivial", score=9, count__isnull=True)
+                ),
+                name="score_matches_status",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        number = self.score if self.count is None else self.count
+        return f"{self.proposition_id}: {self.status if number is None else number}"
+
+
+class ChannelShare(models.Model):
+    """A channel's evaluation as part of an agent's, with how much of the conversation is the agent's."""
+
+    agent_run = models.ForeignKey("evaluation.EvaluationRun", on_delete=models.CASCADE, related_name="channel_shares")
+    channel_run = models.ForeignKey("evaluation.EvaluationRun", on_delete=models.CASCADE, related_name="agent_shares")
+    messages = models.PositiveIntegerField(help_text="the agent's messages there: its weight in the agent's mean")
+
+    class Meta:
+        db_table = "evaluation_channel_shares"
+        ordering: ClassVar = ["agent_run", "-messages", "pk"]
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["agent_run", "channel_run"], name="channel_share_once"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.channel_run.channel} in evaluation {self.agent_run_id}"
+
+
+class IdeaPart(models.Model):
+    """A stretch of a conversation whose ideas were listed; what is stored here is not asked again."""
+
+    evaluation_score = models.ForeignKey(
+        "evaluation.EvaluationScore", on_delete=models.CASCADE, related_name="idea_parts"
+    )
+    number = models.PositiveIntegerField(help_text="from 1, in order of the conversation")
+    first_position = models.PositiveBigIntegerField()
+    last_position = models.PositiveBigIntegerField()
+    listed = models.BooleanField(default=False, help_text="whether the judge listed its ideas")
+
+    class Meta:
+        db_table = "evaluation_idea_parts"
+        ordering: ClassVar = ["evaluation_score", "number"]
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["evaluation_score", "number"], name="idea_part_once"),
+        ]
+
+    def __str__(self) -> str:
+        return f"part {self.number} of judgement {self.evaluation_score_id}"
+
+
+class Idea(models.Model):
+    """One idea the judge listed. One that says the same as another points to it and is not counted."""
+
+    part = models.ForeignKey(IdeaPart, on_delete=models.CASCADE, related_name="ideas")
+    number = models.PositiveIntegerField(help_text="from 1, in order within the part")
+    idea = models.TextField()
+    description = models.TextField(blank=True, default="")
+    positions = models.JSONField(default=list, blank=True, help_text="where in the channel it was said")
+    same_as = models.ForeignKey(
+        "self", null=True, blank=True, on_delete=models.CASCADE, related_name="variants", help_text="empty = counted"
+    )
+
+    class Meta:
+        db_table = "evaluation_ideas"
+        ordering: ClassVar = ["part", "number"]
+        constraints: ClassVar = [models.UniqueConstraint(fields=["part", "number"], name="idea_once")]
+
+    def __str__(self) -> str:
+        return self.idea[:80]
+
+
+class LineUpRun(Leasable):
+    """A voice line-up of a channel, made by a worker: it takes seconds, which no page should wait for."""
+
+    WHOSE: ClassVar = F("channel_id") * -1
+
+    channel = models.ForeignKey(Channel, on_delete=models.CASCADE, related_name="line_ups")
+    window = models.CharField(max_length=32, default="all", help_text="all, last:N, or a duration such as 7d or 24h")
+    where = models.JSONField(default=dict, blank=True, help_text="tags a message must have to be compared")
+    result = models.JSONField(default=dict, blank=True, help_text="what `manage.py lineup --json` prints")
+    last_position = models.PositiveBigIntegerField(
+        default=0, help_text="the channel's newest message when it was measured"
+    )
+
+    class Meta:
+        db_table = "evaluation_line_ups"
+        verbose_name = "voice line-up"
+        ordering: ClassVar = ["-created_at", "-pk"]
+        indexes: ClassVar = [models.Index(fields=["channel", "-created_at"], name="line_up_channel_created")]
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["channel"], condition=Q(status__in=["pending", "running"]), name="line_up_one_waiting"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"voices in {self.channel}"
+
+
+class Baseline(models.Model):
+    """The current baseline of an agent for one judge, procedure and dimension; replaced only by a capture that succeeded."""
+
+    agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="baselines")
+    judge = models.CharField(max_length=200)
+    procedure = models.CharField(
+        max_length=64, default=Method.PLUMBLINE.value, help_text="how it was judged, e.g. plumbline+hard"
+    )
+    dimension = models.CharField(max_length=32, choices=Dimension.choices)
+    evaluation_run = models.ForeignKey(EvaluationRun, on_delete=models.CASCADE, related_name="baselines")
+    score = models.FloatField(null=True, blank=True, help_text="0 to 9; empty for a dimension that is a count")
+    count = models.PositiveIntegerField(null=True, blank=True, help_text="distinct ideas, for ideas quantity")
+    persona_digest = models.CharField(max_length=64, blank=True, default="", help_text="persona it was captured under")
+    captured_at = models.DateTimeField()
+
+    class Meta:
+        db_table = "baselines"
+        ordering: ClassVar = ["agent", "judge", "dimension"]
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["agent", "judge", "procedure", "dimension"], name="baseline_one_current"),
+            models.CheckConstraint(
+                condition=Q(score__gte=0, score__lte=9, count__isnull=True)
+                | Q(score__isnull=True, count__isnull=False),
+                name="baseline_score_range",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.agent.slug} {self.dimension}: {self.count if self.score is None else round(self.score, 1)}"
+
+
+class Evidence(models.Model):
+    """That a completed evaluation of an agent scored something in a dimension, and how new the messages were.
+
+    Agent, judge and procedure are those of the evaluation, repeated here for the index.
+    """
+
+    evaluation_run = models.ForeignKey(EvaluationRun, on_delete=models.CASCADE, related_name="evidence")
+    dimension = models.CharField(max_length=32, choices=Dimension.choices)
+    agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="+")
+    judge = models.CharField(max_length=200)
+    procedure = models.CharField(max_length=64)
+    newest_message_at = models.DateTimeField(
+        help_text="when the newest message that was judged was said (stored, where it has no time)"
+    )
+
+    class Meta:
+        db_table = "evaluation_evidence"
+        ordering: ClassVar = ["-newest_message_at", "-evaluation_run_id"]
+        indexes: ClassVar = [
+            models.Index(
+                fields=["agent", "judge", "procedure", "dimension", "-newest_message_at", "-evaluation_run"],
+                name="evidence_newest",
+            ),
+        ]
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["evaluation_run", "dimension"], name="evidence_once_per_dimension"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.dimension} in evaluation {self.evaluation_run_id}"
