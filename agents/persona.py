@@ -96,7 +96,7 @@ ROUNDING = 1e-9  # what adding up steps of 0.1 may be off by; 0 alone is a stop
 
 
 def strength_band(strength: float) -> str:
-    """The heading a trait of this strength (0 to 1) stands under."""
+    """Return the heading of a trait of this strength (0 to 1)."""
     return next((heading for bound, heading in BANDS if strength <= bound + ROUNDING * bool(bound)), BANDS[-1][1])
 
 
@@ -128,7 +128,7 @@ def _line(trait: TraitLike) -> str:
 def cut_persona(persona: str, most: int) -> str:
     """A persona as `render_persona` gives it, in at most about `most` characters, with a visible mark where something is missing.
 
-    Traits stand at its end, those that are to stop last, and what stands last would be the first to go: so the system prompt is cut,
+    Traits are at its end, those that are to stop last, where a plain cut would begin: so the system prompt is cut,
     and where the traits alone are too long the lines of the longest, but no trait is left out.
     """
     if len(persona) <= most:
@@ -140,8 +140,8 @@ def cut_persona(persona: str, most: int) -> str:
     if len(traits) > most // 2:
         each = max(LEAST_LINE, most // 2 // len(lines))
         lines = [line if line == MANNER else _cut(line, each) for line in lines]
-    kept = "\n".join(lines)
-    return _cut(prose, max(0, most - len(heading) - len(kept))) + heading + kept
+    shown = "\n".join(lines)
+    return _cut(prose, max(0, most - len(heading) - len(shown))) + heading + shown
 
 
 def _cut(text: str, most: int) -> str:
@@ -404,9 +404,9 @@ def changes_between(agent_slug: str, before: str, after: str) -> tuple[PersonaCh
 def differences(before: PersonaVersion, after: PersonaVersion) -> tuple[str, ...]:
     """What one version changed of another, trait by trait; strengths as numbers."""
     old, new = ({str(trait["name"]).casefold(): trait for trait in version.traits} for version in (before, after))
-    found = [_difference(old.get(name), new.get(name)) for name in sorted(old.keys() | new.keys())]
+    changes = [_difference(old.get(name), new.get(name)) for name in sorted(old.keys() | new.keys())]
     prompt = ["system prompt"] if before.system_prompt != after.system_prompt else []
-    return tuple(filter(None, (*found, *prompt)))
+    return tuple(filter(None, (*changes, *prompt)))
 
 
 def _difference(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> str:
@@ -423,7 +423,7 @@ def _difference(before: Mapping[str, Any] | None, after: Mapping[str, Any] | Non
 
 def _in_words(later: Mapping[tuple[int, str], Sequence[int]]) -> dict[tuple[int, str], tuple[PersonaChange, ...]]:
     """The versions by key in words; the first of each is what the next is compared with."""
-    keys = {pk for found in later.values() for pk in found}
+    keys = {pk for versions in later.values() for pk in versions}
     if not keys:
         return {}
     versions = PersonaVersion.objects.select_related("created_by").in_bulk(keys)
@@ -440,9 +440,9 @@ def _in_words(later: Mapping[tuple[int, str], Sequence[int]]) -> dict[tuple[int,
                 origin=origins.get(pk) or _origin_of(versions[pk]),
                 differences=differences(versions[earlier], versions[pk]),
             )
-            for earlier, pk in pairwise(found)
+            for earlier, pk in pairwise(keys_of_one)
         )
-        for asked, found in later.items()
+        for asked, keys_of_one in later.items()
     }
 
 

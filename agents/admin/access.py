@@ -1,4 +1,4 @@
-"""Who may enter: users, groups and the tokens of the API, in the look of the console."""
+"""Who may enter: signing in, users, groups and the tokens of the API."""
 
 from __future__ import annotations
 

@@ -9,7 +9,6 @@ from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import PermissionDenied
 from django.db.models import Count, Model, OuterRef, QuerySet, Subquery
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
-from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
@@ -48,10 +47,7 @@ class MessageAdmin(LogAdmin[Message]):
     ordering = ("-pk",)
     fieldsets = (
         (None, {"fields": ("where", "author", "sent", "said_whole", "payload_json", "parent_link", "tag_chips")}),
-        (
-            "Origin",
-            {"fields": ("run", "persona_version", "synthetic", "external_id", "stored")},
-        ),
+        ("Origin", {"fields": ("run", "persona_version", "synthetic", "external_id", "stored")}),
     )
 
     sent = display.time_of("sent_at")
@@ -65,36 +61,28 @@ class MessageAdmin(LogAdmin[Message]):
     def author(self, message: Message) -> SafeString:
         if message.agent is not None:
             return display.agent_chip(message.agent)
-        return format_html(
-            "{} {}",
-            display.isolated(message.author_name),
-            display.badge("user" if message.user else "outsider", "plain"),
-        )
+        kind = display.badge("user" if message.user else "outsider")
+        return format_html("{} {}", display.isolated(message.author_name), kind)
 
     said = display.column("text", lambda message: display.folded(message.text, 110))
 
     @admin.display(description="text")
     def said_whole(self, message: Message) -> SafeString:
-        return format_html(
-            "{}{}", display.block(message.text), display.link(transcript_url(message), "Read it in its conversation")
-        )
+        there = display.link(transcript_url(message), "Read it in its conversation")
+        return format_html("{}{}", display.block(message.text), there)
 
     @admin.display(description="tags")
     def tag_chips(self, message: Message) -> SafeString:
-        return format_html(
-            "{}{}", display.badge("synthetic", "warning") if message.synthetic else "", display.tags(message.tags)
-        )
+        synthetic = display.badge("synthetic", "warning") if message.synthetic else ""
+        return format_html("{}{}", synthetic, display.tags(message.tags))
 
     payload_json = display.column("payload", lambda message: display.json_block(message.payload))
 
     @admin.display(description="answers")
     def parent_link(self, message: Message) -> SafeString:
-        parent = message.parent
-        return (
-            display.EMPTY
-            if parent is None
-            else display.link(transcript_url(parent), display.shortened(parent.text, 80))
-        )
+        if (parent := message.parent) is None:
+            return display.EMPTY
+        return display.link(transcript_url(parent), display.shortened(parent.text, 80))
 
 
 MEMBERS_SHOWN = 5
@@ -127,14 +115,12 @@ class ChannelAdmin(ModelAdmin[Channel]):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Channel]:
         messages = Message.objects.filter(channel=OuterRef("pk")).order_by("-position")
+        last = {
+            f"last_{name}": Subquery(messages.values(column)[:1])
+            for name, column in (("sent", "sent_at"), ("text", "text"))
+        }
         return (
-            super()
-            .get_queryset(request)
-            .annotate(
-                last_sent=Subquery(messages.values("sent_at")[:1]),
-                last_text=Subquery(messages.values("text")[:1]),
-            )
-            .prefetch_related("memberships__agent", "memberships__user")
+            super().get_queryset(request).annotate(**last).prefetch_related("memberships__agent", "memberships__user")
         )
 
     def fill_in(self, rows: list[Any]) -> None:
@@ -152,26 +138,18 @@ class ChannelAdmin(ModelAdmin[Channel]):
 
     @admin.display(description="kind", ordering="kind")
     def kind_badge(self, channel: Channel) -> SafeString:
-        return display.badge(
-            channel.get_kind_display(), "accent" if channel.kind == Channel.Kind.EXPERIMENT else "plain"
-        )
+        tone: display.Tone = "accent" if channel.kind == Channel.Kind.EXPERIMENT else "plain"
+        return display.badge(channel.get_kind_display(), tone)
 
     @admin.display(description="members")
     def members(self, channel: Channel) -> SafeString:
-        people = list(channel.memberships.all())
-        dots = format_html_join(
-            "",
-            "{}",
-            (
-                (display.avatar(str(m.agent or m.user), m.agent.avatar_color if m.agent else ""),)
-                for m in people[:MEMBERS_SHOWN]
-            ),
-        )
-        names = display.marked(", ".join(str(m.agent or m.user) for m in people))
+        people = [(str(m.agent or m.user), m.agent.avatar_color if m.agent else "") for m in channel.memberships.all()]
+        if not people:
+            return display.EMPTY
+        dots = format_html_join("", "{}", ((display.avatar(name, color),) for name, color in people[:MEMBERS_SHOWN]))
+        names = display.marked(", ".join(name for name, _ in people))
         more = f" +{len(people) - MEMBERS_SHOWN}" if len(people) > MEMBERS_SHOWN else ""
-        return (
-            format_html('<span class="pl-stack" title="{}">{}{}</span>', names, dots, more) if people else display.EMPTY
-        )
+        return format_html('<span class="pl-stack" title="{}">{}{}</span>', names, dots, more)
 
     @admin.display(description="messages", ordering="next_position")
     def message_count(self, channel: Any) -> str | SafeString:
@@ -207,37 +185,32 @@ class ChannelAdmin(ModelAdmin[Channel]):
         if day is not None and (first := first_since(channel, day)) is not None:
             return HttpResponseRedirect(f"?at={first}#m{first}")
         page = transcript_page(channel=channel, at=at, before=before, after=after)
-        messages = [line.message for line in page.lines]
+        messages = [line["message"] for line in page.lines]
         notes = [note(request, messages) for extension in extensions(Message, request) for note in extension.notes]
+        reads = request.user.has_perm("agents.view_message")
         context = {
-            **self.admin_site.each_context(request),
-            "title": str(channel),
             "name": display.isolated(channel),
             "topic": display.visible(channel.topic),
-            "opts": self.opts,
             "original": channel,
             "channel": channel,
             "page": page,
             "lines": [
-                (line, [found[line.message.pk] for found in notes if line.message.pk in found]) for line in page.lines
+                (line, [of[line["message"].pk] for of in notes if line["message"].pk in of]) for line in page.lines
             ],
             "at": at,
             "day": day,
             "live": _live(request, channel, page),
-            "list_url": display.list_url(Message, channel=channel.pk)
-            if request.user.has_perm("agents.view_message")
-            else "",
+            "list_url": display.list_url(Message, channel=channel.pk) if reads else "",
             "members": [display.isolated(member.agent or member.user) for member in channel.memberships.all()],
             "kind_badge": self.kind_badge(channel),
             "tags": display.tags(channel.tags) if channel.tags else "",
         }
-        request.current_app = self.admin_site.name
-        return TemplateResponse(request, "admin/agents/channel/transcript.html", context)
+        return self.page(request, "admin/agents/channel/transcript.html", str(channel), **context)
 
 
 def _live(request: HttpRequest, channel: Channel, page: Page) -> str:
     """Where the page asks for messages after its last one; empty for an older page, and for users who may not read messages."""
     if page.newer is not None or not request.user.has_perm("agents.view_message"):
         return ""
-    since = page.lines[-1].message.position if page.lines else channel.next_position - 1
+    since = page.lines[-1]["message"].position if page.lines else channel.next_position - 1
     return f"{reverse('agents:channel-messages', args=[channel.slug])}?after={since}"

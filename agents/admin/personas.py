@@ -1,62 +1,195 @@
-"""Agents: the persona with its traits, memory and history. Every save goes through `agents.persona.record_version`."""
+"""Agents: the persona with its traits, memory and versions. Every save goes through `agents.persona.record_version`."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from django import forms
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.contrib.admin.options import InlineModelAdmin
+from django.core.exceptions import PermissionDenied
 from django.db.models import Count, OuterRef, QuerySet, Subquery
 from django.forms.models import BaseInlineFormSet
-from django.http import HttpRequest
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.loader import render_to_string
-from django.urls import reverse
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from agents.admin.access import user_of
 from agents.admin.prompts import NEEDED as MAY_PREVIEW
 from agents.admin.prompts import PERMISSION as MAY_RUN
-from agents.admin.versions import VersionPages, band_badge
+from agents.admin.prompts import TurnPages, the_agent
 from agents.console import display
+from agents.console.display import word_diff
 from agents.console.forms import DistinctTraits
 from agents.console.site import Button, ColorInput, GrowingTextarea, StackedInline, TabularInline, TextInput
 from agents.models import Agent, LLMCall, MemoryBlock, Message, PersonaVersion, Run, Trait
-from agents.persona import changes_since, current_digest, record_version, render_persona
+from agents.persona import (
+    PersonaMovedOn,
+    changes_since,
+    current_digest,
+    differences,
+    record_version,
+    render_persona,
+    restore_version,
+    strength_band,
+    values_of,
+)
 from agents.personas_io.shape import not_reserved
 from agents.text.fences import neutral
+
+PAGE = 10  # versions; each is compared with the one before
+
+
+class VersionPages(TurnPages):
+    """The history of a persona, and the page that asks before a version is restored."""
+
+    def get_urls(self) -> list[URLPattern]:
+        guarded = self.admin_site.admin_view
+        restore = guarded(self.restore_view)
+        return [
+            path("<int:pk>/versions/", guarded(self.versions_view), name="agents_agent_versions"),
+            path("<int:pk>/versions/<int:number>/restore/", restore, name="agents_agent_restore"),
+            *super().get_urls(),
+        ]
+
+    def versions_view(self, request: HttpRequest, pk: int) -> HttpResponse:
+        """A page of versions, the newest first."""
+        if not request.user.has_perm("agents.view_personaversion"):
+            raise PermissionDenied
+        agent = the_agent(pk)
+        before = _number(request.GET.get("before", ""))
+        rows = PersonaVersion.objects.filter(agent=agent).select_related("created_by").order_by("-number")
+        found = list((rows.filter(number__lt=before) if before else rows)[: PAGE + 1])
+        newest = rows.values_list("number", flat=True).first() or 0
+        now, may = current_digest(agent), self.has_change_permission(request, agent)
+        shown = [_shown(row, found[n + 1] if n + 1 < len(found) else None) for n, row in enumerate(found[:PAGE])]
+        for row, version in zip(shown, found, strict=False):
+            row["current"] = version.number == newest and version.digest == now
+            if may and version.digest != now:
+                row["restore_url"] = reverse("admin:agents_agent_restore", args=[agent.pk, version.number])
+        return self.page(
+            request,
+            "admin/agents/agent/versions.html",
+            f"Versions of {display.marked(agent.display_name)}",
+            agent=display.agent_chip(agent),
+            agent_url=reverse("admin:agents_agent_change", args=[agent.pk]),
+            versions=shown,
+            older=found[PAGE - 1].number if len(found) > PAGE else 0,
+            is_first_page=not before,
+            unsaved=bool(found) and not before and found[0].digest != now,
+        )
+
+    def restore_view(self, request: HttpRequest, pk: int, number: int) -> HttpResponse:
+        """GET shows what would change; POST makes a new version that says what the old one said."""
+        agent = the_agent(pk)
+        if not self.has_change_permission(request, agent):
+            raise PermissionDenied
+        version = PersonaVersion.objects.filter(agent=agent, number=number).first()
+        if version is None:
+            raise Http404(f"{agent} has no version {number}.")
+        problem = ""
+        if request.method == "POST":
+            problem = self._restore(request, agent, version)
+            if not problem:
+                return HttpResponseRedirect(reverse("admin:agents_agent_versions", args=[agent.pk]))
+        return self._restore_page(request, agent, version, problem)
+
+    def _restore(self, request: HttpRequest, agent: Agent, version: PersonaVersion) -> str:
+        """Why it was not done; empty when it was. What was changed since the page was opened is not undone by it."""
+        try:
+            made = restore_version(version=version, seen=request.POST.get("opened", ""), user=user_of(request))
+        except PersonaMovedOn:
+            return "The persona was changed since you opened this page. Nothing was done; what would change now is shown below."
+        if made is None:
+            self.message_user(
+                request, f"Nothing changed: the persona is as in version {version.number}.", messages.INFO
+            )
+        else:
+            self.log_change(request, agent, f"restored version {version.number}")
+            text = f"Version {made.number} says what version {version.number} said; it holds from the next turn on."
+            self.message_user(request, text, messages.SUCCESS)
+        return ""
+
+    def _restore_page(
+        self, request: HttpRequest, agent: Agent, version: PersonaVersion, problem: str
+    ) -> TemplateResponse:
+        traits = list(agent.traits.all())
+        now = PersonaVersion(system_prompt=agent.system_prompt, traits=[_row(trait) for trait in traits])
+        return self.page(
+            request,
+            "admin/agents/agent/restore.html",
+            f"Restore version {version.number} of {display.marked(agent.display_name)}",
+            agent=display.agent_chip(agent),
+            versions_url=reverse("admin:agents_agent_versions", args=[agent.pk]),
+            version=version,
+            note=display.visible(version.note),
+            saved=display.moment(version.created_at),
+            opened=current_digest(agent),
+            problem=problem,
+            **_changes(now, version),
+        )
+
+
+def _shown(version: PersonaVersion, before: PersonaVersion | None) -> dict[str, Any]:
+    return {
+        "number": version.number,
+        "saved": display.moment(version.created_at),
+        "by": display.isolated(version.created_by.get_username()) if version.created_by is not None else "",
+        "note": display.visible(version.note),
+        "digest": version.digest[:8],
+        "persona": display.block(rendered(version)),
+        "is_first": before is None and version.number == 1,
+        **(_changes(before, version) if before is not None else {}),
+    }
+
+
+def _changes(before: PersonaVersion, after: PersonaVersion) -> dict[str, Any]:
+    """Trait by trait, and the system prompt word by word."""
+    same = before.system_prompt == after.system_prompt
+    traits = [text for text in differences(before, after) if text != "system prompt"]
+    return {
+        "traits": [display.visible(text) for text in traits],
+        "prompt_changed": not same,
+        "diff": None if same else word_diff(before.system_prompt, after.system_prompt),
+        "nothing": same and not traits,
+    }
+
+
+def rendered(version: PersonaVersion) -> str:
+    """The specification as the model read it."""
+    return render_persona(system_prompt=version.system_prompt, traits=values_of(version))
+
+
+def _row(trait: Trait) -> dict[str, Any]:
+    return {key: getattr(trait, key) for key in ("name", "description", "sentiment", "strength")}
+
+
+def band_badge(strength: float) -> SafeString:
+    """The words under which a trait of this strength stands in the specification."""
+    band = strength_band(strength)
+    return display.badge(band.split(" (")[0].lower(), "warning" if strength == 0 else "plain", band)
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else 0
+
 
 AGAIN = (
     "Nothing is saved yet, and what you typed is kept below. Saving again leaves what changed as it is now, except where you typed "
     "something else or the system prompt is concerned, which becomes what stands here. A trait that was removed meanwhile: delete its "
     "row, too."
 )
-MOST_TOLD = 300  # characters of a description
+LONGEST_SHOWN = 300  # characters of a description
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
-    """Digests of what a page showed: of the persona, and of the description, which is no part of it."""
-
-    persona: str
-    description: str
-
-    def __str__(self) -> str:
-        return f"{self.persona}.{self.description}"
-
-
-def opened_on(agent: Agent) -> Opened:
-    """What a page about the agent shows now."""
-    return Opened(current_digest(agent), text_digest(agent.description))
-
-
-def read_opened(text: str) -> Opened:
-    """What the form sent back; whatever else it holds is a state in which no agent is."""
-    persona, _, description = text.partition(".")
-    return Opened(persona, description)
+def opened_on(agent: Agent) -> str:
+    """What a page about the agent shows now, as digests of the persona and of the description, which is no part of it."""
+    return f"{current_digest(agent)}.{text_digest(agent.description)}"
 
 
 def as_stored(typed: str, stored: str) -> str:
@@ -70,23 +203,23 @@ def text_digest(text: str) -> str:
     return hashlib.sha256(_plain(text).encode()).hexdigest()
 
 
-def what_changed(agent: Agent, opened: Opened, *, description_typed: bool) -> str:
-    """Why the page cannot be saved as it is: what changed since it was opened, and by what; empty where nothing that it would undo.
+def what_changed(agent: Agent, opened: str, *, description_typed: bool) -> str:
+    """Why the page cannot be saved as it is: what changed since it was opened; empty where saving undoes nothing.
 
     Args:
         agent: As it is now, locked.
-        opened: What the page showed.
-        description_typed: Whether another description stands in the form; if not, one that changed meanwhile stays.
+        opened: What the page showed, as `opened_on` says it.
+        description_typed: Whether another description was typed; if not, one that changed meanwhile stays.
     """
-    now, told = opened_on(agent), []
-    if opened.persona != now.persona:
-        versions = changes_since([(agent.pk, opened.persona)]).get((agent.pk, opened.persona), ())
-        told.append("; ".join(str(version) for version in versions) or "by something that left no version")
-    if description_typed and opened.description != now.description:
-        told.append(f"the description, which is now: {agent.description[:MOST_TOLD]}")
-    if not told:
+    (persona, _, description), changes = opened.partition("."), []
+    if persona != current_digest(agent):
+        versions = changes_since([(agent.pk, persona)]).get((agent.pk, persona), ())
+        changes.append("; ".join(str(version) for version in versions) or "by something that left no version")
+    if description_typed and description != text_digest(agent.description):
+        changes.append(f"the description, which is now: {agent.description[:LONGEST_SHOWN]}")
+    if not changes:
         return ""
-    return f"This agent was changed since you opened the page: {neutral('; '.join(told))[0]}. {AGAIN}"
+    return f"This agent was changed since you opened the page: {neutral('; '.join(changes))[0]}. {AGAIN}"
 
 
 def _plain(text: str) -> str:
@@ -140,7 +273,7 @@ class AgentForm(AgentModelForm):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         if not self.instance._state.adding:
-            self.initial["opened"] = str(opened_on(self.instance))
+            self.initial["opened"] = opened_on(self.instance)
 
     def clean_sample_lines(self) -> list[str]:
         return self.cleaned_data["sample_lines"] or []
@@ -165,11 +298,11 @@ class AgentForm(AgentModelForm):
             self.instance.description_origin = origin.PERSON if typed else origin.UNKNOWN
             return
         now = Agent.objects.select_for_update(no_key=True).order_by().get(pk=self.instance.pk)
-        opened = read_opened(self.cleaned_data.get("opened", ""))
-        is_typed = opened.description != text_digest(typed) != text_digest(now.description)
+        opened = self.cleaned_data.get("opened", "")
+        is_typed = opened.partition(".")[2] != text_digest(typed) != text_digest(now.description)
         if problem := what_changed(now, opened, description_typed=is_typed):
-            self.data: Any = self.data.copy()  # saving again is a decision about what is told here
-            self.data["opened"] = str(opened_on(now))
+            self.data: Any = self.data.copy()  # saving again is a decision about these changes
+            self.data["opened"] = opened_on(now)
             if not is_typed:
                 self.data["description"] = now.description
             self.add_error(None, problem)
@@ -287,11 +420,8 @@ class AgentAdmin(VersionPages):
 
     @admin.display(description="agent", ordering="display_name")
     def who(self, agent: Agent) -> SafeString:
-        name = format_html(
-            "<strong>{}</strong> {}",
-            display.isolated(agent.display_name),
-            "" if agent.is_active else display.badge("inactive"),
-        )
+        inactive = "" if agent.is_active else display.badge("inactive")
+        name = format_html("<strong>{}</strong> {}", display.isolated(agent.display_name), inactive)
         dot = display.avatar(agent.display_name, agent.avatar_color)
         return format_html('<span class="pl-chip">{}{}</span>', dot, display.lines(name, display.isolated(agent.title)))
 

@@ -11,7 +11,6 @@ from django import forms
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
-from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.safestring import SafeString
 
@@ -21,7 +20,7 @@ from agents.console.site import GrowingTextarea, ModelAdmin, Select
 from agents.llm import ledger
 from agents.llm.endpoints import model_of, problem_of, provider_of
 from agents.models import Agent, Channel, Run
-from agents.turn.pipeline import Section, StageFailed, TraceEntry
+from agents.turn.pipeline import StageFailed
 from agents.turn.prompt import PROMPT_CHARACTERS, PromptPreview, preview_prompt
 from agents.turn.send_message import TurnRefused, start_turn
 from agents.turn.tools import tool_definitions
@@ -40,23 +39,17 @@ class PromptPages(ModelAdmin[Agent]):
         return [path("<int:pk>/prompt/", view, name="agents_agent_prompt"), *super().get_urls()]
 
     def prompt_view(self, request: HttpRequest, pk: int) -> HttpResponse:
-        """Nothing is asked of a model, and nothing is written."""
+        """Show the prompt. No model is asked and nothing is written."""
         if not request.user.has_perms(NEEDED):
             raise PermissionDenied
         agent = the_agent(pk)
         channels = channels_of(agent)
-        channel = chosen_channel(request, channels)
-        if channel is None:
-            return self._prompt_page(request, agent, channels, None)
-        try:
-            preview = preview_prompt(agent=agent, channel=channel)
-        except StageFailed as error:
-            return self._prompt_page(request, agent, channels, channel, problem=display.visible(error))
-        return self._prompt_page(request, agent, channels, channel, **_preview(preview))
-
-    def _prompt_page(
-        self, request: HttpRequest, agent: Agent, channels: Sequence[Channel], channel: Channel | None, **more: Any
-    ) -> TemplateResponse:
+        channel, preview = chosen_channel(request, channels), {}
+        if channel is not None:
+            try:
+                preview = _preview(preview_prompt(agent=agent, channel=channel))
+            except StageFailed as error:
+                preview = {"problem": display.visible(error)}
         return self.page(
             request,
             "admin/agents/agent/prompt.html",
@@ -68,7 +61,7 @@ class PromptPages(ModelAdmin[Agent]):
             channels=[(one.slug, display.marked(one)) for one in channels],
             channel=channel,
             tools=[(tool.name, display.block(tool.description)) for tool in tool_definitions()],
-            **more,
+            **preview,
         )
 
 
@@ -93,23 +86,30 @@ def chosen_channel(request: HttpRequest, channels: Sequence[Channel]) -> Channel
 
 def _preview(found: PromptPreview) -> dict[str, Any]:
     return {
-        "sections": [_section(section) for section in found.sections],
+        "sections": [
+            {
+                "heading": display.visible(section.heading),
+                "added": added_by(section.stage),
+                "size": f"{len(section.body):,}",
+                "body": display.block(section.body),
+                "is_open": section.stage not in OWN,
+            }
+            for section in found.sections
+        ],
         "first_message": display.block(found.user),
         "first_size": f"{len(found.user):,}",
         "said": len(found.transcript),
         "size": f"{len(found.system) + len(found.user):,}",
         "draft": display.block(found.draft.text) if found.draft is not None else "",
-        "trace": [_trace(entry) for entry in found.trace],
-    }
-
-
-def _section(section: Section) -> dict[str, Any]:
-    return {
-        "heading": display.visible(section.heading),
-        "added": added_by(section.stage),
-        "size": f"{len(section.body):,}",
-        "body": display.block(section.body),
-        "is_open": section.stage not in OWN,
+        "trace": [
+            {
+                "stage": display.visible(entry.stage),
+                "status": display.badge(entry.status, TRACE_TONES.get(entry.status, "plain")),
+                "why": display.visible(entry.why),
+                "ms": f"{entry.ms:.0f}",
+            }
+            for entry in found.trace
+        ],
     }
 
 
@@ -118,15 +118,6 @@ def added_by(stage: str) -> SafeString:
     if stage in OWN:
         return display.badge("in every prompt")
     return display.badge(f"stage {stage or 'unnamed'}", "accent", "added by this stage of the turn's pipeline")
-
-
-def _trace(entry: TraceEntry) -> dict[str, Any]:
-    return {
-        "stage": display.visible(entry.stage),
-        "status": display.badge(entry.status, TRACE_TONES.get(entry.status, "plain")),
-        "why": display.visible(entry.why),
-        "ms": f"{entry.ms:.0f}",
-    }
 
 
 PERMISSION = "agents.add_run"
@@ -188,9 +179,6 @@ class TurnPages(PromptPages):
                 text = f"Turn {run.pk} is queued; a worker (manage.py work) takes it."
                 self.message_user(request, text, messages.SUCCESS)
                 return HttpResponseRedirect(reverse("admin:agents_run_change", args=[run.pk]))
-        return self._turn_page(request, agent, channel, form)
-
-    def _turn_page(self, request: HttpRequest, agent: Agent, channel: Channel | None, form: TurnForm) -> HttpResponse:
         needs, problem = None, ""
         if channel is not None:
             try:

@@ -6,6 +6,7 @@ Pages are cut by position, not by offset: the last page of a channel of 50,000 m
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from typing import Any
@@ -21,31 +22,7 @@ from agents.models import Channel, Message
 PAGE_SIZE = 50
 DEEPEST = 4  # levels of indentation; deeper replies stay there
 MOST_COUNTED = 10_000  # messages of a channel; beyond, it has "more than" that
-SCANNED, UNTIMED = 2_000, 50  # messages looked through for the first of a day, and for one with a time
-IN_ONE_GO = timedelta(minutes=5)  # a speaker's messages this close stand under one name
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One message as it is shown.
-
-    `depth` counts its parents on this page; `reply_to` is set when its parent is not right above it; `replies` leads to the first
-    of its own. One that is `continued` has the speaker of the line above and followed it at once.
-    """
-
-    message: Message
-    kind: str
-    avatar: SafeString
-    author: SafeString
-    text: SafeString
-    depth: int
-    day: date | None
-    reply_to: SafeString | None
-    tags: SafeString
-    payload: SafeString
-    reactions: tuple[tuple[SafeString, int], ...]
-    replies: SafeString
-    continued: bool
+PAUSE = timedelta(minutes=5)  # a speaker's messages closer than this are shown under one name
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +32,7 @@ class Page:
     `total` counts no further than `MOST_COUNTED`; then there are `more`.
     """
 
-    lines: tuple[Line, ...]
+    lines: list[dict[str, Any]]
     older: int | None
     newer: int | None
     total: int
@@ -90,7 +67,7 @@ def transcript_page(
     span = whole.aggregate(first=Min("position"), last=Max("position"))
     total = whole.order_by().values("pk")[: MOST_COUNTED + 1].count()
     return Page(
-        lines=tuple(_lines(rows, _replies(rows))),
+        lines=_lines(rows),
         older=rows[0].position if rows and rows[0].position > span["first"] else None,
         newer=rows[-1].position if rows and rows[-1].position < span["last"] else None,
         total=min(total, MOST_COUNTED),
@@ -98,40 +75,11 @@ def transcript_page(
     )
 
 
-def _replies(rows: list[Message]) -> dict[int, tuple[int, int]]:
-    """Of each message that was answered: how often, and the position of the first answer."""
-    found = Message.objects.filter(parent__in=rows).order_by().values("parent", "channel")
-    counted = found.annotate(n=Count("pk"), first=Min("position"))
-    return {int(row["parent"] or 0): (row["n"], row["first"]) for row in counted}
-
-
 def first_since(channel: Channel, day: date) -> int | None:
-    """Position of the first message of a day or of one after it; None where there is none.
-
-    A long channel is halved by position until `SCANNED` are left, as if its times rose, which they do but for imports in disorder: there
-    it may be a later one than the first.
-    """
+    """Position of the first message of a day or of one after it; None where there is none."""
     midnight = timezone.make_aware(datetime.combine(day, time.min))
-    both = [_halved(channel, midnight, untimed_are_before=either) for either in (True, False)]
-    return min((place for place in both if place is not None), default=None)
-
-
-def _halved(channel: Channel, midnight: datetime, *, untimed_are_before: bool) -> int | None:
-    """Position of the first message since `midnight`; stretches of messages without a time count as before it, or after it."""
-    rows = Message.objects.filter(channel=channel).order_by("position")
-    span = rows.aggregate(first=Min("position"), last=Max("position"))
-    low, high, found = span["first"] or 0, span["last"] or 0, None
-    while high - low > SCANNED:
-        middle = (low + high) // 2
-        some = rows.filter(position__gte=middle).values_list("position", "sent_at")[:UNTIMED]
-        place, sent = next(((place, sent) for place, sent in some if sent is not None), (middle, None))
-        if untimed_are_before if sent is None else sent < midnight:
-            low = place + 1
-        else:
-            high, found = middle, place if sent is not None else found
-    first = rows.filter(position__gte=low, position__lte=high, sent_at__gte=midnight)
-    place = first.values_list("position", flat=True).first()
-    return found if place is None else place
+    rows = Message.objects.filter(channel=channel, sent_at__gte=midnight).order_by("position")
+    return rows.values_list("position", flat=True).first()
 
 
 def _shortly_before(channel: Channel, at: int) -> int:
@@ -154,58 +102,58 @@ def _cut(messages: QuerySet[Message], *, start: int | None, before: int | None, 
     return list(messages.order_by("-position")[:PAGE_SIZE])[::-1]
 
 
-def _lines(rows: list[Message], replies: dict[int, tuple[int, int]]) -> list[Line]:
+def _lines(rows: list[Message]) -> list[dict[str, Any]]:
+    counted = Message.objects.filter(parent__in=rows).order_by().values("parent")
+    replies = {row["parent"]: row for row in counted.annotate(n=Count("pk"), first=Min("position"))}
     depths: dict[int, int] = {}
-    lines: list[Line] = []
+    lines: list[dict[str, Any]] = []
     previous: Message | None = None
     for row in rows:
-        depth = min(depths.get(row.parent_id, 0) + 1, DEEPEST) if row.parent_id is not None else 0
-        depths[row.pk] = depth
-        lines.append(_line(row, depth=depth, previous=previous, replies=replies.get(row.pk)))
+        depths[row.pk] = min(depths.get(row.parent_id, 0) + 1, DEEPEST) if row.parent_id is not None else 0
+        lines.append(_line(row, depth=depths[row.pk], previous=previous, replies=replies.get(row.pk)))
         previous = row
     return lines
 
 
-def _line(row: Message, *, depth: int, previous: Message | None, replies: tuple[int, int] | None) -> Line:
-    parent = row.parent
-    quoted = None
+def _line(row: Message, *, depth: int, previous: Message | None, replies: Mapping[str, Any] | None) -> dict[str, Any]:
+    """One message as the template shows it.
+
+    `depth` counts its parents on this page; `reply_to` is set when its parent is not right above it; `replies` leads to the first
+    of its own. One that is `continued` has the speaker of the line above and followed it at once.
+    """
+    parent, quoted = row.parent, None
     if parent is not None and (previous is None or parent.pk != previous.pk):
-        quoted = display.link(
-            transcript_url(parent),
-            f"{parent.author_name}: {display.shortened(parent.text, 60)}",
-            "the message it answers",
-        )
-    color = row.agent.avatar_color if row.agent else ""
+        words = f"{parent.author_name}: {display.shortened(parent.text, 60)}"
+        quoted = display.link(transcript_url(parent), words, "the message it answers")
     day = _new_day(row.sent_at, previous.sent_at if previous else None)
-    return Line(
-        message=row,
-        kind="agent" if row.agent_id else "user" if row.user_id else "outsider",
-        avatar=display.avatar(row.author_name, color),
-        author=display.page_of(row.agent, row.author_name) if row.agent else display.isolated(row.author_name),
-        text=display.visible(row.text),
-        depth=depth,
-        day=day,
-        reply_to=quoted,
-        tags=display.tags(row.tags) if row.tags else SafeString(""),
-        payload=display.json_block(row.payload) if row.payload else SafeString(""),
-        reactions=tuple(Counter(display.visible(reaction.emoji) for reaction in row.reactions.all()).items()),
-        replies=_replies_link(row, *replies) if replies else SafeString(""),
-        continued=day is None and quoted is None and previous is not None and _in_one_go(previous, row),
-    )
+    answers: SafeString | str = ""
+    if replies:
+        page = reverse("admin:agents_channel_transcript", args=[row.channel_id])
+        label = "1 reply" if replies["n"] == 1 else f"{replies['n']:,} replies"
+        answers = display.link(f"{page}?at={replies['first']}#m{replies['first']}", label, "the first of them")
+    return {
+        "message": row,
+        "kind": "agent" if row.agent_id else "user" if row.user_id else "outsider",
+        "avatar": display.avatar(row.author_name, row.agent.avatar_color if row.agent else ""),
+        "author": display.page_of(row.agent, row.author_name) if row.agent else display.isolated(row.author_name),
+        "text": display.visible(row.text),
+        "depth": depth,
+        "day": day,
+        "reply_to": quoted,
+        "tags": display.tags(row.tags) if row.tags else "",
+        "payload": display.json_block(row.payload) if row.payload else "",
+        "reactions": list(Counter(display.visible(reaction.emoji) for reaction in row.reactions.all()).items()),
+        "replies": answers,
+        "continued": day is None and quoted is None and previous is not None and _continues(previous, row),
+    }
 
 
-def _replies_link(row: Message, number: int, first: int) -> SafeString:
-    page = reverse("admin:agents_channel_transcript", args=[row.channel_id])
-    label = "1 reply" if number == 1 else f"{number:,} replies"
-    return display.link(f"{page}?at={first}#m{first}", label, "the first of them")
-
-
-def _in_one_go(before: Message, row: Message) -> bool:
+def _continues(before: Message, row: Message) -> bool:
     """Whether the speaker of one message went on with the next; never where a time is not known."""
     speakers = [(message.agent_id, message.user_id, message.outsider) for message in (before, row)]
     if speakers[0] != speakers[1] or row.sent_at is None or before.sent_at is None or row.synthetic != before.synthetic:
         return False
-    return before.parent_id == row.parent_id and abs(row.sent_at - before.sent_at) <= IN_ONE_GO
+    return before.parent_id == row.parent_id and abs(row.sent_at - before.sent_at) <= PAUSE
 
 
 def _new_day(sent: datetime | None, before: datetime | None) -> date | None:

@@ -1,14 +1,12 @@
 """The tables of agents and conversations, one file per group."""
 
-from agents.models.api import IdempotentRequest
-from agents.models.batches import LLMBatch, LLMBatchRequest
 from agents.models.conversations import Channel, ChannelMember, Message, Reaction
 from agents.models.descriptions import DescriptionUpdate
 from agents.models.imports import Import, ImportChunk, ImportFile
-from agents.models.ledger import LedgerHour, LLMCall, LLMPayload, ModelPrice, Rollup
+from agents.models.ledger import LedgerHour, LLMBatch, LLMBatchRequest, LLMCall, LLMPayload, ModelPrice, Rollup
+from agents.models.ops import Chore, IdempotentRequest, WorkerHeartbeat
 from agents.models.personas import Agent, MemoryBlock, MemoryPassage, PersonaVersion, Trait
 from agents.models.runs import Run, RunMessage, RunStep
-from agents.models.workers import Chore, WorkerHeartbeat
 from agents.work.lease import LastServed, Leasable, owner_is_dead, owner_name
 
 __all__ = [

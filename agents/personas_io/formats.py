@@ -92,11 +92,11 @@ def from_png(data: bytes) -> dict[str, Any]:
     Raises:
         NotAPersonaError: No PNG, damaged, or without a card.
     """
-    found = {keyword: text for keyword, text in _text_chunks(data) if keyword in KEYWORDS}
+    cards = {keyword: text for keyword, text in _text_chunks(data) if keyword in KEYWORDS}
     for keyword in KEYWORDS:
-        if keyword in found:
+        if keyword in cards:
             try:
-                card = json.loads(base64.b64decode(found[keyword], validate=False))
+                card = json.loads(base64.b64decode(cards[keyword], validate=False))
             except (binascii.Error, ValueError, RecursionError):
                 raise NotAPersonaError(f"the tEXt chunk {keyword!r} of the PNG does not hold base64 of JSON") from None
             if not isinstance(card, dict):

@@ -38,15 +38,15 @@ def read_personas(path: Path, *, stems: Mapping[Path, str] | None = None) -> lis
     Raises:
         PersonaError: Something cannot be read; names file, line where known, field, value and what is allowed.
     """
-    found: dict[str, tuple[Path, AgentValues]] = {}
+    personas: dict[str, tuple[Path, AgentValues]] = {}
     for file in _files(path):
         for values in _read_file(file, (stems or {}).get(file, file.stem)):
-            before = found.setdefault(values.slug, (file, values))
+            before = personas.setdefault(values.slug, (file, values))
             if before[1] is not values:
                 raise PersonaError(
                     str(file), 0, f"a second persona with the slug {values.slug!r}; the first is in {before[0]}"
                 )
-    return [values for _, values in found.values()]
+    return [values for _, values in personas.values()]
 
 
 def _files(path: Path) -> list[Path]:

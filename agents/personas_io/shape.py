@@ -25,7 +25,7 @@ class PersonaError(Exception):
 
 
 class NotAPersonaError(Exception):
-    """Something in a file that is no persona; whoever reads the file adds where."""
+    """Something in a file that is no persona; the reader of the file adds where."""
 
 
 def _unique(field: str) -> AfterValidator:

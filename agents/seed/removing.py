@@ -15,7 +15,7 @@ from agents.models import Agent, Channel, Message
 from agents.ops.deletion import consequences
 from agents.seed.loader import conversations
 
-DEMONSTRATION = r"^demo-[0-9]+(-picnic)?$"  # slugs of the channels that `manage.py demo` plays in
+DEMONSTRATION = r"^demo-[0-9]+(-picnic)?$"  # slugs of the channels of `manage.py demo`
 
 
 @dataclass(slots=True)
@@ -42,19 +42,19 @@ def remove_examples(*, dry_run: bool = False) -> Removal:
     Args:
         dry_run: Say what would be removed, change nothing.
     """
-    found = Removal()
+    removal = Removal()
     with transaction.atomic():
         channels = list(_channels().order_by("slug"))
-        agents = _agents(channels, found)
-        found.objections = _objections(agents)
-        if not found.objections:
-            _remove(agents, channels, found)
-        transaction.set_rollback(dry_run or bool(found.objections))
-    return found
+        agents = _agents(channels, removal)
+        removal.objections = _objections(agents)
+        if not removal.objections:
+            _remove(agents, channels, removal)
+        transaction.set_rollback(dry_run or bool(removal.objections))
+    return removal
 
 
 def _channels() -> QuerySet[Channel]:
-    """The channels of the seed and of the demonstration, and those in which situations were played with examples alone."""
+    """The channels of the seed and of the demonstration, and those of simulations with examples alone."""
     shipped = [conversation.channel.slug for conversation in conversations()]
     examples = Agent.objects.filter(origin=Agent.Origin.SEED)
     others = Agent.objects.exclude(origin=Agent.Origin.SEED)
@@ -67,59 +67,59 @@ def _channels() -> QuerySet[Channel]:
     )
 
 
-def _agents(channels: Sequence[Channel], found: Removal) -> list[Agent]:
+def _agents(channels: Sequence[Channel], removal: Removal) -> list[Agent]:
     """The examples, without those that spoke in a channel of the team's own: their messages there are part of its conversation."""
     agents = Agent.objects.filter(origin=Agent.Origin.SEED).order_by("slug")
     elsewhere = Message.objects.filter(agent__in=agents).exclude(channel__in=channels).order_by()
     spoken = Counter(elsewhere.values_list("agent__slug", "channel__slug"))
     for (slug, channel), number in sorted(spoken.items()):
-        found.kept.append(f"the agent {slug} stays: it spoke in your channel {channel} (messages: {number})")
+        removal.kept.append(f"the agent {slug} stays: it spoke in your channel {channel} (messages: {number})")
     return [agent for agent in agents if agent.slug not in {slug for slug, _ in spoken}]
 
 
 def _objections(agents: Sequence[Agent]) -> list[str]:
     """The rows that name these agents and no other: where none is named, every agent is meant."""
-    found = []
+    objections = []
     for relation in Agent._meta.get_fields():
         if not isinstance(relation, ManyToManyRel):
             continue
         name, model = relation.field.name, relation.related_model
         for row in model._default_manager.filter(**{f"{name}__in": agents}).distinct():
             if not set(getattr(row, name).all()) - set(agents):
-                found.append(
+                objections.append(
                     f"the {model._meta.verbose_name} “{row}” names example agents alone and would mean every agent without them: "
                     "change or delete it first"
                 )
-    return found
+    return objections
 
 
-def _remove(agents: Sequence[Agent], channels: Sequence[Channel], found: Removal) -> None:
+def _remove(agents: Sequence[Agent], channels: Sequence[Channel], removal: Removal) -> None:
     messages = _messages(agents, channels)
     empty = []
     for channel in channels:
         if number := channel.messages.exclude(pk__in=messages.values("pk")).count():
-            found.kept.append(
+            removal.kept.append(
                 f"the channel {channel.slug} stays: it holds messages that are not the examples' ({number})"
             )
         else:
             empty.append(channel)
-    found.removed.update({"agents": len(agents), "channels": len(empty), "messages": messages.count()})
+    removal.removed.update({"agents": len(agents), "channels": len(empty), "messages": messages.count()})
     for rows in (agents, empty):
         for model, number in consequences(list(rows)).deleted.items():
             if model is not Message:
-                found.removed[str(model._meta.verbose_name_plural)] += number
+                removal.removed[str(model._meta.verbose_name_plural)] += number
     for path in settings.SEED_REMOVAL_STEPS:
-        found.removed.update(import_string(path)(agents))
+        removal.removed.update(import_string(path)(agents))
     messages.delete()
     Channel.objects.filter(pk__in=[channel.pk for channel in empty]).delete()
     Agent.objects.filter(pk__in=[agent.pk for agent in agents]).delete()
 
 
 def _messages(agents: Sequence[Agent], channels: Sequence[Channel]) -> QuerySet[Message]:
-    """What the seed put there, what these agents said there, and what was played with them; never what a person wrote."""
+    """What the seed put there, what these agents said there, and what was simulated with them; never what a person wrote."""
     shipped = {(c.channel.slug, m.id) for c in conversations() for m in c.messages}
     there = Message.objects.filter(channel__in=channels, user=None)
     known = there.filter(external_id__in=[external_id for _, external_id in shipped])
     seeded = [pk for pk, *place in known.values_list("pk", "channel__slug", "external_id") if tuple(place) in shipped]
-    played = Q(channel__synthetic=True, agent=None)
-    return there.filter(Q(pk__in=seeded) | Q(agent__in=agents) | played)
+    simulated = Q(channel__synthetic=True, agent=None)
+    return there.filter(Q(pk__in=seeded) | Q(agent__in=agents) | simulated)

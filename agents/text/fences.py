@@ -13,7 +13,7 @@ _FENCE_LIKE = re.compile(r"<{2,}|>{2,}")
 
 
 def new_nonce() -> str:
-    """Random text for the fences of one prompt, which nobody could have put into a message beforehand."""
+    """Random text for the fences of one prompt, which cannot have been put into a message beforehand."""
     return secrets.token_hex(6)
 
 

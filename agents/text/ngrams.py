@@ -133,26 +133,26 @@ def shared_phrases(messages: Sequence[Sequence[str]], *, n: int = 3, limit: int 
         of more than 12 words is cut there.
     """
     grams = [ngrams_of(words, n) for words in messages]
-    found: Counter[tuple[str, ...]] = Counter()
+    pairs: Counter[tuple[str, ...]] = Counter()
     for other in range(1, len(messages)):
         places = dict(
             zip(reversed(grams[other]), range(len(grams[other]) - 1, -1, -1), strict=True)
         )  # the first place stays
         for one in range(other):
-            found.update({run[:LONGEST_PHRASE] for run in _common_runs(messages[one], grams[one], places, n)})
-    likely = sorted(found, key=lambda phrase: (-found[phrase], -len(phrase), phrase))[:CANDIDATES]
+            pairs.update({run[:LONGEST_PHRASE] for run in _common_runs(messages[one], grams[one], places, n)})
+    likely = sorted(pairs, key=lambda phrase: (-pairs[phrase], -len(phrase), phrase))[:CANDIDATES]
     texts = [f" {' '.join(words)} " for words in messages]
     counted = {phrase: sum(f" {' '.join(phrase)} " in text for text in texts) for phrase in likely}
     ordered = sorted(counted.items(), key=lambda item: (-item[1], -len(item[0]), item[0]))
-    kept: list[tuple[str, int]] = []
+    phrases: list[tuple[str, int]] = []
     for phrase, count in ordered:
         inside = f" {' '.join(phrase)} "
         # What comes earlier has as many messages or more; what is longer with fewer says something of its own.
-        if not any(inside in f" {other} " for other, _ in kept):
-            kept.append((inside.strip(), count))
-        if len(kept) == limit:
+        if not any(inside in f" {other} " for other, _ in phrases):
+            phrases.append((inside.strip(), count))
+        if len(phrases) == limit:
             break
-    return kept
+    return phrases
 
 
 def _common_runs(

@@ -125,7 +125,7 @@ def find(phrase: str, text: str) -> regex.Match[str] | None:
 
 def find_all(phrases: Iterable[str], text: str) -> tuple[dict[str, regex.Match[str]], dict[str, Undecided]]:
     """The first match of each phrase that occurs, and apart from them the phrases that cannot say."""
-    found: dict[str, regex.Match[str]] = {}
+    matches: dict[str, regex.Match[str]] = {}
     undecided: dict[str, Undecided] = {}
     for phrase in phrases:
         try:
@@ -134,8 +134,8 @@ def find_all(phrases: Iterable[str], text: str) -> tuple[dict[str, regex.Match[s
             undecided[phrase] = problem
         else:
             if match is not None:
-                found[phrase] = match
-    return found, undecided
+                matches[phrase] = match
+    return matches, undecided
 
 
 def _is_regex(phrase: str) -> bool:

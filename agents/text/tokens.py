@@ -34,8 +34,8 @@ def tokenize(text: str) -> list[str]:
     """The words of a text, case-folded, without punctuation; ``don't`` stays one word. Same text, same list, always."""
     if text.isascii():
         return _ASCII_TOKEN.findall(text.lower())
-    found = "\n".join(_TOKEN.findall(unicodedata.normalize("NFKC", text)))
-    return found.casefold().replace("\u2019", "'").replace("\u02bc", "'").split("\n") if found else []
+    words = "\n".join(_TOKEN.findall(unicodedata.normalize("NFKC", text)))
+    return words.casefold().replace("\u2019", "'").replace("\u02bc", "'").split("\n") if words else []
 
 
 def split_sentences(text: str) -> list[str]:
@@ -62,8 +62,8 @@ def split_sentences(text: str) -> list[str]:
 
 def _next_word(text: str, start: int) -> int:
     """Where the first character that is no white space stands; the text's length if there is none."""
-    found = _SPACE.match(text, start)
-    return found.end() if found else start
+    space = _SPACE.match(text, start)
+    return space.end() if space else start
 
 
 def _goes_on(text: str, first: int, boundary: re.Match[str], following: str) -> bool:

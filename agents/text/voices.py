@@ -55,7 +55,7 @@ def style_of(text: str) -> Style:
 
 @dataclass(frozen=True, slots=True)
 class StyleProfile:
-    """How somebody usually writes: mean and spread (standard deviation, at least the feature's floor) of each feature."""
+    """How a person usually writes: mean and spread (standard deviation, at least the feature's floor) of each feature."""
 
     messages: int
     means: Style
@@ -78,8 +78,8 @@ def style_profile(texts: Sequence[str]) -> StyleProfile:
 def style_deviations(text: str, profile: StyleProfile) -> dict[str, float]:
     """How far a text lies from a profile, per feature in spreads, 0 (as usual) to 4, largest first."""
     rows = zip(FEATURES, style_of(text), profile.means, profile.spreads, strict=True)
-    found = {name: min(FARTHEST, abs(value - mean) / spread) for name, value, mean, spread in rows}
-    return dict(sorted(found.items(), key=lambda item: -item[1]))
+    deviations = {name: min(FARTHEST, abs(value - mean) / spread) for name, value, mean, spread in rows}
+    return dict(sorted(deviations.items(), key=lambda item: -item[1]))
 
 
 def style_distance(text: str, profile: StyleProfile) -> float:
@@ -101,7 +101,7 @@ STOP_WORDS = frozenset(
     will with won't would wouldn't you you'd you'll you're you've your yours yourself yourselves
     """.split()  # noqa: SIM905 (a hundred quotation marks do not help a reader)
 )
-FEWEST_WORDS = 3  # a speaker of fewer words has no vocabulary to compare: "Yes." is part of everybody's
+FEWEST_WORDS = 3  # a speaker of fewer words has no vocabulary to compare: "Yes." is part of every one
 
 
 def vocabulary(texts: Iterable[str]) -> frozenset[str]:
@@ -257,11 +257,11 @@ class Distinctness:
 def voice_distinctness(lines: Sequence[Line]) -> Distinctness | None:
     """How distinct the voices are, from the lines of speakers with at least two of them; None for fewer than two such speakers."""
     spoken = Counter(speaker for speaker, _ in lines)
-    kept = [(speaker, text) for speaker, text in lines if spoken[speaker] >= 2]
-    speakers = {speaker for speaker, _ in kept}
+    several = [(speaker, text) for speaker, text in lines if spoken[speaker] >= 2]
+    speakers = {speaker for speaker, _ in several}
     if len(speakers) < 2:
         return None
-    return Distinctness(round(_vocabulary(kept), 4), round(_style(kept), 4), len(kept), len(speakers))
+    return Distinctness(round(_vocabulary(several), 4), round(_style(several), 4), len(several), len(speakers))
 
 
 def _vocabulary(lines: Sequence[Line]) -> float:
@@ -273,7 +273,7 @@ def _vocabulary(lines: Sequence[Line]) -> float:
         entry[0] += vocabulary_similarity(words_a, words_b)
         entry[1] += 1
     if not within[0]:
-        return 0.0  # nobody used a word twice: nothing to tell anybody by
+        return 0.0  # no word was used twice: nothing to compare
     return 1 - (between[0] / between[1]) / (within[0] / within[1])
 
 
@@ -288,7 +288,7 @@ def _style(lines: Sequence[Line]) -> float:
     for feature in range(len(everything[0])):
         total = _squares([figure[feature] for figure in everything])
         if total < 1e-9:
-            continue  # everybody does the same
+            continue  # all do the same
         inside = sum(_squares([figure[feature] for figure in group]) for group in figures.values())
         shares.append(1 - (inside / (len(everything) - len(figures))) / (total / (len(everything) - 1)))
     return fmean(shares) if shares else 0.0

@@ -158,7 +158,7 @@ def _revealed(desk: Desk, pk: int) -> dict[str, Any] | None:
     score = EvaluationScore.objects.filter(pk=pk).first() if label is not None else None
     if label is None or score is None:
         return None
-    told = "\n\n".join(filter(None, (score.reasoning, score.justification)))
+    reasons = "\n\n".join(filter(None, (score.reasoning, score.justification)))
     return {
         "pk": pk,
         "mine": "cannot tell" if label.value is None else label.value,
@@ -166,5 +166,5 @@ def _revealed(desk: Desk, pk: int) -> dict[str, Any] | None:
         "apart": None if label.value is None or score.raw_score is None else abs(label.value - score.raw_score),
         "blind": label.blind,
         "claim": display.visible(score.claim),
-        "reasoning": display.folded(told, 200) if told else SafeString(""),
+        "reasoning": display.folded(reasons, 200) if reasons else SafeString(""),
     }

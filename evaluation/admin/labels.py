@@ -34,8 +34,8 @@ from evaluation.calibration.agreement import (
 )
 from evaluation.calibration.labels import (
     Progress,
+    all_done,
     begun,
-    everybody_done,
     figures_opened,
     open_figures,
     progress,
@@ -101,14 +101,14 @@ def results_context(label_set: LabelSet, *, annotator: str, may_label: bool) -> 
     """What the template shows.
 
     Args:
-        annotator: Who looks. Whoever began to label sees no figures before the end, and until all are done only own labels.
-        may_label: Whether that person may label; then figures are shown before the first label only when they were opened for good.
+        annotator: The visitor. Those who began to label see no figures before the end, and until all are done only their own labels.
+        may_label: Whether the visitor may label; then figures are shown before the first label only when they were opened.
     """
     entries = progress([label_set])[label_set.pk]
     mine = next((entry for entry in entries if entry.annotator == annotator), None)
     closed = may_label and mine is None and not figures_opened(label_set=label_set, annotator=annotator)
     hidden = "not begun" if closed else "unfinished" if mine is not None and not mine.done else ""
-    only_mine = mine is not None and not everybody_done(entries)
+    only_mine = mine is not None and not all_done(entries)
     return {
         "label_set": label_set,
         "judge": judge_badge(label_set.judge),
@@ -228,7 +228,7 @@ class LabelSetAdmin(ModelAdmin[LabelSet]):
         return [*own, *super().get_urls()]
 
     def get_changelist_instance(self, request: HttpRequest) -> Any:
-        """The list, with how far everybody is: found for the whole page at once."""
+        """The list, with how far each annotator is, in two queries for the whole page."""
         found: Any = super().get_changelist_instance(request)
         found.result_list = list(found.result_list)
         entries = progress(found.result_list)
@@ -316,7 +316,7 @@ class LabelSetAdmin(ModelAdmin[LabelSet]):
         return HttpResponseRedirect(_page_url(label_set))
 
     def open_view(self, request: HttpRequest, pk: int) -> HttpResponse:
-        """Show the figures to somebody who may label but has not: from then on not blind (POST)."""
+        """Show the figures to a user who may label but has not: later labels are not blind (POST)."""
         if request.method != "POST":
             return HttpResponseNotAllowed(["POST"])
         label_set = self._found(request, str(pk))

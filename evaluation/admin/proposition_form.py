@@ -64,6 +64,7 @@ GROUPS = (
 )
 _YES_NO = [("", "as its file says"), ("yes", "yes"), ("no", "no")]
 _LABELS = {
+    "claim": "sentence",
     "inverted": "anti-pattern",
     "hard": "strict",
     "recommendations_for_improvement": "advice when it is low",
@@ -102,7 +103,7 @@ class PropositionForm(forms.Form):
             self.fields["id"].disabled = True
 
     def blame(self, errors: Mapping[str, str]) -> None:
-        """Say what the loader found wrong beside the fields it is about."""
+        """Show the loader's errors at the fields they are about."""
         for name, text in errors.items():
             self.add_error(
                 name if name in self.fields else None, text if name in self.fields or not name else f"{name}: {text}"
@@ -149,7 +150,7 @@ def _field(name: str, traits: list[str]) -> forms.Field:
         return forms.ChoiceField(choices=_YES_NO, widget=Select, **common)
     if name in ("id", "trait", *RULE_PATTERNS):
         attrs = {"list": "pl-traits"} if name == "trait" and traits else {}
-        attrs |= {"placeholder": "made from the claim"} if name == "id" else {}
+        attrs |= {"placeholder": "made from the sentence"} if name == "id" else {}
         return forms.CharField(widget=TextInput(attrs=attrs), max_length=2000, **common)
     hints = {"claim": "{{agent_name}} …"} | dict.fromkeys((*RULE_LISTS, *CUES), "one phrase or /regex/ a line")
     widget = GrowingTextarea(attrs={"rows": 3 if name == "claim" else 2, "placeholder": hints.get(name, "")})
@@ -176,8 +177,8 @@ def _parts(typed: Mapping[str, Any]) -> dict[str, Any]:
     values = {name: _value(name, typed.get(name)) for name in (*MAIN, *RULE, *CUES, *CONTEXT, *ADVICE)}
     rule = {name: values.pop(name) for name in RULE}
     cues = {name: values.pop(name) for name in CUES}
-    for name, found in (("rule", rule), ("cues", cues)):
-        values[name] = {key: value for key, value in found.items() if value is not None} or None
+    for name, parts in (("rule", rule), ("cues", cues)):
+        values[name] = {key: value for key, value in parts.items() if value is not None} or None
     return values
 
 
@@ -243,7 +244,7 @@ class Editing:
     def proposition(self) -> Proposition:
         """As it is typed, to be tried."""
         file = self._file()
-        return resolve(file.propositions[0], file, "as typed", everybody=self.owner == DEFAULT)
+        return resolve(file.propositions[0], file, "as typed", for_all=self.owner == DEFAULT)
 
     def as_yaml(self) -> str:
         """A file of it alone."""

@@ -1,4 +1,4 @@
-"""What people say of the same things a judge scored. Blind: the judge's score stands beside a label once that is saved."""
+"""What people say of the same things a judge scored. Blind: the judge's score is shown beside a label once that is saved."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Labels(IdempotentPosts, ListAPIView[ScoreLabel]):
     """Labels, newest first, beside the judge's scores; POST gives one's own.
 
     Filters: score and run (ids), annotator, dimension; ordering. Whoever may give labels sees those of others only for judgements that they
-    labelled themselves, so that nobody is led. POST `{"score": ID, "value": 0 to 9 or null, "note": "…"}`: the score of the claim as
+    labelled themselves. POST `{"score": ID, "value": 0 to 9 or null, "note": "…"}`: the score of the claim as
     written; null means that it cannot be told from what is shown. The annotator is the user. 201; 200 when it replaces the user's own
     earlier one, which is then not `blind` any more: the judge's score was shown. 409 when the judgement is none to label (not scored,
     a count, a rule). To see what is to be labelled without the judge's answer, read an evaluation's `scores/?blind=true`.
@@ -128,13 +128,13 @@ class Labels(IdempotentPosts, ListAPIView[ScoreLabel]):
             raise ValidationError({"score": [f"there is no judgement {asked['score']}"]})
         if why := why_not_labelled(score):
             raise Conflict(f"judgement {score.pk} cannot be labelled: {why}")
-        user: User = request.user  # type: ignore[assignment]  # nobody anonymous comes here
+        user: User = request.user  # type: ignore[assignment]  # the permission refuses anonymous users
         annotator = user.get_username()
         again = ScoreLabel.objects.filter(evaluation_score=score, annotator=annotator, withdrawn=False).exists()
         try:
             label = save_label(
                 score=score, annotator=annotator, value=asked["value"], note=asked.get("note", ""), user=user
             )
-        except ValueError as error:  # deleted meanwhile, or by somebody whose name is no annotator's
+        except ValueError as error:  # deleted meanwhile, or the user's name is too long for an annotator's
             raise Conflict(str(error)) from None
         return Response(LabelRow(label, context={"request": request}).data, status=200 if again else 201)

@@ -1,4 +1,4 @@
-"""Giving labels, taking them back, and how far everybody is. Labels are about the claim as written, blind to the judge."""
+"""Store and withdraw labels, and say how far each annotator is. Labels are about the claim as written, blind to the judge."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BANDS: tuple[tuple[tuple[int, ...], str], ...] = (
     ((7, 8), "mostly true"),
     ((9,), "completely true"),
 )
-"""What the numbers mean, as the judge is told (templates/prompts/judge/rubric.md)."""
+"""What the numbers mean, as in the judge's prompt (templates/prompts/judge/rubric.md)."""
 MOST_NOTE = 4_000
 
 
@@ -45,14 +45,14 @@ def save_label(
     note: str = "",
     user: User | None = None,
 ) -> ScoreLabel:
-    """Store what somebody says of a judgement. The same again changes nothing.
+    """Store what a person says of a judgement. The same again changes nothing.
 
-    A label that is given anew with an account, to which the judge's score has been shown meanwhile, is kept as not blind.
+    A label that is changed from an account, which has seen the judge's score meanwhile, is stored as not blind.
 
     Args:
         score: The judgement; with its run.
         annotator: Who says so, 1 to 150 characters.
-        value: 0 to 9 for the claim as written; None: it cannot be told.
+        value: 0 to 9 for the claim as written; None: cannot tell.
         note: Anything else.
         user: The account, for labels given in the console.
 
@@ -147,7 +147,7 @@ class Progress:
 
 
 def progress(label_sets: Sequence[LabelSet]) -> dict[int, tuple[Progress, ...]]:
-    """By label set, how far everybody is who began; in two queries."""
+    """By label set, how far each annotator is who began; in two queries."""
     ids = [label_set.pk for label_set in label_sets]
     drawn = DrawnScore.objects.filter(label_set__in=ids).order_by()
     sizes = dict(drawn.values_list("label_set").annotate(n=Count("pk")))
@@ -164,6 +164,6 @@ def progress(label_sets: Sequence[LabelSet]) -> dict[int, tuple[Progress, ...]]:
     return {pk: tuple(entries) for pk, entries in found.items()}
 
 
-def everybody_done(entries: Iterable[Progress]) -> bool:
-    """Whether all who began have labelled everything; nobody knows what the others gave before that."""
+def all_done(entries: Iterable[Progress]) -> bool:
+    """Whether all who began have labelled everything; until then labels of others are hidden."""
     return all(entry.done for entry in entries)

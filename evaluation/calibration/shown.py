@@ -1,4 +1,4 @@
-"""What somebody who labels is shown: the claim and what the judge was shown around it, never what the judge made of it."""
+"""What a person who labels is shown: the claim and what the judge was shown around it, never the judge's answer."""
 
 from __future__ import annotations
 

@@ -368,7 +368,7 @@ def sift(
 
 
 def _usable(raw: Any, slug: str, name: str, persona: str, taken: set[str]) -> Suggestion:
-    """Return an answer as it would stand in a file, inactive."""
+    """Return an answer as an entry of a file, inactive."""
     try:
         answer = _Answer.model_validate(raw)
     except ValidationError as error:
@@ -519,7 +519,7 @@ def path_for(folder: Path, slug: str) -> Path:
 
 
 def write_suggestions(suggestions: Suggestions, *, folder: Path) -> Written | None:
-    """Add suggestions about one agent to its file in `folder`; what stands there already stays as it is, byte for byte.
+    """Add suggestions about one agent to its file in `folder`; what is there already stays as it is, byte for byte.
 
     Returns:
         Where they stand now; None when there are none.

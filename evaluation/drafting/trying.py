@@ -243,7 +243,9 @@ def estimate_trial(
     subject = _subject(agent, n=n, seed=0, window=window)
     messages = _drawn(subject)
     looked_at = _settled_or_asked(proposition, messages, subject, judge, Label(purpose=PURPOSE))
-    questions = [found for _, found in looked_at if isinstance(found, Question)]
+    questions = [
+        verdict_or_question for _, verdict_or_question in looked_at if isinstance(verdict_or_question, Question)
+    ]
     calls, sent = len(questions), sum(estimate_tokens(build_request(question)) for question in questions)
     billed = calls > 0 and provider_of(judge) == "anthropic"
     answered = calls * OUTPUT_TOKENS_PER_CLAIM

@@ -95,7 +95,7 @@ class ScoreLabel(models.Model):
 
 
 class JudgeCalibration(models.Model):
-    """How well a judge agrees with people in one dimension, as it was last computed: what stands beside the judge's scores.
+    """How well a judge agrees with people in one dimension, as it was last computed: what is shown beside the judge's scores.
 
     `changes` counts what happened to its labels; figures computed for an earlier count are stale, and a worker computes them again.
     """

@@ -106,13 +106,13 @@ def save_proposition(
     mark: str = "",
     files: Sequence[LoadedFile] | None = None,
 ) -> Path:
-    """Store a proposition as it is written in a file, new or in the place of another one.
+    """Store a proposition as it is written in a file, new or instead of another one.
 
     Args:
         owner: Slug of the agent it is about, or ``_default``.
         dimension: Its dimension's id.
         level: ``evaluation`` or ``action``.
-        entry: All its fields, as they stand in a file.
+        entry: All its fields, as a file has them.
         mark: Of the proposition that is changed, as the person saw it; empty for a new one.
         files: What `load_all` returned.
 
@@ -156,7 +156,7 @@ class Place:
 def place_for(*, owner: str, dimension: str, level: str, entry: Entry | None = None) -> Place | None:
     """Return where a proposition would be saved; None where the team has no folder.
 
-    A proposition of a team's folder, and a suggestion in any folder, is changed where it stands.
+    A proposition of a team's folder, and a suggestion in any folder, is changed in its file.
     """
     if entry is not None:
         was_suggested = entry.state in ("suggested", "rejected") or bool(entry.proposition.quote)
@@ -397,7 +397,7 @@ def _with_changes(original: list[str], before: list[str], after: list[str]) -> l
     for tag, a, b, c, d in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
         if tag != "equal":
             if a not in places or b not in places:
-                raise CannotSave("the changed lines cannot be told from the others")
+                raise CannotSave("the changed lines cannot be separated from the others")
             changed += original[done : places[a]] + after[c:d]
             done = places[b]
     return changed + original[done:]
@@ -433,7 +433,7 @@ def appended(text: str, entries: Sequence[Mapping[str, Any]], path: Path, commen
 
 
 def _items(entries: Sequence[Mapping[str, Any]], comment: str, *, indent: int) -> str:
-    """Return entries as they stand in a file."""
+    """Return the lines of entries."""
     margin = " " * indent
     text = yaml.safe_dump(
         [dict(entry) for entry in entries], allow_unicode=True, sort_keys=False, width=WIDTH, default_flow_style=False
@@ -456,7 +456,7 @@ def decoded(content: bytes, path: Path) -> str:
 
 
 def read_bytes(path: Path) -> bytes | None:
-    """Return what stands in a file; None when there is none.
+    """Return a file's content; None when there is none.
 
     Raises:
         CannotSave: It cannot be read.

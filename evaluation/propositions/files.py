@@ -69,7 +69,7 @@ def resolved_file(path: Path, parsed: PropositionFile, node: yaml.Node | None) -
     """A valid file's propositions with what they inherit from it; `node` is the file's, for the lines."""
     agent_id = parsed.agent_id or path.stem.removesuffix(".action").removesuffix(".suggestions")
     resolved = tuple(
-        resolve(spec, parsed, f"{path.name}:{line_of(node, ('propositions', i)) or 1}", everybody=agent_id == DEFAULT)
+        resolve(spec, parsed, f"{path.name}:{line_of(node, ('propositions', i)) or 1}", for_all=agent_id == DEFAULT)
         for i, spec in enumerate(parsed.propositions)
     )
     active, inactive = (tuple(p for p in resolved if p.active is wanted) for wanted in (True, False))
@@ -143,8 +143,8 @@ def applying(files: Sequence[LoadedFile], *, seeded: bool) -> list[LoadedFile]:
 
 def own_agents_like_examples() -> set[str]:
     """The slugs of agents that are the team's own and bear the slug of an example: its propositions do not apply to them."""
-    found = Agent.objects.filter(slug__in=example_slugs()).exclude(origin=Agent.Origin.SEED)
-    return set(found.values_list("slug", flat=True))
+    own = Agent.objects.filter(slug__in=example_slugs()).exclude(origin=Agent.Origin.SEED)
+    return set(own.values_list("slug", flat=True))
 
 
 def propositions_for(
@@ -188,5 +188,5 @@ def default_dimensions() -> tuple[str, ...]:
     Raises:
         PropositionError: A file cannot be used.
     """
-    found = {file.dimension for file in load_all() if file.level == "evaluation" and file.propositions}
-    return tuple(name for name in get_args(DimensionId) if name in found)
+    measured = {file.dimension for file in load_all() if file.level == "evaluation" and file.propositions}
+    return tuple(name for name in get_args(DimensionId) if name in measured)

@@ -1,4 +1,4 @@
-"""Every proposition of every file, where it stands: what is asked of an agent, what waits to be accepted, what was retired."""
+"""Every proposition of every file with its place: what is asked of an agent, what is suggested, what was rejected or retired."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LONGEST_ID = 60  # characters behind the agent's slug
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A proposition where it stands.
+    """A proposition with its place.
 
     Attributes:
         path: The file.

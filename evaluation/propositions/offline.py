@@ -1,4 +1,4 @@
-"""Answers for the offline provider: the lexical judge `offline:lexical-1`. Honest before all: what it cannot see is unscored.
+"""Answers without a model: the lexical judge `offline:lexical-1`, which leaves unscored what it cannot see, and exact checks of a draft.
 
 Measured while this was designed: nothing small enough to embed judges persona conduct better than chance on personas it does not
 know. So it answers only from what a proposition lists (`cues`) or names (`measure`), and says *unscored* to everything else.
@@ -111,13 +111,13 @@ def score_claim(claim: Mapping[str, Any], texts: Sequence[str], history: Sequenc
     if not cues:
         return {"unscored": NEEDS_JUDGE, "out_of_reach": True}
     text = "\n".join(texts)
-    found = []
+    places_of_each = []
     for phrases in (cues["supports"], cues["contradicts"]):
         matches, undecided = find_all(phrases, text)
         if undecided and not matches:
             return {"unscored": str(next(iter(undecided.values())))}
-        found.append([" ".join(match.group().split()) or phrase for phrase, match in matches.items()])
-    supports, contradicts = (list(dict.fromkeys(places)) for places in found)
+        places_of_each.append([" ".join(match.group().split()) or phrase for phrase, match in matches.items()])
+    supports, contradicts = (list(dict.fromkeys(places)) for places in places_of_each)
     if not supports and not contradicts:
         return {"unscored": NO_CUE_FOUND}
     value = BOTH if supports and contradicts else SUPPORTED if supports else CONTRADICTED
@@ -179,7 +179,7 @@ def _quoted(phrases: Sequence[str]) -> str:
     return ", ".join(f"\u201c{phrase[:60]}\u201d" for phrase in phrases[:5])
 
 
-ALIKE = 0.5  # share of the telling words two ideas must have in common to be taken for the same
+ALIKE = 0.5  # share of the telling words two ideas must have in common to count as the same
 
 _POINT = re.compile(r"^\s*(?:[-*\u2022\u30fb]|\d{1,2}[.)\u3001])\s*(?P<idea>\S.*)$")
 _ANNOUNCED = re.compile(
@@ -191,12 +191,12 @@ _ANNOUNCED = re.compile(
 
 def list_ideas(request: LLMRequest) -> dict[str, Any]:
     """Points of lists, and what is announced as ``Idea: …`` (responder for the task ``ideas``)."""
-    found = [
+    ideas = [
         {"idea": idea, "description": "", "entries": [number]}
         for number, text in enumerate(request.facts["lines"], 1)
         for idea in _marked(text)
     ]
-    return {"ideas": found}
+    return {"ideas": ideas}
 
 
 def _marked(text: str) -> Iterator[str]:
@@ -262,7 +262,7 @@ def check_draft(
         PropositionError: A file cannot be used.
     """
     target = Target(text=text, channel_kind=channel_kind, is_reply=is_reply)
-    found: list[tuple[Proposition, Verdict]] = []
+    checked: list[tuple[Proposition, Verdict]] = []
     for level in LEVELS:
         for proposition in propositions_for(
             agent_slug=agent_slug, dimension="adherence", level=level, files=files, seeded=seeded
@@ -276,8 +276,8 @@ def check_draft(
                 verdict = _by_cues(proposition, proposition.cues, text[:MAX_EVENT_CHARACTERS])
             else:
                 continue
-            found.append((proposition, replace(verdict, recommendations=proposition.recommendations)))
-    return found
+            checked.append((proposition, replace(verdict, recommendations=proposition.recommendations)))
+    return checked
 
 
 def _by_cues(proposition: Proposition, cues: Cues, text: str) -> Verdict:

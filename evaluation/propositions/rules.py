@@ -1,4 +1,4 @@
-"""Rules: checks of a text that need no model. Exact, free, the same online and offline."""
+"""Rules and preconditions: checks of a message that need no model. Exact, free, the same online and offline."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ from agents.text.patterns import Undecided, check_phrase, find, find_all
 from agents.text.tokens import has_emoji, split_sentences, tokenize
 
 
-def _regex(value: str) -> str:
-    check_phrase(f"/{value}/")
-    return value
-
-
 def _phrase(value: str) -> str:
     check_phrase(value)
     return value
+
+
+def _regex(value: str) -> str:
+    return _phrase(f"/{value}/")[1:-1]
 
 
 Regex = Annotated[str, Field(min_length=1), AfterValidator(_regex)]
@@ -56,12 +55,14 @@ class Rule(BaseModel):
         return {name: value for name, value in self.model_dump(exclude_none=True).items() if value is not False}
 
 
-def _at_most(what: str, count: Callable[[str], int]) -> Callable[[str, Any], str]:
-    return lambda text, limit: "" if (n := count(text)) <= limit else f"{n} {what}, at most {limit} allowed"
+def _limit(what: str, count: Callable[[str], int], *, most: bool) -> Callable[[str, Any], str]:
+    def check(text: str, limit: int) -> str:
+        n = count(text)
+        if n <= limit if most else n >= limit:
+            return ""
+        return f"{n} {what}, at most {limit} allowed" if most else f"{n} {what}, at least {limit} required"
 
-
-def _at_least(what: str, count: Callable[[str], int]) -> Callable[[str, Any], str]:
-    return lambda text, limit: "" if (n := count(text)) >= limit else f"{n} {what}, at least {limit} required"
+    return check
 
 
 def _sentences(text: str) -> int:
@@ -77,38 +78,39 @@ def _matches(text: str, pattern: str) -> str:
 
 
 def _not_matches(text: str, pattern: str) -> str:
-    found = find(f"/{pattern}/", text)
-    return f"{found.group()!r} matches {pattern!r}" if found else ""
+    match = find(f"/{pattern}/", text)
+    return f"{match.group()!r} matches {pattern!r}" if match else ""
 
 
 def _contains_any(text: str, phrases: list[str]) -> str:
-    found, undecided = find_all(phrases, text)
-    if not found and undecided:
-        raise next(iter(undecided.values()))
-    return "" if found else f"none of {', '.join(map(repr, phrases))} occurs"
+    matches, undecided = find_all(phrases, text)
+    return "" if matches else _unless(undecided, f"none of {', '.join(map(repr, phrases))} occurs")
 
 
 def _contains_all(text: str, phrases: list[str]) -> str:
-    found, undecided = find_all(phrases, text)
-    missing = [phrase for phrase in phrases if phrase not in found and phrase not in undecided]
-    if not missing and undecided:
-        raise next(iter(undecided.values()))
-    return f"missing: {', '.join(map(repr, missing))}" if missing else ""
+    matches, undecided = find_all(phrases, text)
+    missing = [phrase for phrase in phrases if phrase not in matches and phrase not in undecided]
+    return f"missing: {', '.join(map(repr, missing))}" if missing else _unless(undecided, "")
 
 
 def _contains_none(text: str, phrases: list[str]) -> str:
-    found, undecided = find_all(phrases, text)
-    if not found and undecided:
-        raise next(iter(undecided.values()))
-    return f"contains {', '.join(map(repr, found))}" if found else ""
+    matches, undecided = find_all(phrases, text)
+    return f"contains {', '.join(map(repr, matches))}" if matches else _unless(undecided, "")
+
+
+def _unless(undecided: dict[str, Undecided], problem: str) -> str:
+    """Return the problem, unless a pattern cannot say whether there is one."""
+    for reason in undecided.values():
+        raise reason
+    return problem
 
 
 CHECKS: dict[str, Callable[[str, Any], str]] = {
-    "max_sentences": _at_most("sentences", _sentences),
-    "min_sentences": _at_least("sentences", _sentences),
-    "max_words": _at_most("words", _words),
-    "min_words": _at_least("words", _words),
-    "max_characters": _at_most("characters", len),
+    "max_sentences": _limit("sentences", _sentences, most=True),
+    "min_sentences": _limit("sentences", _sentences, most=False),
+    "max_words": _limit("words", _words, most=True),
+    "min_words": _limit("words", _words, most=False),
+    "max_characters": _limit("characters", len, most=True),
     "matches": _matches,
     "not_matches": _not_matches,
     "contains_any": _contains_any,
@@ -148,44 +150,12 @@ class Target:
     is_reply: bool = False
 
 
-Precondition = Callable[[Target, Mapping[str, object], Mapping[str, str]], bool]
-PRECONDITIONS: dict[str, Precondition] = {}
-
-
-def precondition(function: Precondition) -> Precondition:
-    """Register a precondition under its function's name, for use in proposition files.
-
-    It is called with the target, additional context, and the claim's variables, and answers whether the claim applies.
-    """
-    PRECONDITIONS[function.__name__] = function
-    return function
-
-
-@precondition
-def is_reply(target: Target, context: Mapping[str, object], variables: Mapping[str, str]) -> bool:
-    """The message answers another one in a thread."""
-    return target.is_reply
-
-
-@precondition
-def in_direct_message(target: Target, context: Mapping[str, object], variables: Mapping[str, str]) -> bool:
-    """The message was sent in a direct message."""
-    return target.channel_kind == "dm"
-
-
-@precondition
-def in_group(target: Target, context: Mapping[str, object], variables: Mapping[str, str]) -> bool:
-    """The message was sent where more than two can read it."""
-    return target.channel_kind != "dm"
-
-
-@precondition
-def asks_something(target: Target, context: Mapping[str, object], variables: Mapping[str, str]) -> bool:
-    """The message holds a question mark."""
-    return any(mark in target.text for mark in "?？؟")
-
-
-@precondition
-def has_ten_words(target: Target, context: Mapping[str, object], variables: Mapping[str, str]) -> bool:
-    """The message has at least ten words."""
-    return len(tokenize(target.text)) >= 10
+Precondition = Callable[[Target, Mapping[str, object], Mapping[str, str]], bool]  # additional context, variables
+# By the name in proposition files: whether the proposition applies. Where it does not, it is trivially true (AC-6.0.15).
+PRECONDITIONS: dict[str, Precondition] = {
+    "is_reply": lambda target, context, variables: target.is_reply,  # to another message, in a thread
+    "in_direct_message": lambda target, context, variables: target.channel_kind == "dm",
+    "in_group": lambda target, context, variables: target.channel_kind != "dm",  # more than two can read it
+    "asks_something": lambda target, context, variables: any(mark in target.text for mark in "?？؟"),
+    "has_ten_words": lambda target, context, variables: len(tokenize(target.text)) >= 10,
+}

@@ -63,7 +63,7 @@ class Cues(BaseModel):
 
 
 class PropositionSpec(BaseModel):
-    """One proposition as it stands in a file."""
+    """One proposition as a file has it."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -125,7 +125,7 @@ class PropositionSpec(BaseModel):
         if self.trait_stopped and not self.trait:
             raise ValueError("trait_stopped: true says of which trait: give trait, too")
         if self.rejected and self.active:
-            raise ValueError("rejected: true needs active: false, what was turned down is not judged")
+            raise ValueError("rejected: true needs active: false, what was rejected is not judged")
         if self.retired and (self.active or self.rejected):
             raise ValueError("retired: true needs active: false, and excludes rejected: it was judged once")
         return self
@@ -214,12 +214,12 @@ class Proposition:
     """A proposition with everything inherited and merged; immutable, so that no two runs can disturb each other.
 
     Attributes:
-        source: The file and line it stands in.
+        source: Its file and line.
         quote: The words of the persona it comes from.
         trait: Name of the trait it speaks of (`trait_stopped`: at strength 0); empty for most.
         trait_now: That trait as the agent has it: a change of it makes this another proposition.
         over_window: Judged once over the window instead of message by message.
-        everybody: Whether it stands in a file for all agents.
+        for_all: Whether its file is for all agents.
     """
 
     dimension: str
@@ -246,7 +246,7 @@ class Proposition:
     trait_stopped: bool = False
     trait_now: str = ""
     over_window: bool = False
-    everybody: bool = False
+    for_all: bool = False
 
     @property
     def context_key(self) -> tuple[bool, str, int, int, bool]:
@@ -271,8 +271,8 @@ class Proposition:
         }
 
 
-def resolve(spec: PropositionSpec, file: PropositionFile, source: str, *, everybody: bool = False) -> Proposition:
-    """Return a proposition with what it inherits from its file; `everybody` says that the file is about all agents."""
+def resolve(spec: PropositionSpec, file: PropositionFile, source: str, *, for_all: bool = False) -> Proposition:
+    """Return a proposition with what it inherits from its file; `for_all` says that the file is about all agents."""
     same = {field.name: getattr(spec, field.name) for field in fields(Proposition) if hasattr(spec, field.name)}
     first_n, last_n = WINDOW_DEFAULTS[file.level]
     return Proposition(
@@ -288,7 +288,7 @@ def resolve(spec: PropositionSpec, file: PropositionFile, source: str, *, everyb
             "source": source,
             "quote": spec.source.strip(),
             "trait": (spec.trait or "").strip(),
-            "everybody": everybody,
+            "for_all": for_all,
         }
     )
 

@@ -1,8 +1,8 @@
-"""One proposition of adherence per trait: what a persona is told to be is measured without anybody writing a claim for it.
+"""One automatic proposition of adherence per trait, so that what a persona shall be is measured without writing anything.
 
 A trait that always or (nearly) never shows can be seen in a single message: at a strength of at most 0.1 or at least 0.7 it is judged
 message by message, in between once over the window, since one message says nothing about "sometimes". At strength 0 the claim is that
-the agent does it, inverted. A claim in a file that names the trait stands in its place.
+the agent does it, inverted. A proposition in a file that names the trait replaces it.
 
 The id speaks of the trait's name alone. What the trait is now (description, band) is in the digest: after a change the proposition is
 another one, which no comparison takes for the same.
@@ -47,27 +47,27 @@ def with_traits(
     """An agent's propositions of adherence from files, joined with those of its traits.
 
     A claim that names a trait is asked as long as the trait shows (above 0.25; with `trait_stopped` at 0), and is then the only one about
-    it; otherwise the automatic one is. One whose trait the agent has not is asked all the same, unless it stands in a file for everybody.
+    it; otherwise the automatic one is. One whose trait the agent has not is asked all the same, unless its file is for all agents.
     Without `automatic` there are those of files alone.
     """
     ordered = sorted(traits, key=lambda trait: (trait.name.casefold(), trait.name))
     by_name = {trait.name.casefold(): trait for trait in ordered}
-    kept, covered = [], set()
+    asked, covered = [], set()
     for proposition in propositions:
         if not proposition.trait:
-            kept.append(proposition)
+            asked.append(proposition)
             continue
         name = proposition.trait.casefold()
         trait = by_name.get(name)
         if trait is None:
-            kept += [] if proposition.everybody else [proposition]
+            asked += [] if proposition.for_all else [proposition]
         elif covers(proposition, trait):
             covered.add(name)
-            kept.append(_tied(proposition, trait))
+            asked.append(_tied(proposition, trait))
     if not automatic:
-        return kept
+        return asked
     ids = {p.id for p in propositions}
-    return kept + [_automatic(trait, ids) for trait in ordered if trait.name.casefold() not in covered]
+    return asked + [_automatic(trait, ids) for trait in ordered if trait.name.casefold() not in covered]
 
 
 def covers(proposition: Proposition, trait: TraitLike) -> bool:
@@ -83,8 +83,8 @@ def of_a_message(strength: float) -> bool:
 
 
 def trait_id(name: str, taken: Iterable[str] = ()) -> str:
-    """``trait-concise-replies`` for *Concise replies*, whatever its case. What the name loses on the way, or an id that is `taken`, is
-    told apart by a few hex digits of the name, so that the id depends on no other trait."""
+    """``trait-concise-replies`` for *Concise replies*, whatever its case. A name that loses something on the way, or whose id is
+    `taken`, gets a few hex digits of the name, so that the id depends on no other trait."""
     plain = unicodedata.normalize("NFKC", name.casefold()).casefold()
     ascii_only = unicodedata.normalize("NFKD", plain).encode("ascii", "ignore").decode()
     slug = "-".join(re.findall(r"[a-z0-9]+", ascii_only))[:LONGEST_ID].strip("-")
@@ -112,11 +112,11 @@ def presence(trait: TraitLike) -> Proposition:
 
 def _automatic(trait: TraitLike, taken: set[str]) -> Proposition:
     band, stopped = strength_band(trait.strength), trait.strength == 0
-    found = trait_id(trait.name, taken)
-    taken.add(found)
+    identifier = trait_id(trait.name, taken)
+    taken.add(identifier)
     return Proposition(
         dimension=DIMENSION,
-        id=found,
+        id=identifier,
         claim=_claim(trait, band.lower()),
         weight=WEIGHT,
         inverted=stopped,

@@ -147,10 +147,10 @@ def line_of(node: yaml.Node | None, location: Sequence[Any]) -> int | None:
     line = node.start_mark.line + 1 if node is not None else None
     for part in location:
         if isinstance(node, yaml.MappingNode):
-            found = next(((key, value) for key, value in node.value if key.value == part), None)
-            if found is None:
+            pair = next(((key, value) for key, value in node.value if key.value == part), None)
+            if pair is None:
                 return line
-            node, line = found[1], found[0].start_mark.line + 1
+            node, line = pair[1], pair[0].start_mark.line + 1
         elif isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
             node = node.value[part]
             line = node.start_mark.line + 1

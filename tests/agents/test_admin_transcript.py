@@ -59,9 +59,9 @@ def test_replies_are_indented_under_what_they_answer(console: Client) -> None:
     say(channel, "D", "Thanks.", parent=answer)
     page = transcript_page(channel=channel)
 
-    assert [line.depth for line in page.lines] == [0, 0, 1, 2]
-    assert [line.reply_to is not None for line in page.lines] == [False, False, True, False]
-    assert "A: Question?" in str(page.lines[2].reply_to)
+    assert [line["depth"] for line in page.lines] == [0, 0, 1, 2]
+    assert [line["reply_to"] is not None for line in page.lines] == [False, False, True, False]
+    assert "A: Question?" in str(page.lines[2]["reply_to"])
 
 
 def test_a_reply_to_a_message_of_another_page_links_to_it() -> None:
@@ -70,8 +70,8 @@ def test_a_reply_to_a_message_of_another_page_links_to_it() -> None:
     say_late = Message.objects.create(channel=channel, position=PAGE_SIZE + 6, outsider="B", text="Late.", parent=first)
     line = transcript_page(channel=channel).lines[-1]
 
-    assert (line.message, line.depth) == (say_late, 1)
-    assert "?at=1#m1" in str(line.reply_to)
+    assert (line["message"], line["depth"]) == (say_late, 1)
+    assert "?at=1#m1" in str(line["reply_to"])
 
 
 @pytest.mark.parametrize("step", [1, 7])

@@ -14,7 +14,7 @@ from pytest_django import Settings
 from agents.models import Agent
 from evaluation.change.baselines import get_baseline
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore
-from evaluation.propositions.rules import PRECONDITIONS, Target, precondition
+from evaluation.propositions.rules import PRECONDITIONS
 from evaluation.runs.capture import capture, evaluate_agent
 from evaluation.runs.spec import RunSpec
 from tests.evaluation.conftest import PropositionFolder
@@ -150,10 +150,7 @@ def test_advice_that_is_none_costs_no_score(llm_server: LLMServer, ada: Agent, a
 def test_background_is_shown_as_data_and_given_to_preconditions_ac_6_0_15(
     llm_server: LLMServer, propositions: PropositionFolder
 ) -> None:
-    @precondition
-    def office_is_open(target: Target, context: Any, variables: Any) -> bool:
-        return bool(context.get("open"))
-
+    PRECONDITIONS["office_is_open"] = lambda target, context, variables: bool(context.get("open"))
     try:
         propositions.claims("adherence/_default.yaml", "voice")
         propositions.claims("adherence/ada.yaml", "busy", extra="precondition: office_is_open")

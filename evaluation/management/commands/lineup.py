@@ -33,7 +33,7 @@ each stretch. p is how often a shuffle does as well; above 0.05 the voices canno
 taken for whom" shows which personas blend.
 
 What it does not mean: high is not "in character", only "unlike the others". A speaker who always talks about the same
-things, or writes in another language, is told by that too; nicknames are not masked. A low figure on few short lines says
+things, or writes in another language, is recognised by that too; nicknames are not masked. A low figure on few short lines says
 little: some 20 lines for each speaker are a fair start. Figures compare between builds of one channel with the same
 speakers (--where build=41), not between channels. At most 2,000 lines of the 50 speakers who said most are compared,
 evenly spread over all, and of a line the first 2,000 characters.

@@ -186,13 +186,13 @@ def test_two_annotators_see_only_their_own_labels_until_both_are_done(label_set:
     assert "you gave" not in read(ben, label_page(label_set, f"?item={order[1].pk}"))
     assert "pl-confusion" not in read(ben, page_of(label_set))
     mine = read(ann, page_of(label_set))
-    assert "Below stand your own labels only" in mine
+    assert "Only your own labels are shown below" in mine
     assert "people 9," not in re.sub(r"people 9, judge \d: 0", "", mine)
 
     for score in order[1:]:
         give(ben, label_set, score, 9)
     both = read(ann, page_of(label_set))
-    assert "Below stand your own labels only" not in both
+    assert "Only your own labels are shown below" not in both
     assert re.search(r"people 9, judge \d: 1", both)
 
 
@@ -200,7 +200,7 @@ def test_somebody_who_has_not_labelled_is_asked_before_the_figures_are_shown(lab
     label_all(drawn(label_set), [1, 4, 8])
     root = signed_in(superuser())
 
-    assert "Whoever has seen what came of it" in read(root, page_of(label_set))
+    assert "Labels are blind only until you see the figures" in read(root, page_of(label_set))
     assert root.get(page_of(label_set, "open")).status_code == 405
     assert "pl-confusion" in root.post(page_of(label_set, "open"), follow=True).content.decode()
     assert "pl-confusion" in read(root, page_of(label_set)), "also the next time"

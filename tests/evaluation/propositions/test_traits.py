@@ -134,7 +134,7 @@ def test_several_claims_may_speak_of_one_trait_and_its_change_changes_them() -> 
 
 def test_a_claim_about_a_trait_nobody_has_is_asked_unless_it_is_for_everybody() -> None:
     assert [p.id for p in with_traits([linked()], [])] == ["own"]
-    assert with_traits([linked(everybody=True)], []) == []
+    assert with_traits([linked(for_all=True)], []) == []
 
 
 # -- in files
@@ -144,8 +144,8 @@ def test_a_file_names_the_trait(propositions: PropositionFolder) -> None:
 
     plain, wry = propositions_for(agent_slug="ada", dimension="adherence")
 
-    assert (wry.trait, wry.trait_stopped, wry.everybody) == ("Dry wit", False, False)
-    assert (plain.trait, plain.trait_stopped, plain.everybody) == ("emoji", True, True)
+    assert (wry.trait, wry.trait_stopped, wry.for_all) == ("Dry wit", False, False)
+    assert (plain.trait, plain.trait_stopped, plain.for_all) == ("emoji", True, True)
 
 
 @pytest.mark.parametrize(
