@@ -13,6 +13,7 @@ from django.conf import settings
 from django.core.management.base import CommandError
 
 from agents.commands import NOT_ENOUGH, STOPPED, WRONG_USAGE, CodedCommand
+from agents.llm.endpoints import provider_of
 from agents.work.stopping import stopping_on_sigterm
 from evaluation.models import Method
 from evaluation.propositions.files import PropositionError, default_dimensions
@@ -219,7 +220,7 @@ class Command(CodedCommand):
         if not options["no_simulate"]:
             with SimulationBar(sys.stderr, quiet=quiet) as simulating:
                 specs, simulations = simulate_where_little(specs, progress=simulating.progress)
-        before = estimate_before(specs)
+        before = estimate_before(specs) if provider_of(settings.JUDGE_MODEL) == "anthropic" else None
         with ProgressBar("Judging", sys.stderr, quiet=quiet) as bar:
             results = capture(specs, prepared=bar.prepared, progress=bar.progress, notice=self._notice) if specs else []
         if wrong := refusal(result.summary.run for result in results):
@@ -235,7 +236,8 @@ class Command(CodedCommand):
             if results:
                 outcome_table(judge, results, self.stdout, by_tag=options["by_tag"] or "")
                 spending_table(estimate, actual, self.stdout)
-            simulations_table(simulations, self.stdout, why=TOO_FEW)
+            if simulations:
+                simulations_table(simulations, self.stdout, why=TOO_FEW)
         if options["json"]:
             self._emit(document, options)
         elif options["out"]:
