@@ -136,14 +136,14 @@ def attempts(
     stage: Stage, slug: str, texts: Sequence[str], *, overrides: dict[str, Any]
 ) -> list[tuple[str, SendResult]]:
     """One draft after the other in one session, until one of them is said; each with what became of it."""
-    found: list[tuple[str, SendResult]] = []
+    results: list[tuple[str, SendResult]] = []
     for text in texts:
-        session = found[-1][1].session if found else ""
+        session = results[-1][1].session if results else ""
         result = attempt(stage, slug, text, overrides=overrides, session=session)
-        found.append((text, result))
+        results.append((text, result))
         if result.committed:
             break
-    return found
+    return results
 
 
 def take_turn(stage: Stage, channel: Channel, slug: str, *, overrides: dict[str, Any]) -> Run:

@@ -3,7 +3,7 @@
 # The sidebar: group, then (model, icon of Material Symbols) or (URL name, icon, title, permission); what a user may not view is left out.
 CONSOLE_MENU: list[tuple[str, list[tuple[str, ...]]]] = [
     (
-        "Cast",
+        "Agents",
         [
             ("admin:evaluation_drift_overview", "trending_down", "Drift overview", "evaluation.view_baseline"),
             ("agents.Agent", "groups"),

@@ -252,9 +252,9 @@ EVALUATION_BUDGET = "correction.costs.evaluation_over_budget"
 # Told of versions of personas, says which request made them: dotted paths of callables that take keys of versions.
 PERSONA_CHANGE_ORIGINS = ["correction.behavior.applying.origins_of"]
 # What `manage.py seed` does besides: callables that take the example agents and return a sentence.
-SEED_STEPS = ["correction.seed.seed_configs"]
+SEED_STEPS = ["correction.lifecycle.seed_configs"]
 # What `manage.py seed --remove` does besides: callables that take the agents that go and return how many rows of what they removed.
-SEED_REMOVAL_STEPS = ["correction.seed.remove_logs"]
+SEED_REMOVAL_STEPS = ["correction.lifecycle.remove_logs"]
 
 # --- Turns (agents/turn) ------------------------------------------------------------------------------------------------
 # The stages a turn passes; order is meaning. Dotted paths, so that no floor imports one above it.

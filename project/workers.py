@@ -31,12 +31,12 @@ CHORES: dict[str, float] = {
     "correction.behavior.effects.resume_paused": 60,
 }
 # Raw rows that are summed by hour, and minutes after an hour's end when that is done: transactions may end late.
-ROLLUPS = ["agents.ops.sums.LEDGER", "correction.rollup.GATE"]
+ROLLUPS = ["agents.ops.sums.LEDGER", "correction.gate.statistics.GATE"]
 ROLLUP_LAG_MINUTES = 10
 # What `manage.py prune_logs` deletes when it is old, in this order: dotted paths of sequences of `agents.ops.retention.Log`.
-RETENTION = ["correction.retention.LOGS", "agents.ops.retention.LOGS"]
-# Where `manage.py forget` looks for somebody's words, in this order: dotted paths of sequences of `agents.ops.erasure.Place`.
-ERASURE = ["correction.erasure.PLACES", "evaluation.erasure.PLACES", "agents.ops.erasure.PLACES"]
+RETENTION = ["correction.lifecycle.LOGS", "agents.ops.retention.LOGS"]
+# Where `manage.py forget` looks for a person's words, in this order: dotted paths of sequences of `agents.ops.erasure.Place`.
+ERASURE = ["correction.lifecycle.PLACES", "evaluation.erasure.PLACES", "agents.ops.erasure.PLACES"]
 WORKER_THREADS = int(
     number("WORKER_THREADS", 4)
 )  # of `manage.py work`, one of which only does turns, and of commands that measure
@@ -65,5 +65,5 @@ if METRICS_TOKEN:
 METRICS_COLLECTORS = [
     "agents.ops.metrics.collect_work",
     "agents.ops.metrics.collect_calls",
-    "correction.metrics.collect",
+    "correction.gate.statistics.collect",
 ]

@@ -15,8 +15,8 @@ from django.utils import timezone
 from agents.models import LLMCall, LLMPayload
 from agents.ops.sums import LEDGER, roll_up, verify
 from correction.costs import get_cost_summary
+from correction.gate.statistics import GATE
 from correction.models import CorrectionLog, GateDimensionResult
-from correction.rollup import GATE
 from tests.correction.ledger import call
 from tests.factories import make_agent
 

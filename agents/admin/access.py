@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from http import HTTPStatus
 from typing import Any, ClassVar
 
 from django.contrib import admin, messages
 from django.contrib.admin.models import ADDITION, CHANGE, DELETION, LogEntry
 from django.contrib.auth.admin import GroupAdmin, UserAdmin
+from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.models import Group, User
 from django.contrib.contenttypes.models import ContentType
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
@@ -15,6 +17,8 @@ from django.urls import reverse
 from rest_framework.authtoken.admin import TokenAdmin
 from rest_framework.authtoken.models import TokenProxy
 
+from agents.api.problems import refused_for_now
+from agents.api.requests import SignIns, SignInsOfUser
 from agents.console.filters import RelatedFilter
 from agents.console.site import AdminPasswordChangeForm, ModelAdmin, UserChangeForm, UserCreationForm
 
@@ -115,3 +119,18 @@ class ThemedTokenAdmin(TokenAdmin, ModelAdmin[TokenProxy]):
             action_flag=flag,
             change_message=json.dumps(message) if isinstance(message, list) else message,
         )
+
+
+@login_not_required
+def sign_in(request: HttpRequest) -> HttpResponse:
+    """The admin site's own page; 429 after too many wrong passwords from one address or for one user name."""
+    limits = [SignIns(), SignInsOfUser()] if request.method == "POST" else []
+    for limit in limits:
+        if not limit.allow_request(request):
+            text = f"Too many attempts to sign in. Wait {limit.seconds()} seconds, then try again."
+            return refused_for_now(request, HTTPStatus.TOO_MANY_REQUESTS, text, retry_after=limit.seconds())
+    response = admin.site.login(request)
+    if response.status_code == HTTPStatus.FOUND:  # the password was right
+        for limit in limits:
+            limit.forgive()
+    return response

@@ -62,7 +62,7 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
     list_filter = ("kind", "status")
     list_select_related = ("created_by",)
 
-    def has_add_permission(self, request: HttpRequest) -> bool:
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return may_import_transcripts(user_of(request)) or may_import_personas(user_of(request))
 
     def has_view_permission(self, request: HttpRequest, obj: Import | None = None) -> bool:

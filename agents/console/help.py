@@ -57,24 +57,24 @@ def help_of(model: type[Model]) -> str:
 
 def field_help(model: type[Model], field: str) -> str:
     """What ``fields.yaml`` says of a field; empty when it says nothing."""
-    return _fields().get(model._meta.label_lower, {}).get(field, "")
+    text: str = _merged("fields.yaml").get(model._meta.label_lower, {}).get(field, "")
+    return text
 
 
 def deletion_note(model: type[Model]) -> str:
     """What ``deleting.yaml`` says of deleting such a row: what it means, and what to do instead."""
-    said: dict[str, str] = {label: text for said_by in _all("deleting.yaml") for label, text in said_by.items()}
-    return said.get(model._meta.label_lower, "")
+    text: str = _merged("deleting.yaml").get(model._meta.label_lower, "")
+    return text
 
 
 @cache
 def glossary() -> tuple[Term, ...]:
     """The terms of all apps, by name."""
-    found = [Term(name=name, **_row(said)) for said_by in _all("glossary.yaml") for name, said in said_by.items()]
-    return tuple(sorted(found, key=lambda term: term.name.casefold()))
-
-
-def _row(said: str | dict[str, Any]) -> dict[str, Any]:
-    return {"text": said} if isinstance(said, str) else {"text": said["text"], "also": tuple(said.get("also", ()))}
+    terms = []
+    for name, entry in _merged("glossary.yaml").items():
+        row = {"text": entry} if isinstance(entry, str) else entry
+        terms.append(Term(name=name, text=row["text"], also=tuple(row.get("also", ()))))
+    return tuple(sorted(terms, key=lambda term: term.name.casefold()))
 
 
 def document(name: str) -> str:
@@ -92,13 +92,11 @@ def documents() -> tuple[str, ...]:
 
 
 @cache
-def _fields() -> dict[str, dict[str, str]]:
-    return {label: rows for said_by in _all("fields.yaml") for label, rows in said_by.items()}
-
-
-def _all(name: str) -> list[dict[str, Any]]:
+def _merged(name: str) -> dict[str, Any]:
+    """The entries of the file of this name in every app's ``help``."""
     paths = [Path(config.path) / "help" / name for config in apps.get_app_configs()]
-    return [yaml.safe_load(path.read_text(encoding="utf-8")) for path in paths if path.is_file()]
+    files = [yaml.safe_load(path.read_text(encoding="utf-8")) for path in paths if path.is_file()]
+    return {label: entry for file in files for label, entry in file.items()}
 
 
 @cache
@@ -229,24 +227,16 @@ class FieldNote:
 
 def fields_of(model: type[Model]) -> list[FieldNote]:
     """The fields of `model` that say something about themselves, as they are declared."""
-    declared = [*model._meta.fields, *model._meta.many_to_many]
-    notes = [_note(model, field) for field in declared if not field.primary_key and field.name not in HIDDEN]
-    return [note for note in notes if note.text or note.values]
-
-
-def _note(model: type[Model], field: Field[Any, Any]) -> FieldNote:
-    values = [(str(value), str(label)) for value, label in field.flatchoices if value not in ("", None)]
-    return FieldNote(
-        name=field.name,
-        label=capfirst(str(field.verbose_name)),
-        text=_sentence(str(field.help_text) or field_help(model, field.name)),
-        values=tuple(values),
-    )
-
-
-def _sentence(text: str) -> str:
-    """Help texts are written small, as labels are; in a list of definitions they are sentences."""
-    return f"{capfirst(text)}{'' if text.endswith(('.', '!', '?')) else '.'}" if text else ""
+    notes = []
+    for field in [*model._meta.fields, *model._meta.many_to_many]:
+        text = str(field.help_text) or field_help(model, field.name)
+        values = tuple((str(value), str(label)) for value, label in field.flatchoices if value not in ("", None))
+        if field.primary_key or field.name in HIDDEN or not (text or values):
+            continue
+        if text:  # written small, as labels are; in a list of definitions it is a sentence
+            text = f"{capfirst(text)}{'' if text.endswith(('.', '!', '?')) else '.'}"
+        notes.append(FieldNote(name=field.name, label=capfirst(str(field.verbose_name)), text=text, values=values))
+    return notes
 
 
 if TYPE_CHECKING:
@@ -321,10 +311,11 @@ class CountedDeletion(_Admin):
 
     def render_delete_form(self, request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
         row = context["object"]
-        context.update(
-            note=deletion_note(self.model), kept=lines_of(consequences([row]).kept), change_url=_page_of(self, row)
+        url = reverse(f"admin:{self.opts.app_label}_{self.opts.model_name}_change", args=[row.pk])
+        kept = lines_of(consequences([row]).kept)
+        return super().render_delete_form(
+            request, {**context, "note": deletion_note(self.model), "kept": kept, "change_url": url}
         )
-        return super().render_delete_form(request, context)
 
 
 def lines_of(counts: Counter[type[Model]]) -> list[str]:
@@ -334,8 +325,3 @@ def lines_of(counts: Counter[type[Model]]) -> list[str]:
         for model, number in counts.most_common()
         if number
     ]
-
-
-def _page_of(model_admin: Any, row: Model) -> str:
-    opts = model_admin.opts
-    return reverse(f"admin:{opts.app_label}_{opts.model_name}_change", args=[row.pk])

@@ -285,22 +285,24 @@ class ModelAdmin(Helped, CountedDeletion, ThemedModelAdmin[M]):
         return super().render_change_form(request, context, add=add, change=change, form_url=form_url, obj=obj)
 
 
-class ReadOnlyAdmin(ModelAdmin[M]):
+class _ReadOnly:
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+
+class ReadOnlyAdmin(_ReadOnly, ModelAdmin[M]):
     """A log: users who may view it can read it; it cannot be added to, changed or deleted."""
 
     actions = None
     paginator = LogPaginator
     show_facets = admin.ShowFacets.NEVER
     warn_unsaved_form = False
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: M | None = None) -> bool:
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: M | None = None) -> bool:
-        return False
 
 
 class TabularInline(FieldHelp, ThemedTabularInline[M, P]):
@@ -323,29 +325,11 @@ class StackedInline(FieldHelp, ThemedStackedInline[M, P]):
     formfield_overrides: ClassVar = LONG_TEXTS
 
 
-class _ReadOnlyInline:
-    extra: ClassVar[int] = 0
-    max_num: int | None = 0
-    can_delete = False
-
-    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
-
-class ReadOnlyTabularInline(_ReadOnlyInline, TabularInline[M, P]):
-    """Rows of a log, shown a page at a time."""
-
-    per_page = 20
-
-
-class ReadOnlyStackedInline(_ReadOnlyInline, StackedInline[M, P]):
+class ReadOnlyStackedInline(_ReadOnly, StackedInline[M, P]):
     """Rows of a log with long texts."""
+
+    max_num = 0
+    can_delete = False
 
 
 def add_pages(urls: Callable[[], list[URLPattern]]) -> None:

@@ -33,7 +33,7 @@ def events(run: Run) -> list[Event]:
     """The turn's events in order: what the stages prepared, each model call and tool, and what the stages did at the end."""
     begun = run.started_at or run.created_at
     trace: Sequence[Mapping[str, Any]] = run.trace
-    found = [Event(0.0, "stages", "", stages=before)] if (before := _phases(trace, "received", "prepare")) else []
+    happened = [Event(0.0, "stages", "", stages=before)] if (before := _phases(trace, "received", "prepare")) else []
     calls: dict[str, Mapping[str, Any]] = {}
     exchanged = {row.step_id: row for row in RunMessage.objects.filter(run=run).select_related("message")}
     at = 0.0
@@ -42,14 +42,14 @@ def events(run: Run) -> list[Event]:
         row = exchanged.get(step.pk)
         if step.kind == "model_call":
             calls.update({call["id"]: call for call in (row.content.get("tool_calls", []) if row else [])})
-            found.append(Event(at, "model call", _reply(step.detail, row), step.duration_ms))
+            happened.append(Event(at, "model call", _reply(step.detail, row), step.duration_ms))
         else:
             stages = tuple(step.detail.get("stages", ()))
-            found.append(Event(at, step.detail["tool"], _result(row, calls), step.duration_ms, stages))
+            happened.append(Event(at, step.detail["tool"], _result(row, calls), step.duration_ms, stages))
     if after := _phases(trace, "finish"):
         end = ((run.finished_at or begun) - begun).total_seconds()
-        found.append(Event(max(end, at), "stages", _late(run), stages=after))
-    return found
+        happened.append(Event(max(end, at), "stages", _late(run), stages=after))
+    return happened
 
 
 def as_json(run: Run) -> dict[str, Any]:

@@ -146,11 +146,11 @@ def read_input(call: llm.ToolCall) -> ToolInput:
     if model is None:
         raise ToolFault(f"There is no tool {shown(call.name)}; allowed: {', '.join(INPUTS)}.")
     try:
-        found = model.model_validate(dict(call.input))
+        given = model.model_validate(dict(call.input))
     except ValidationError as error:
         raise ToolFault(" ".join(_complaint(model, dict(detail)) for detail in error.errors())) from None
-    assert isinstance(found, ToolInput)  # noqa: S101 (for the type checker)
-    return found
+    assert isinstance(given, ToolInput)  # noqa: S101 (for the type checker)
+    return given
 
 
 def shown(value: Any, limit: int = 80) -> str:
@@ -293,11 +293,11 @@ def _channel(turn: Turn, slug: str) -> Channel:
     """One of the agent's channels, by its short name."""
     mine = {c.slug: c for c in within_reach(turn.agent, turn.channel)}
     wanted = slug.removeprefix("#")
-    found = mine.get(wanted) or mine.get(wanted.casefold())
-    if found is None:
+    channel = mine.get(wanted) or mine.get(wanted.casefold())
+    if channel is None:
         allowed = ", ".join(list(mine)[:30]) or "none, you have joined no channel"
         raise ToolFault(f"The field channel is {shown(slug)}; allowed: {allowed}.")
-    return found
+    return channel
 
 
 def _react(turn: Turn, given: ReactToMessage) -> Performed:

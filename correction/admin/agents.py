@@ -151,13 +151,13 @@ def nudges_panel(request: HttpRequest, agent: Agent) -> SafeString:
 
 def costs_panel(request: HttpRequest, agent: Agent) -> SafeString:
     """What its calls cost in the last seven days, by what they were for; the same sums as everywhere."""
-    found = get_cost_summary(agent=agent, window=COST_WINDOW, by=("mechanism",))
+    summary = get_cost_summary(agent=agent, window=COST_WINDOW, by=("mechanism",))
     calls = {"agent__id__exact": agent.pk}
     context = {
-        "rows": [_cost(row) for row in found.by["mechanism"]],
-        "calls": f"{found.total.calls:,}",
-        "total": _money(found.total),
-        "correction": _money(found.correction),
+        "rows": [_cost(row) for row in summary.by["mechanism"]],
+        "calls": f"{summary.total.calls:,}",
+        "total": _money(summary.total),
+        "correction": _money(summary.correction),
         "calls_url": display.list_url(LLMCall, **calls),
         "slug": agent.slug,
     }
@@ -332,8 +332,8 @@ def gate_steps(request: HttpRequest, cards: Sequence[Card]) -> dict[int, list[St
     if not fallen or not request.user.has_perm(PERMISSION):
         return {}
     agents = Agent.objects.filter(pk__in=fallen).select_related("evaluation_config")
-    found = ((agent, _step(agent, config, fallen[agent.pk])) for agent, config in resolve_all(agents))
-    return {agent.pk: [step] for agent, step in found if step is not None}
+    steps = ((agent, _step(agent, config, fallen[agent.pk])) for agent, config in resolve_all(agents))
+    return {agent.pk: [step] for agent, step in steps if step is not None}
 
 
 def _step(agent: Agent, config: ResolvedConfig, dimension: str) -> Step | None:
@@ -350,7 +350,7 @@ def _step(agent: Agent, config: ResolvedConfig, dimension: str) -> Step | None:
     return None
 
 
-TOLD = 3  # differences named of one change
+NAMED_CHANGES = 3  # differences named of one change
 
 
 def config_changes(agents: Collection[int], since: datetime, until: datetime) -> list[Marker]:
@@ -382,10 +382,12 @@ def _said(before: Any, record: Any) -> str:
     by = f" by {record.history_user.get_username()}" if record.history_user is not None else ""
     if record.history_type == "-":
         return f"corrections deleted{by}"
-    found = [name for name in FIELDS if getattr(before, name, None) != getattr(record, name)]
-    told = ", ".join(f"{label_of(name)} {_shown(name, before)} → {_shown(name, record)}" for name in found[:TOLD])
-    more = f" and {len(found) - TOLD} more" if len(found) > TOLD else ""
-    return f"{told}{more}{by}" if told else ""
+    changed = [name for name in FIELDS if getattr(before, name, None) != getattr(record, name)]
+    listed = ", ".join(
+        f"{label_of(name)} {_shown(name, before)} → {_shown(name, record)}" for name in changed[:NAMED_CHANGES]
+    )
+    more = f" and {len(changed) - NAMED_CHANGES} more" if len(changed) > NAMED_CHANGES else ""
+    return f"{listed}{more}{by}" if listed else ""
 
 
 def _shown(name: str, record: Any) -> str:

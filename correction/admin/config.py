@@ -17,7 +17,15 @@ from django.utils.safestring import SafeString
 from agents.admin.access import user_of
 from agents.console.site import ModelAdmin
 from agents.models import Agent
-from correction.admin.config_form import ConfigForm, asking, form_context, history_context, stored_rows, tried
+from correction.admin.config_form import (
+    ConfigForm,
+    asking,
+    form_context,
+    history_context,
+    judged_drafts,
+    stored_rows,
+    tried,
+)
 from correction.admin.matrix import (
     BY_ID,
     BY_SWITCH,
@@ -127,7 +135,8 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
         dimension = request.GET.get("dimension", "")
         if dimension not in GATE_DIMENSIONS:
             raise Http404(f"There is no gate dimension {dimension!r}; there are {', '.join(GATE_DIMENSIONS)}.")
-        return HttpResponse(tried(_agent(target), dimension, request.GET.get(f"gate_{dimension}_threshold", "")))
+        agent, typed = _agent(target), request.GET.get(f"gate_{dimension}_threshold", "")
+        return HttpResponse(tried(agent, dimension, typed, judged_drafts(agent)))
 
     def thresholds_view(self, request: HttpRequest, target: str) -> HttpResponse:
         """What other thresholds would have done to the drafts judged so far, as histograms; nothing is stored."""

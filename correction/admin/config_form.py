@@ -41,7 +41,7 @@ from correction.config.settings import (
     resolve_config,
     resolve_defaults,
 )
-from correction.gate.thresholds import Precision, precision, would_fail
+from correction.gate.thresholds import Precision, Scores, failing, precision, scores_of
 from correction.models import AgentEvaluationConfig
 from correction.models.config import LONGEST_NAME, MOST_NAMES
 from evaluation.admin.display import judge_badge
@@ -67,7 +67,15 @@ def _percent(share: float) -> str:
     return f"{100 * share:.0f}"
 
 
-def tried(agent: Agent | None, dimension: str, typed: str) -> SafeString:
+Judged = tuple[int, dict[str, Scores]]  # of the latest first drafts, see `scores_of`
+
+
+def judged_drafts(agent: Agent | None) -> Judged:
+    """The last drafts judged by the kind of judge that is set now."""
+    return scores_of(agent=agent, heuristic=is_heuristic(settings.JUDGE_MODEL))
+
+
+def tried(agent: Agent | None, dimension: str, typed: str, judged: Judged) -> SafeString:
     """What the typed threshold would do; an empty one is the one in effect, one that is not allowed is explained."""
     field = f"gate_{dimension}_threshold"
     try:
@@ -76,28 +84,26 @@ def tried(agent: Agent | None, dimension: str, typed: str) -> SafeString:
         return format_html('<span class="pl-subtle">{}</span>', display.visible(error))
     if threshold is None:
         threshold = (resolve_config(agent) if agent else resolve_defaults())[field]
-    return would_change(agent, dimension, threshold)
+    return would_change(agent, dimension, threshold, judged)
 
 
-def would_change(agent: Agent | None, dimension: str, threshold: Decimal) -> SafeString:
-    """One sentence: of the last drafts judged by the kind of judge that is set now, how many fall below `threshold`."""
-    heuristic = is_heuristic(settings.JUDGE_MODEL)
-    found = would_fail(agent=agent, dimension=dimension, threshold=threshold, heuristic=heuristic)
-    kind = (
-        display.badge("heuristic", "warning", "judged offline: not comparable with a model's scores")
-        if heuristic
-        else ""
-    )
+def would_change(agent: Agent | None, dimension: str, threshold: Decimal, judged: Judged) -> SafeString:
+    """One sentence: how many of the drafts fall below `threshold`."""
+    total, scores = judged
+    drafts = scores.get(dimension, Scores()).drafts
     whose = "" if agent else " of all agents"
-    if not found.judged:
+    if not drafts:
         return format_html(
             '<span class="pl-subtle">No first draft{} was judged for {} yet; the observe mode collects some.</span>',
             whose, dimension,
         )  # fmt: skip
+    kind = ""
+    if is_heuristic(settings.JUDGE_MODEL):
+        kind = display.badge("heuristic", "warning", "judged offline: not comparable with a model's scores")
     return format_html(
         "With a threshold of {}, <strong>{}</strong> judged drafts would have failed. {} "
         '<span class="pl-subtle">Looked at: the last {} first drafts{}.</span>',
-        number(threshold), share(found.failed, found.judged), kind, f"{found.total:,}", whose,
+        number(threshold), share(failing(drafts, threshold), drafts.total()), kind, f"{total:,}", whose,
     )  # fmt: skip
 
 
@@ -219,7 +225,9 @@ def form_context(
 ) -> dict[str, Any]:
     """What the template shows; with `tried_now` also what the typed thresholds would do."""
     config = merge(own=own, defaults=defaults) if agent is not None else merge(own=None, defaults=own)
-    marked = precision(agent=agent) if any(mechanism.dimension for mechanism in mechanisms) else []
+    with_thresholds = any(mechanism.dimension for mechanism in mechanisms)
+    marked = precision(agent=agent) if with_thresholds else []
+    judged = judged_drafts(agent) if with_thresholds else (0, {})
     return {
         "agent": agent,
         "name": display.isolated(agent.display_name) if agent else "",
@@ -228,7 +236,9 @@ def form_context(
         "groups": [
             {
                 "mechanism": mechanism,
-                "lines": [_line(agent, form, name, config, mechanism, marked, tried_now) for name in mechanism.fields],
+                "lines": [
+                    _line(agent, form, name, config, mechanism, marked, judged, tried_now) for name in mechanism.fields
+                ],
             }
             for mechanism in mechanisms
         ],
@@ -242,6 +252,7 @@ def _line(
     config: ResolvedConfig,
     mechanism: Mechanism,
     marked: list[Precision],
+    judged: Judged,
     tried_now: bool,
 ) -> dict[str, Any]:
     """A field as the page shows it, with the value it had when the page was opened (`seen`), which the page sends back.
@@ -264,8 +275,8 @@ def _line(
     threshold = config.threshold(dimension)
     url = reverse("admin:correction_agentevaluationconfig_try", args=[target_of(agent)])
     return line | {
-        "current": would_change(agent, dimension, threshold),
-        "typed": tried(agent, dimension, str(bound.value() or "")) if tried_now else "",
+        "current": would_change(agent, dimension, threshold, judged),
+        "typed": tried(agent, dimension, str(bound.value() or ""), judged) if tried_now else "",
         "precision": precision_lines(marked, dimension=dimension, threshold=threshold),
         "try_url": f"{url}?dimension={dimension}",
         "preview_url": thresholds_url(agent, dimension),

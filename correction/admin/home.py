@@ -110,13 +110,13 @@ def _corrections_card(request: HttpRequest, day: GateStatistics, week: GateStati
 def _nudges(day_ago: datetime) -> tuple[int, str]:
     """How many nudges were given, and a ``+`` where there may be more: most evaluations give none, and all are rows of one table."""
     newest = InterventionLog.objects.filter(created_at__gte=day_ago).order_by("-created_at").values("fired")
-    found = newest[:NEWEST_NUDGES].aggregate(given=Count("fired", filter=Q(fired=True)), of=Count("fired"))
-    more = found["given"] > MOST_NUDGES or found["of"] == NEWEST_NUDGES
-    return min(found["given"], MOST_NUDGES), "+" if more else ""
+    counts = newest[:NEWEST_NUDGES].aggregate(given=Count("fired", filter=Q(fired=True)), of=Count("fired"))
+    more = counts["given"] > MOST_NUDGES or counts["of"] == NEWEST_NUDGES
+    return min(counts["given"], MOST_NUDGES), "+" if more else ""
 
 
-def _corrected(found: GateStatistics) -> int:
-    return found.passed_after_retry_count + found.forced_through_count
+def _corrected(statistics: GateStatistics) -> int:
+    return statistics.passed_after_retry_count + statistics.forced_through_count
 
 
 def _logs(*, hours: int = HOURS, **filters: object) -> str:

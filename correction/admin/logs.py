@@ -53,8 +53,8 @@ _OF_DIMENSION: dict[str, Callable[[GateDimensionResult], Any]] = {
 
 def _of(dimension: str, read: Callable[[GateDimensionResult], Any]) -> Callable[[Any], Any]:
     def cell(log: Any) -> Any:
-        found = next((result for result in log.fetched_results if result.dimension == dimension), None)
-        return None if found is None else read(found)
+        own = next((result for result in log.fetched_results if result.dimension == dimension), None)
+        return None if own is None else read(own)
 
     return cell
 
@@ -251,9 +251,9 @@ class CorrectionLogAdmin(LogAdmin[CorrectionLog]):
         return super().get_queryset(request).prefetch_related("dimension_results")
 
     def fill_in(self, rows: list[Any]) -> None:
-        found = endings(rows)
+        ended = endings(rows)
         for row in rows:
-            row.ending = found[row.session]
+            row.ending = ended[row.session]
 
     def render_change_form(self, request: HttpRequest, context: dict[str, Any], **more: Any) -> HttpResponse:  # type: ignore[override]
         log = more["obj"]

@@ -143,11 +143,11 @@ def _attempt(log: CorrectionLog, said: CorrectionLog | None, ending: Ending, *, 
 
 def results_context(log: CorrectionLog) -> list[dict[str, Any]]:
     """What the template shows of an attempt's dimensions, failed ones first."""
-    return [_result(found) for found in _failed_first(log.dimension_results.all())]
+    return [_result(result) for result in _failed_first(log.dimension_results.all())]
 
 
-def _failed_first(found: Iterable[GateDimensionResult]) -> list[GateDimensionResult]:
-    return sorted(found, key=lambda result: (result.passed, result.dimension))
+def _failed_first(shown: Iterable[GateDimensionResult]) -> list[GateDimensionResult]:
+    return sorted(shown, key=lambda result: (result.passed, result.dimension))
 
 
 def _result(result: GateDimensionResult) -> dict[str, Any]:
@@ -207,8 +207,8 @@ class Comparing:
         if not self.left:
             return None, "Not compared here, as there is much on this page"
         self.left -= 1
-        found = word_diff(draft, said)
-        return found, "" if found is not None else "Too long to compare here"
+        diff = word_diff(draft, said)
+        return diff, "" if diff is not None else "Too long to compare here"
 
 
 Sessions = dict[int, dict[object, list[CorrectionLog]]]
@@ -219,27 +219,27 @@ def gate_notes(request: HttpRequest, messages: list[Message]) -> dict[int, SafeS
 
     Few queries for a page, however many messages it has.
     """
-    found = _sessions(messages)
+    sessions = _sessions(messages)
     at = request.GET.get("at") if request.GET.get("opened") == "gate" else None
     notes, comparing = {}, Comparing()
     for message in messages:
-        if message.pk in found:
+        if message.pk in sessions:
             back = reverse("admin:agents_channel_transcript", args=[message.channel_id])
             back = f"{back}?{urlencode({'at': message.position, 'opened': 'gate'})}"
             opened = at == str(message.position)
             notes[message.pk] = _note(
-                request, message, found[message.pk], comparing, back=back, form=MARK_FORM, opened=opened
+                request, message, sessions[message.pk], comparing, back=back, form=MARK_FORM, opened=opened
             )
     return notes
 
 
 def gate_panel(request: HttpRequest, message: Message) -> SafeString:
     """For the page of one message, whose own form the buttons belong to."""
-    found = _sessions([message]).get(message.pk)
-    if not found:
+    sessions = _sessions([message]).get(message.pk)
+    if not sessions:
         return SafeString("")
     back = reverse("admin:agents_message_change", args=[message.pk])
-    note = _note(request, message, found, Comparing(), back=back, form="", opened=True)
+    note = _note(request, message, sessions, Comparing(), back=back, form="", opened=True)
     return format_html('<section class="pl-panel"><h2>Gate</h2>{}</section>', note)
 
 
@@ -299,11 +299,11 @@ def _sessions(messages: list[Message]) -> Sessions:
         .prefetch_related("dimension_results__marked_by")
         .order_by("message_id", "session", "attempt")
     )
-    found: Sessions = defaultdict(lambda: defaultdict(list))
+    sessions: Sessions = defaultdict(lambda: defaultdict(list))
     for log in logs:
         if log.message_id is not None:
-            found[log.message_id][log.session].append(log)
-    return found
+            sessions[log.message_id][log.session].append(log)
+    return sessions
 
 
 def _note(

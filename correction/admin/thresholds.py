@@ -52,13 +52,13 @@ def thresholds_context(agent: Agent | None, asked: QueryDict) -> dict[str, Any]:
     if kind not in KINDS:
         kind = "heuristic" if is_heuristic(settings.JUDGE_MODEL) else "model"
     config = resolve_config(agent) if agent is not None else resolve_defaults()
-    total, found = scores_of(agent=agent, heuristic=kind == "heuristic")
-    names = _names(found) if agent is None else {}
+    total, by_dimension = scores_of(agent=agent, heuristic=kind == "heuristic")
+    names = _names(by_dimension) if agent is None else {}
     return {
         "agent": agent,
         "name": display.agent_chip(agent) if agent else "",
         "previews": [
-            _preview(agent, dimension, asked.get(dimension, ""), config, found.get(dimension, Scores()), names)
+            _preview(agent, dimension, asked.get(dimension, ""), config, by_dimension.get(dimension, Scores()), names)
             for dimension in GATE_DIMENSIONS
         ],
         "kind": kind,
@@ -146,10 +146,10 @@ def _chart(dimension: str, scores: Scores, threshold: Decimal) -> SafeString | s
 
 def _binned(counts: Counter[int]) -> Counter[int]:
     """Counts by the lowest tenth of their bar; a 9 stands in the last one."""
-    found: Counter[int] = Counter()
+    binned: Counter[int] = Counter()
     for tenths, count in counts.items():
-        found[min(tenths - tenths % STEP, HIGHEST - STEP)] += count
-    return found
+        binned[min(tenths - tenths % STEP, HIGHEST - STEP)] += count
+    return binned
 
 
 def _label(place: int) -> str:
@@ -174,6 +174,6 @@ def _ranked(scores: Scores, names: Mapping[int, str]) -> list[tuple[int, str, in
     return [(pk, names[pk], total) for pk, total in ranked[:MOST_AGENTS]]
 
 
-def _names(found: Mapping[str, Scores]) -> dict[int, str]:
-    keys = {pk for scores in found.values() for pk in scores.by_agent}
+def _names(by_dimension: Mapping[str, Scores]) -> dict[int, str]:
+    keys = {pk for scores in by_dimension.values() for pk in scores.by_agent}
     return dict(Agent.objects.filter(pk__in=keys).values_list("pk", "display_name"))

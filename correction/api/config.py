@@ -173,15 +173,15 @@ class ConfigOfAgent(Conditional, APIView):
     @documented(WholeAgentConfig)
     def get(self, request: Request, agent: str) -> Response:
         parameters.only(request)
-        found = _agent(agent)
-        shown = _shown(request, found, resolve_config(found))
+        chosen = _agent(agent)
+        shown = _shown(request, chosen, resolve_config(chosen))
         return self.tagged(request, shown | {"fields": FIELDS}, etag_of(shown))
 
     @documented(AgentConfig, body=CHANGES, summary="Change one agent's configuration")
     def patch(self, request: Request, agent: str) -> Response:
         parameters.only(request)
-        found = _agent(agent)
-        shown = _changed(request, found, self.expected(request))
+        chosen = _agent(agent)
+        shown = _changed(request, chosen, self.expected(request))
         return self.tagged(request, shown, etag_of(shown))
 
 

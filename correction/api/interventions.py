@@ -101,8 +101,8 @@ class WholeLog(BriefLog):
 
 
 def shown_logs() -> QuerySet[InterventionLog]:
-    found = InterventionLog.objects.select_related("agent", "channel", "intervention")
-    return found.defer(
+    logs = InterventionLog.objects.select_related("agent", "channel", "intervention")
+    return logs.defer(
         *("agent__system_prompt", "agent__sample_lines", "agent__description", "channel__topic", "channel__tags"),
         *("intervention__nudge", "intervention__textual_claim", "intervention__proposition_claim"),
     )
@@ -121,17 +121,17 @@ class InterventionLogs(ListAPIView[InterventionLog]):
     pagination_class = LogByTime
 
     def filter_queryset(self, queryset: QuerySet[InterventionLog, Any]) -> QuerySet[InterventionLog, Any]:
-        request, found = self.request, shown_logs().defer("preconditions", "nudge")
+        request, logs = self.request, shown_logs().defer("preconditions", "nudge")
         parameters.only(request, "agent", "intervention", "fired", "run", "since", "until", "ordering")
         if agent := parameters.agent(request):
-            found = found.filter(agent=agent)
+            logs = logs.filter(agent=agent)
         if name := parameters.text(request, "intervention"):
-            found = found.filter(name=name)
+            logs = logs.filter(name=name)
         if (fired := parameters.flag(request, "fired")) is not None:
-            found = found.filter(fired=fired)
+            logs = logs.filter(fired=fired)
         if (run := parameters.number(request, "run", allowed="the id of a run")) is not None:
-            found = found.filter(run_id=run)
-        return parameters.in_time(request, found)
+            logs = logs.filter(run_id=run)
+        return parameters.in_time(request, logs)
 
 
 class InterventionLogDetail(GenericAPIView[InterventionLog]):
@@ -143,8 +143,8 @@ class InterventionLogDetail(GenericAPIView[InterventionLog]):
     @documented(WholeLog)
     def get(self, request: Request, pk: int) -> Response:
         parameters.only(request)
-        found = the_row(shown_logs(), pk, "intervention log")
-        return Response(self.get_serializer(found).data)
+        log = the_row(shown_logs(), pk, "intervention log")
+        return Response(self.get_serializer(log).data)
 
 
 ORDERS = {"slug": ("slug",), "-updated_at": ("-updated_at", "-pk")}
@@ -165,15 +165,15 @@ class Interventions(ListAPIView[Intervention]):
     serializer_class = InterventionRow
 
     def filter_queryset(self, queryset: QuerySet[Intervention, Any]) -> QuerySet[Intervention, Any]:
-        request, found = self.request, _interventions()
+        request, rows = self.request, _interventions()
         parameters.only(request, "search", "is_enabled", "agent", "ordering")
         if words := parameters.text(request, "search"):
-            found = found.filter(Q(slug__icontains=words) | Q(description__icontains=words))
+            rows = rows.filter(Q(slug__icontains=words) | Q(description__icontains=words))
         if (is_enabled := parameters.flag(request, "is_enabled")) is not None:
-            found = found.filter(is_enabled=is_enabled)
+            rows = rows.filter(is_enabled=is_enabled)
         if agent := parameters.agent(request):
-            found = found.filter(agents=None) | found.filter(agents=agent)
-        return found.order_by(*ORDERS[parameters.choice(request, "ordering", ORDERS) or "slug"])
+            rows = rows.filter(agents=None) | rows.filter(agents=agent)
+        return rows.order_by(*ORDERS[parameters.choice(request, "ordering", ORDERS) or "slug"])
 
 
 class InterventionDetail(GenericAPIView[Intervention]):
@@ -185,10 +185,10 @@ class InterventionDetail(GenericAPIView[Intervention]):
     @documented(InterventionRow)
     def get(self, request: Request, slug: str) -> Response:
         parameters.only(request)
-        found = _interventions().filter(slug=slug).first()
-        if found is None:
+        row = _interventions().filter(slug=slug).first()
+        if row is None:
             raise NotFound(f"there is no intervention {slug[:80]!r}; built-in ones are fields of the configuration")
-        return Response(self.get_serializer(found).data)
+        return Response(self.get_serializer(row).data)
 
 
 def _interventions() -> QuerySet[Intervention]:

@@ -100,9 +100,9 @@ class Persona(_Allowing, serializers.JSONField):
             self.refuse(data)
         if not body.is_valid():
             raise ValidationError([f"{self.field_name}.{text}" for texts in body.errors.values() for text in texts])
-        found = body.validated_data
-        text = render_persona(system_prompt=found["system_prompt"], traits=found.get("traits", ()))
-        return found.get("name", ""), text
+        fields = body.validated_data
+        text = render_persona(system_prompt=fields["system_prompt"], traits=fields.get("traits", ()))
+        return fields.get("name", ""), text
 
 
 class EventFields(serializers.Serializer[Any]):
@@ -366,15 +366,15 @@ def _shown(checked: Checked, request: Request) -> dict[str, Any]:
     }
 
 
-def _dimension(found: DimensionCheck) -> dict[str, Any]:
+def _dimension(check: DimensionCheck) -> dict[str, Any]:
     return {
-        "score": found.score,
-        "threshold": float(found.threshold),
-        "passed": found.passed,
-        "status": found.status,
-        "reason": found.reason,
-        "reasoning": found.reasoning,
-        "recommendations": found.recommendations,
-        "judge": found.judge,
-        "heuristic": is_heuristic(found.judge),
+        "score": check.score,
+        "threshold": float(check.threshold),
+        "passed": check.passed,
+        "status": check.status,
+        "reason": check.reason,
+        "reasoning": check.reasoning,
+        "recommendations": check.recommendations,
+        "judge": check.judge,
+        "heuristic": is_heuristic(check.judge),
     }

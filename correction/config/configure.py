@@ -116,11 +116,11 @@ def copy_config(*, source: Agent, targets: Iterable[Agent], user: AbstractBaseUs
 def config_history(agent: Agent | None, *, limit: int = 50) -> list[ConfigChange]:
     """The latest changes of an agent's configuration, or of the defaults, newest first."""
     records = list(_history(agent).select_related("history_user").order_by("-history_id")[: limit + 1])
-    found = []
+    changes = []
     for number, record in enumerate(records[:limit]):
         earlier = records[number + 1] if number + 1 < len(records) else None
         pairs = {name: (getattr(earlier, name, None), getattr(record, name)) for name in FIELDS}
-        found.append(
+        changes.append(
             ConfigChange(
                 history_id=record.history_id,
                 at=record.history_date,
@@ -130,7 +130,7 @@ def config_history(agent: Agent | None, *, limit: int = 50) -> list[ConfigChange
                 changes={name: pair for name, pair in pairs.items() if pair[0] != pair[1]},
             )
         )
-    return found
+    return changes
 
 
 def revert(*, agent: Agent | None, history_id: int, user: AbstractBaseUser | None = None) -> ResolvedConfig:
@@ -267,10 +267,10 @@ def _made(agent: Agent | None, user: AbstractBaseUser | None, reason: str) -> Ag
         with transaction.atomic():
             row.save(force_insert=True)
     except IntegrityError:
-        found = _locked(agent)
-        if found is None:
+        other = _locked(agent)
+        if other is None:
             raise  # the agent itself is gone
-        return found
+        return other
     return row
 
 

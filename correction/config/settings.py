@@ -307,8 +307,8 @@ def merge(
 
 def _checked(overrides: Mapping[str, Any]) -> dict[str, Any]:
     """The overrides that are fields, as the types of the columns; one that is not valid is left out, for a turn must not die of it."""
-    found: dict[str, Any] = {}
+    valid: dict[str, Any] = {}
     for name in BUILT_IN.keys() & overrides.keys():
         with contextlib.suppress(ConfigError):
-            found[name] = CONFIG_FIELDS[name].read(overrides[name])
-    return found
+            valid[name] = CONFIG_FIELDS[name].read(overrides[name])
+    return valid

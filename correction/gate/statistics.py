@@ -1,25 +1,100 @@
 """What the gate did, in numbers (AC-7.0.13, AC-7.0.14). The values are what the API answers.
 
-Two aggregates in the database, over sums of whole hours (`correction.rollup`) and over raw rows only at the edges of a window.
+Two aggregates in the database, over sums of whole hours (`agents.ops.sums`) and over raw rows only at the edges of a window. Marks
+of people are not summed: they come later than the rows, are few, and have an index.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import Case, F, Q, When
+from django.db.models import Case, Count, Exists, F, FloatField, OuterRef, Q, Sum, When
+from django.db.models.functions import Coalesce
+from django.utils import timezone
+from prometheus_client.core import GaugeMetricFamily, Metric
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, computed_field
 
 from agents.models import Agent
-from agents.ops.sums import HourlySums, read
-from correction import rollup
+from agents.ops.sums import HourlySums, Rolled, read
 from correction.costs import window_of_time
-from correction.models import CorrectionLog, Outcome, synthetic_logs
+from correction.models import AttemptHour, CorrectionLog, DimensionHour, GateDimensionResult, Outcome, synthetic_logs
 from evaluation.models import is_heuristic
 from evaluation.scorers.windows import MessageWindow
+
+Status = GateDimensionResult.Status
+UNJUDGED = (Status.TIMEOUT, Status.OVERLOAD, Status.ERROR, Status.UNSCORED, Status.BUDGET)
+_FIRST = Q(attempt=1)
+_JUDGED = Q(score_sum__isnull=False) | Q(outcome=Outcome.PASSED)
+_SCORED = Q(status=Status.SCORED)
+
+
+def _scores(of: Q) -> Coalesce:
+    return Coalesce(Sum("score", filter=_SCORED & of), 0.0, output_field=FloatField())
+
+
+ATTEMPTS = HourlySums(
+    table=AttemptHour,
+    raw=lambda: CorrectionLog.objects.all(),
+    time="created_at",
+    keys={
+        "agent": F("agent"),
+        "source": F("source"),
+        "synthetic": Coalesce("channel__synthetic", False),
+        "outcome": F("outcome"),
+    },
+    sums={
+        "attempts": Count("pk"),
+        "firsts": Count("pk", filter=_FIRST),
+        "firsts_judged": Count("pk", filter=_FIRST & _JUDGED),
+        "failed": Count("pk", filter=Exists(GateDimensionResult.objects.filter(log=OuterRef("pk"), passed=False))),
+    },
+    counted="attempts",
+)
+VERDICTS = HourlySums(
+    table=DimensionHour,
+    raw=lambda: GateDimensionResult.objects.all(),
+    time="log__created_at",
+    keys={
+        "agent": F("log__agent"),
+        "source": F("log__source"),
+        "synthetic": Coalesce("log__channel__synthetic", False),
+        "dimension": F("dimension"),
+        "judge": F("log__judge"),
+    },
+    sums={
+        "checks": Count("pk"),
+        "scored": Count("pk", filter=_SCORED),
+        "failures": Count("pk", filter=Q(passed=False)),
+        "first_failures": Count("pk", filter=Q(passed=False, log__attempt=1)),
+        "score_sum": _scores(Q()),
+        "first_scored": Count("pk", filter=_SCORED & Q(log__attempt=1)),
+        "first_score_sum": _scores(Q(log__attempt=1)),
+        "committed_scored": Count("pk", filter=_SCORED & Q(log__committed=True)),
+        "committed_score_sum": _scores(Q(log__committed=True)),
+        **{f"were_{status}": Count("pk", filter=Q(status=status)) for status in UNJUDGED},
+    },
+    counted="checks",
+)
+GATE = Rolled(name="gate", model=CorrectionLog, tables=(ATTEMPTS, VERDICTS))
+
+
+WINDOW = timedelta(minutes=5)
+
+
+def collect() -> Iterator[Metric]:
+    """Outcomes of the attempts of the last five minutes."""
+    outcomes = GaugeMetricFamily(
+        "plumbline_gate_attempts_5m",
+        "Attempts at a message that the gate saw in the last 5 minutes",
+        labels=["outcome"],
+    )
+    recent = CorrectionLog.objects.filter(created_at__gte=timezone.now() - WINDOW).order_by()
+    for outcome, count in recent.values_list("outcome").annotate(n=Count("pk")):
+        outcomes.add_metric([outcome], count)
+    yield outcomes
 
 
 class _Figures(BaseModel):
@@ -141,7 +216,7 @@ def get_recent_statistics(*, since: datetime, recent: datetime) -> tuple[GateSta
         {"recent": Case(When(created_at__gte=recent, then=1), default=0)},
         {"recent": Case(When(hour__gte=recent, then=1), default=0)},
     )
-    rows = _sums(rollup.ATTEMPTS, ("source", "outcome"), None, MessageWindow(start=since), synthetic=False, apart=apart)
+    rows = _sums(ATTEMPTS, ("source", "outcome"), None, MessageWindow(start=since), synthetic=False, apart=apart)
     return (
         _statistics(None, MessageWindow(start=recent), _counts(row for row in rows if row["k_recent"]), {}),
         _statistics(None, MessageWindow(start=since), _counts(rows), {}),
@@ -162,8 +237,8 @@ def get_gate_statistics(
         ValueError: The window is not one; names what is allowed.
     """
     stretch = window_of_time(window) if isinstance(window, str) else window
-    attempts = _sums(rollup.ATTEMPTS, ("source", "outcome"), agent, stretch, synthetic=synthetic)
-    verdicts = _sums(rollup.VERDICTS, ("source", "dimension", "judge"), agent, stretch, synthetic=synthetic)
+    attempts = _sums(ATTEMPTS, ("source", "outcome"), agent, stretch, synthetic=synthetic)
+    verdicts = _sums(VERDICTS, ("source", "dimension", "judge"), agent, stretch, synthetic=synthetic)
     return _statistics(agent, stretch, _counts(attempts), _dimensions(verdicts))
 
 
@@ -204,11 +279,11 @@ def _sums(
     apart: tuple[Keys, Keys] = ({}, {}),
 ) -> list[dict[str, Any]]:
     """Sums of the gate's logs, or of their verdicts; `apart` are further keys, on raw rows and on hours."""
-    prefix = "log__" if table is rollup.VERDICTS else ""
+    prefix = "log__" if table is VERDICTS else ""
     whose = Q() if agent is None else Q(agent=agent)
     raw_whose = Q() if agent is None else Q(**{f"{prefix}agent": agent})
     return read(
-        rollup.GATE,
+        GATE,
         table,
         start=window.start,
         end=window.end,
@@ -226,9 +301,9 @@ def _checks(counts: Mapping[str, int]) -> int:
 
 def _counts(rows: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
     """Counts of logged attempts by source, from their sums by source and outcome."""
-    found: dict[str, Counter[str]] = {}
+    by_source: dict[str, Counter[str]] = {}
     for row in rows:
-        counts, outcome = found.setdefault(row["k_source"], Counter()), row["k_outcome"]
+        counts, outcome = by_source.setdefault(row["k_source"], Counter()), row["k_outcome"]
         counts["total_actions"] += row["s_firsts"]
         counts["judged_count"] += row["s_firsts_judged"]
         counts["failed"] += row["s_failed"]
@@ -237,24 +312,26 @@ def _counts(rows: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
             counts["original_pass_count"] += row["s_firsts_judged"]
         if outcome in _ENDINGS:
             counts[_ENDINGS[outcome]] += row["s_attempts"]
-    return {source: dict(counts) for source, counts in found.items()}
+    return {source: dict(counts) for source, counts in by_source.items()}
 
 
 def _dimensions(verdicts: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, DimensionStatistics]]:
     """Per source and dimension; judges stay apart."""
-    found: dict[str, dict[str, dict[str, Counter[str]]]] = {}
+    by_source: dict[str, dict[str, dict[str, Counter[str]]]] = {}
     for row in verdicts:
-        judges = found.setdefault(row["k_source"], {}).setdefault(row["k_dimension"], {})
+        judges = by_source.setdefault(row["k_source"], {}).setdefault(row["k_dimension"], {})
         sums = {name.removeprefix("s_"): value for name, value in row.items() if name.startswith("s_")}
         judges.setdefault(row["k_judge"], Counter()).update(sums)
-    return {source: {dimension: _dimension(by[dimension]) for dimension in sorted(by)} for source, by in found.items()}
+    return {
+        source: {dimension: _dimension(by[dimension]) for dimension in sorted(by)} for source, by in by_source.items()
+    }
 
 
 def _dimension(judges: Mapping[str, Counter[str]]) -> DimensionStatistics:
     counts = {
         name: sum(sums[name] for sums in judges.values()) for name in ("checks", "scored", "failures", "first_failures")
     }
-    unjudged = {str(status): sum(sums[f"were_{status}"] for sums in judges.values()) for status in rollup.UNJUDGED}
+    unjudged = {str(status): sum(sums[f"were_{status}"] for sums in judges.values()) for status in UNJUDGED}
     return DimensionStatistics(
         unjudged={status: number for status, number in unjudged.items() if number},
         by_judge=tuple(_means(judge, judges[judge]) for judge in sorted(judges) if judges[judge]["scored"]),

@@ -7,11 +7,11 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, NamedTuple
+from typing import Any
 
 from django.contrib.auth.base_user import AbstractBaseUser
 from django.contrib.auth.models import AnonymousUser
-from django.db.models import Count, F, FilteredRelation, Q, QuerySet
+from django.db.models import Count, F, Q, QuerySet
 from django.db.models.functions import Floor
 from django.utils import timezone
 from pydantic import BaseModel, ConfigDict, Field, computed_field, field_serializer
@@ -151,44 +151,6 @@ LOGGED = 500  # latest first drafts that are looked at
 MARKED = 2_000  # latest marks of people
 
 
-class WouldFail(NamedTuple):
-    """Of the `total` latest first drafts, `judged` have a score in the dimension, and `failed` of those lie below the threshold."""
-
-    failed: int
-    judged: int
-    total: int
-
-
-def would_fail(
-    *, agent: Agent | None, dimension: str, threshold: Decimal, limit: int = LOGGED, heuristic: bool | None = None
-) -> WouldFail:
-    """How many of the latest first drafts would have failed with this threshold, in one query.
-
-    Gate and observe mode count, external checks do not: they are no drafts of the agent. Retries do not count either, for they
-    were written after feedback.
-
-    Args:
-        agent: Whose drafts; None for those of every agent.
-        dimension: Gate dimension, e.g. ``adherence``.
-        threshold: Lowest score that passes, 0 to 9.
-        limit: How many of the latest first drafts are looked at.
-        heuristic: Only drafts that an offline judge (True) or a model (False) was asked about: their scores are not comparable.
-            Drafts that only rules judged count with both. None: all of them.
-    """
-    latest = _latest(agent, limit, heuristic)
-    scored = Q(result__status=GateDimensionResult.Status.SCORED)
-    found = (
-        CorrectionLog.objects.filter(pk__in=latest)
-        .annotate(result=FilteredRelation("dimension_results", condition=Q(dimension_results__dimension=dimension)))
-        .aggregate(
-            total=Count("pk"),
-            judged=Count("result", filter=scored),
-            failed=Count("result", filter=scored & Q(result__score__lt=float(threshold))),
-        )
-    )
-    return WouldFail(**found)
-
-
 @dataclass(frozen=True, slots=True)
 class Scores:
     """The scores of one dimension, counted by tenths of a point: 47 stands for 4.7 up to 4.8. Thresholds have one decimal place, so a
@@ -212,8 +174,8 @@ class Scores:
 
     def marked_below(self, threshold: Decimal) -> tuple[int, int]:
         """Right alarms and false ones that this threshold would have raised, too."""
-        found = [counts for tenths, counts in self.marks.items() if tenths < 10 * threshold]
-        return sum(right for right, _ in found), sum(false for _, false in found)
+        raised = [counts for tenths, counts in self.marks.items() if tenths < 10 * threshold]
+        return sum(right for right, _ in raised), sum(false for _, false in raised)
 
 
 def failing(counts: Mapping[int, int], threshold: Decimal) -> int:
@@ -222,15 +184,21 @@ def failing(counts: Mapping[int, int], threshold: Decimal) -> int:
 
 
 def scores_of(*, agent: Agent | None, heuristic: bool, limit: int = LOGGED) -> tuple[int, dict[str, Scores]]:
-    """The latest first drafts' scores by dimension, in three queries whatever the log holds.
+    """The latest first drafts' scores by dimension, in three queries however many logs there are.
+
+    Gate and observe mode count, external checks do not: they are no drafts of the agent. Retries do not count either, for they
+    were written after feedback.
 
     Args:
-        agent, heuristic, limit: As for `would_fail`.
+        agent: Whose drafts; None for those of every agent.
+        heuristic: Drafts that an offline judge (True) or a model (False) was asked about: their scores are not comparable. Drafts that only
+            rules judged count with both.
+        limit: How many of the latest first drafts are read.
 
     Returns:
-        How many drafts were looked at, and the scores of each dimension in which any was judged or marked.
+        How many drafts there were, and the scores of each dimension in which any was judged or marked.
     """
-    found: dict[str, Scores] = defaultdict(Scores)
+    by_dimension: dict[str, Scores] = defaultdict(Scores)
     latest = _latest(agent, limit, heuristic)
     tenths = Floor(F("score") * 10 + 1e-9)  # 4.6 * 10 may be a little less than 46
     judged = (
@@ -240,7 +208,7 @@ def scores_of(*, agent: Agent | None, heuristic: bool, limit: int = LOGGED) -> t
         .annotate(drafts=Count("pk"))
     )
     for row in judged:
-        scores, place = found[row["dimension"]], int(row["tenths"])
+        scores, place = by_dimension[row["dimension"]], int(row["tenths"])
         observed = row["log__source"] == CorrectionLog.Source.OBSERVE
         (scores.observed if observed else scores.logged)[place] += row["drafts"]
         scores.by_agent[row["log__agent"] or 0][place] += row["drafts"]
@@ -253,22 +221,20 @@ def scores_of(*, agent: Agent | None, heuristic: bool, limit: int = LOGGED) -> t
     rows = _of_kind(marked, heuristic, "log__").order_by().values("dimension", "mark", tenths=tenths)
     for row in rows.annotate(marks=Count("pk")):
         place, is_right = int(row["tenths"]), row["mark"] == GateDimensionResult.Mark.RIGHT
-        right, false = found[row["dimension"]].marks.get(place, (0, 0))
+        right, false = by_dimension[row["dimension"]].marks.get(place, (0, 0))
         more = row["marks"]
-        found[row["dimension"]].marks[place] = (right + more, false) if is_right else (right, false + more)
-    return CorrectionLog.objects.filter(pk__in=latest).count(), dict(found)
+        by_dimension[row["dimension"]].marks[place] = (right + more, false) if is_right else (right, false + more)
+    return CorrectionLog.objects.filter(pk__in=latest).count(), dict(by_dimension)
 
 
-def _latest(agent: Agent | None, limit: int, heuristic: bool | None) -> QuerySet[CorrectionLog, Any]:
+def _latest(agent: Agent | None, limit: int, heuristic: bool) -> QuerySet[CorrectionLog, Any]:
     """Keys of the latest first drafts of the agent, or of every agent."""
     drafts = CorrectionLog.objects.filter(
         ~synthetic_logs(), attempt=1, source__in=[CorrectionLog.Source.GATE, CorrectionLog.Source.OBSERVE]
     )
     if agent is not None:
         drafts = drafts.filter(agent=agent)
-    if heuristic is not None:
-        drafts = _of_kind(drafts, heuristic)
-    return drafts.order_by("-created_at", "-pk").values("pk")[:limit]
+    return _of_kind(drafts, heuristic).order_by("-created_at", "-pk").values("pk")[:limit]
 
 
 def _of_kind(rows: QuerySet[Any], heuristic: bool, prefix: str = "") -> QuerySet[Any]:

@@ -86,8 +86,8 @@ def variety(config: ResolvedConfig) -> Intervention:
 
 def enabled_builtins(config: ResolvedConfig) -> list[Intervention]:
     """Those that this agent's configuration enables (AC-7.1.12)."""
-    found = [anti_convergence(config)] if config["anti_convergence_enabled"] else []
-    return found + ([variety(config)] if config["variety_intervention_enabled"] else [])
+    enabled = [anti_convergence(config)] if config["anti_convergence_enabled"] else []
+    return enabled + ([variety(config)] if config["variety_intervention_enabled"] else [])
 
 
 def _group(context: InterventionContext) -> Finding:
@@ -173,14 +173,14 @@ def _build(row: InterventionRow, preconditions: tuple[AnyPrecondition, ...], eff
 
 
 def _preconditions(row: InterventionRow) -> tuple[AnyPrecondition, ...]:
-    found: list[AnyPrecondition] = [*_functional(row)]
+    preconditions: list[AnyPrecondition] = [*_functional(row)]
     if row.textual_claim.strip():
         about: About = "agent" if "agent_name" in row.textual_claim else "conversation"
-        found.append(TextualPrecondition(claim=row.textual_claim.strip(), about=about))
+        preconditions.append(TextualPrecondition(claim=row.textual_claim.strip(), about=about))
     if row.proposition_claim.strip():
         proposition = Proposition(dimension="", id=row.slug, claim=row.proposition_claim.strip())
-        found.append(PropositionalPrecondition(proposition=proposition, threshold=row.proposition_threshold))
-    return tuple(found)
+        preconditions.append(PropositionalPrecondition(proposition=proposition, threshold=row.proposition_threshold))
+    return tuple(preconditions)
 
 
 def _functional(row: InterventionRow) -> list[FunctionalPrecondition]:

@@ -290,8 +290,8 @@ def own_share(context: InterventionContext, parameters: Between) -> Finding:
 def mentions(context: InterventionContext, parameters: Mentions) -> Finding:
     """In how many of the last messages at least one of the phrases occurs."""
     looked = [find_all(parameters.phrases, judged_text(message)) for message in context.messages]
-    count = sum(bool(found) for found, _ in looked)
-    unclear = [next(iter(undecided.values())) for found, undecided in looked if undecided and not found]
+    count = sum(bool(matched) for matched, _ in looked)
+    unclear = [next(iter(undecided.values())) for matched, undecided in looked if undecided and not matched]
     if count < parameters.at_least <= count + len(unclear):
         return Finding(None, str(unclear[0]))
     return Finding(count >= parameters.at_least, f"{count} messages, at least {parameters.at_least}", count)

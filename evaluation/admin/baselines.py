@@ -91,14 +91,14 @@ class BaselineAdmin(OverviewAdmin):
         return simulated_by(baseline.evaluation_run) or display.EMPTY
 
     def get_changelist_instance(self, request: HttpRequest) -> Any:
-        found: Any = super().get_changelist_instance(request)
-        found.result_list = list(found.result_list)
-        mark_agreements(found.result_list)
-        reasons = stale_reasons(found.result_list)
-        shares = shares_of({baseline.evaluation_run_id for baseline in found.result_list})
-        for baseline in found.result_list:
+        changes: Any = super().get_changelist_instance(request)
+        changes.result_list = list(changes.result_list)
+        mark_agreements(changes.result_list)
+        reasons = stale_reasons(changes.result_list)
+        shares = shares_of({baseline.evaluation_run_id for baseline in changes.result_list})
+        for baseline in changes.result_list:
             baseline.stale_reasons, baseline.shares = reasons, shares
-        return found
+        return changes
 
     @admin.display(description="agreement with people")
     def agreement_mark(self, baseline: Baseline) -> SafeString | str:
@@ -177,7 +177,7 @@ def baseline_panel(request: HttpRequest, agent: Agent) -> SafeString:
     context = {
         "rows": rows,
         "slug": agent.slug,
-        "compared": [{**found, "judge": judge} for judge, found in newest if found is not None],
+        "compared": [{**comparison, "judge": judge} for judge, comparison in newest if comparison is not None],
         "runs_url": display.list_url(EvaluationRun, agent__id__exact=agent.pk),
         "scores_url": display.list_url(EvaluationScore, evaluation_run__agent__id__exact=agent.pk),
     }
@@ -219,13 +219,13 @@ def _queue(model_admin: Any, request: HttpRequest, queryset: QuerySet[Agent], *,
         simulated = [str(run.agent) for run in runs if awaits_simulation(run)]
         first = f" Simulated first (fewer than {ENOUGH} messages): {', '.join(simulated)}." if simulated else ""
         where = display.link(display.list_url(EvaluationRun, is_baseline__exact=1), "Follow them")
-        told = format_html(
+        text = format_html(
             "{} queued; the worker (<code>manage.py work</code>) captures them.{} {}",
             counted(len(runs), "baseline is", "baselines are"),
             first,
             where,
         )
-        model_admin.message_user(request, told, messages.SUCCESS)
+        model_admin.message_user(request, text, messages.SUCCESS)
 
 
 # -- compared with a baseline
@@ -247,10 +247,10 @@ def comparison_of(run: EvaluationRun) -> dict[str, Any] | None:
         return _left_to_the_command(run.agent)
     earlier = [b.dimension for b in before if b.evaluation_run_id < run.pk]
     try:
-        found = compare_to_baseline(run, dimensions=earlier, propositions=False)
+        comparison = compare_to_baseline(run, dimensions=earlier, propositions=False)
     except NotComparable:  # the baseline's run was changed meanwhile
         return None
-    return None if found is None else _context(found)
+    return None if comparison is None else _context(comparison)
 
 
 def newest_comparison(agent: Agent, *, judge: str, procedure: str) -> dict[str, Any] | None:
@@ -263,8 +263,8 @@ def newest_comparison(agent: Agent, *, judge: str, procedure: str) -> dict[str, 
     captured = Baseline.objects.filter(agent=agent, judge=judge, procedure=procedure, dimension__in=list(newest))
     context: dict[str, Any] | None = _left_to_the_command(agent)
     if not _too_large([*runs, *captured.values_list("evaluation_run", flat=True)]):
-        found = compare_runs(chosen, propositions=False)
-        context = None if found is None else _context(found)
+        comparison = compare_runs(chosen, propositions=False)
+        context = None if comparison is None else _context(comparison)
     pages = [
         format_html("{} {}", display.page_of(run, f"evaluation {pk}"), display.tags(run.where) if run.where else "")
         for pk, run in sorted(runs.items())
@@ -313,6 +313,6 @@ def _number(change: Change, value: float | None, share: Share | None) -> SafeStr
 
 
 def _too_large(runs: Collection[int]) -> bool:
-    """Whether there are too many judgements to compare while somebody waits for a page."""
+    """Whether there are too many judgements to compare for a page."""
     judgements = EvaluationScore.objects.filter(evaluation_run__in=set(runs)).order_by()
     return judgements.values("pk")[MOST_JUDGEMENTS : MOST_JUDGEMENTS + 1].exists()

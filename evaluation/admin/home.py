@@ -75,16 +75,16 @@ def drifting_card(request: HttpRequest) -> SafeString | None:
     """How many agents the overview of drift counts as fallen, and who; not known, rather than none, where nothing was compared."""
     if not request.user.has_perm("agents.view_agent"):
         return None
-    found = usual_overview(state="drifted", stop=NAMED)
+    overview_now = usual_overview(state="drifted", stop=NAMED)
     overview = reverse("admin:evaluation_drift_overview")
-    compared = sum(found.states.get(state, 0) for state in COMPARED)
-    lines: list[SafeString | None] = [_fallen(one) for one in found.cards]
-    if found.total > NAMED:
-        lines.append(format_html("and {} more", found.total - NAMED))
+    compared = sum(overview_now.states.get(state, 0) for state in COMPARED)
+    lines: list[SafeString | None] = [_fallen(one) for one in overview_now.cards]
+    if overview_now.total > NAMED:
+        lines.append(format_html("and {} more", overview_now.total - NAMED))
     others = [
-        display.link(f"{overview}?state={quote(state)}", f"{found.states[state]:,} {state}")
+        display.link(f"{overview}?state={quote(state)}", f"{overview_now.states[state]:,} {state}")
         for state in TONES
-        if state != "drifted" and found.states.get(state)
+        if state != "drifted" and overview_now.states.get(state)
     ]
     lines.append(format_html_join(", ", "{}", ((other,) for other in others)))
     if not EvaluationSchedule.objects.filter(is_active=True).exists():
@@ -96,25 +96,25 @@ def drifting_card(request: HttpRequest) -> SafeString | None:
         lines.append(waiting(alerts, "alert of a schedule", "alerts of schedules", url))
     if compared:
         lines.append(display.link(overview, "Who drifted, and in what"))
-    held = compared == sum(found.states.values()) and not found.states.get("possibly drifted")
+    held = compared == sum(overview_now.states.values()) and not overview_now.states.get("possibly drifted")
     return card(
         "Drifting now",
-        figure=number_link(f"{overview}?state=drifted", f"{found.total:,}") if compared else "–",
+        figure=number_link(f"{overview}?state=drifted", f"{overview_now.total:,}") if compared else "–",
         unit=f"of {counted(compared, 'agent')} compared" if compared else "",
         lines=lines,
-        tone="bad" if found.total else "good" if compared and held else "plain",
+        tone="bad" if overview_now.total else "good" if compared and held else "plain",
         wide=True,
     )
 
 
-def _fallen(found: Card) -> SafeString:
-    """An agent with the claim that fell most, then and now, and of what messages that is."""
-    url = f"{reverse('admin:agents_agent_change', args=[found.agent.pk])}#change"
-    name = short_name(found.main.proposition, found.agent.slug, found.main.dimension) if found.main else ""
+def _fallen(one: Card) -> SafeString:
+    """An agent with the claim that fell most, its scores, and of what messages they are."""
+    url = f"{reverse('admin:agents_agent_change', args=[one.agent.pk])}#change"
+    name = short_name(one.main.proposition, one.agent.slug, one.main.dimension) if one.main else ""
     return format_html(
         '<span class="pl-fallen">{}<a class="pl-link pl-number" href="{}">{} {}</a> <span class="pl-subtle">{}</span></span>',
-        *(display.agent_chip(found.agent), url, display.visible(name), numbers_of(found.main) if found.main else ""),
-        display.visible(candidate_words(found)),
+        *(display.agent_chip(one.agent), url, display.visible(name), numbers_of(one.main) if one.main else ""),
+        display.visible(candidate_words(one)),
     )
 
 
@@ -298,20 +298,22 @@ def drift_chart(request: HttpRequest) -> SafeString:
     lately = measured_lately(since=start)
     way = next((way for way in lately.ways if str(way) == choice.way), lately.ways[0] if lately.ways else None)
     offered = lately.agents.get(way, ()) if way is not None else ()
-    found = [] if way is None else histories(agents=offered, judged=way, dimension=choice.dimension, since=start)
-    chosen = [history for history in found if history.agent.slug in choice.agents]
-    shown = (chosen or found)[:MOST_LINES]
+    offered_histories = (
+        [] if way is None else histories(agents=offered, judged=way, dimension=choice.dimension, since=start)
+    )
+    chosen = [history for history in offered_histories if history.agent.slug in choice.agents]
+    shown = (chosen or offered_histories)[:MOST_LINES]
     context = {
         "dimensions": [(value, label, value == choice.dimension) for value, label in DIMENSIONS],
         "days": [(days, counted(days, "day"), days == choice.days) for days in DAYS],
         "ways": [(str(one), _way_name(one), one == way) for one in lately.ways],
         "agents": [
             (history.agent.slug, display.isolated(history.agent.display_name), history in chosen)
-            for history in _by_name(found)
+            for history in _by_name(offered_histories)
         ],
         "most": MOST_LINES,
         "judge": "" if way is None else format_html("{} {}", judge_badge(way.judge), procedure_badge(way.procedure)),
-        "sentence": _sentence(shown, len(found), chosen=bool(chosen)),
+        "sentence": _sentence(shown, len(offered_histories), chosen=bool(chosen)),
         "chart": _chart(request, shown, choice, start, end) if shown else "",
         "empty": f"Nothing was measured in the last {counted(choice.days, 'day')}."
         if way is None
@@ -328,7 +330,7 @@ def _chart(
     agents = [history.agent.pk for history in shown]
     dimension = Dimension(choice.dimension).label
     shares = shares_of({history.newest.run for history in shown if history.newest is not None})
-    of_run = {run: found.get(choice.dimension) for run, found in shares.items()}
+    of_run = {run: by_dimension.get(choice.dimension) for run, by_dimension in shares.items()}
     return line_chart(
         [_line(history, of_run) for history in shown],
         label=f"{dimension} over the last {counted(choice.days, 'day')}, 0 to 9",
@@ -377,8 +379,8 @@ def _sentence(shown: Sequence[History], there: int, *, chosen: bool) -> str:
     return f"The {len(shown)} of {there} agents that lie furthest below their baselines (dotted).{older}"
 
 
-def _by_name(found: Sequence[History]) -> list[History]:
-    return sorted(found, key=lambda history: history.agent.display_name.casefold())
+def _by_name(shown: Sequence[History]) -> list[History]:
+    return sorted(shown, key=lambda history: history.agent.display_name.casefold())
 
 
 def _way_name(way: Judged) -> str:

@@ -104,10 +104,10 @@ class BaselinesOfAgent(APIView):
     @documented(BaselinesAnswer)
     def get(self, request: Request, agent: str) -> Response:
         parameters.only(request)
-        found = _agent(agent)
-        rows = _BASELINES.filter(agent=found).order_by("judge", "procedure", "dimension")
+        named = _agent(agent)
+        rows = _BASELINES.filter(agent=named).order_by("judge", "procedure", "dimension")
         shown = BaselineRow(rows, many=True, context={"request": request, "agreements": all_agreements()}).data
-        return Response({"agent": found.slug, "display_name": found.display_name, "baselines": shown})
+        return Response({"agent": named.slug, "display_name": named.display_name, "baselines": shown})
 
 
 class CompareWithBaseline(APIView):
@@ -132,8 +132,8 @@ class CompareWithBaseline(APIView):
     def get(self, request: Request, agent: str) -> Response:
         parameters.only(request, "run", "margin")
         pk, margin = number(request, "run", allowed="the id of an evaluation of this agent"), _margin(request)
-        found = _agent(agent)
-        run, runs = _newest(found) if pk is None else _chosen(found, pk)
+        named = _agent(agent)
+        run, runs = _newest(named) if pk is None else _chosen(named, pk)
         try:
             comparison = compare_runs(runs, margin=margin)
         except NotComparable as error:
@@ -141,7 +141,7 @@ class CompareWithBaseline(APIView):
         if comparison is None:
             raise NotFound(_no_baseline(run))
         return Response(
-            {"agent": found.slug, "run": shown_run(request, run), "comparison": comparison_json(comparison)}
+            {"agent": named.slug, "run": shown_run(request, run), "comparison": comparison_json(comparison)}
         )
 
 
@@ -169,12 +169,12 @@ def _newest(agent: Agent) -> tuple[EvaluationRun, dict[str, EvaluationRun]]:
     if not baselines:
         raise NotFound(f"{agent.slug} has no baseline yet; POST to /api/evaluations/baselines/ captures one")
     ways = sorted({(row.judge, row.procedure) for row in baselines})
-    found = [
+    by_way = [
         newest_since_baselines([agent.pk], Judged(judge=judge, procedure=how)).get(agent.pk) for judge, how in ways
     ]
-    first = newest_of(one for newest in found if newest for one in newest.values())
+    first = newest_of(one for newest in by_way if newest for one in newest.values())
     if first is not None:
-        return first.evaluation_run, runs_of(next(newest for newest in found if newest and first in newest.values()))
+        return first.evaluation_run, runs_of(next(newest for newest in by_way if newest and first in newest.values()))
     raise NotFound(
         f"nothing to compare: no evaluation of {agent.slug} {nothing_newer(baselines)}; "
         f'POST /api/evaluations/ {{"agent": "{agent.slug}"}} evaluates it'

@@ -1,4 +1,4 @@
-"""Did an agent change? A baseline and a candidate are compared, followed over time, ranked, and told apart by position.
+"""Did an agent change? A baseline and a candidate are compared, followed over time, ranked, and read by position.
 
 `measurements` makes one of the two from evaluations, baselines or a file; `comparison` gives each change with its interval and verdict;
 `choosing` picks or measures the two for `manage.py compare`. `overview` ranks agents from sums in the database, `over_time` finds

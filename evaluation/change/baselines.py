@@ -61,12 +61,12 @@ def promote(run: EvaluationRun, summary: RunSummary, *, only: Collection[str] | 
 
 def get_baseline(*, agent: Agent, judge: str, procedure: str = Method.PLUMBLINE.value) -> dict[str, Baseline]:
     """The current baselines of an agent under one judge and procedure (`EvaluationRun.procedure`), by dimension."""
-    found = Baseline.objects.filter(agent=agent, judge=judge, procedure=procedure)
-    return {b.dimension: b for b in found.select_related("evaluation_run")}
+    baselines = Baseline.objects.filter(agent=agent, judge=judge, procedure=procedure)
+    return {b.dimension: b for b in baselines.select_related("evaluation_run")}
 
 
 def is_stale(baseline: Baseline) -> bool:
-    """Whether the persona changed since the baseline was captured: it then speaks of somebody else."""
+    """Whether the persona changed since the baseline was captured: it then describes another one."""
     return baseline.persona_digest != current_digest(baseline.agent)
 
 
@@ -81,5 +81,5 @@ def stale_reasons(baselines: Iterable[Baseline]) -> dict[int, str]:
     stale = [baseline for baseline in baselines if is_stale(baseline)]
     if not stale:
         return {}
-    found = changes_since((b.agent_id, b.persona_digest) for b in stale)
-    return {b.pk: "; ".join(map(str, found.get((b.agent_id, b.persona_digest), ()))) or UNKNOWN_CHANGE for b in stale}
+    changes = changes_since((b.agent_id, b.persona_digest) for b in stale)
+    return {b.pk: "; ".join(map(str, changes.get((b.agent_id, b.persona_digest), ()))) or UNKNOWN_CHANGE for b in stale}

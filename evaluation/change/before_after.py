@@ -48,7 +48,7 @@ class Moments:
         at: The change.
         since: When what it changed was changed the time before; None: never.
         until: When that was changed again, or taken back; None: it holds.
-        version: Number of the persona version that the change made; None where nobody kept it.
+        version: Number of the persona version that the change made; None where it was not stored.
     """
 
     at: datetime
@@ -70,7 +70,7 @@ class Plan:
     """What would be judged.
 
     Attributes:
-        wanted: Messages wanted of each side.
+        wanted: Messages wanted before and after.
         before, after: Those there are, oldest first.
         unseen: Keys of messages that the judge is not shown.
         calls, input_tokens, output_tokens: What judging them would take; nothing for a judge on this machine.
@@ -114,10 +114,10 @@ class BeforeAfter:
 
     @property
     def verdict(self) -> str:
-        """``more``, ``less``, ``no change shown`` (the interval holds zero), or ``cannot tell``."""
+        """``more``, ``less``, ``no change shown`` (the interval holds zero), or ``not enough data``."""
         interval = self.difference.interval
         if interval is None:
-            return "cannot tell"
+            return "not enough data"
         return "more" if interval.low > 0 else "less" if interval.high < 0 else "no change shown"
 
 
@@ -136,7 +136,7 @@ def plan_before_after(
         agent: Whose messages: what it really said, nothing that was simulated.
         trait: What to look for.
         moments: When it was changed, and from when until when nothing else changed it.
-        n: Messages of each side, 1 to 100.
+        n: Messages before and after each, 1 to 100.
         model: Overrides the configured judge.
         unseen: Keys of messages that the judge is not shown, such as the one that asked for the change.
 
@@ -144,7 +144,7 @@ def plan_before_after(
         ValueError: `n` is out of range.
     """
     if not 1 <= n <= MOST_MESSAGES:
-        raise ValueError(f"n {n}: allowed: 1 to {MOST_MESSAGES} messages of each side")
+        raise ValueError(f"n {n}: allowed: 1 to {MOST_MESSAGES} messages before and after")
     judge, hidden = model or str(settings.JUDGE_MODEL), frozenset(unseen)
     before, after = samples(agent, moments, n)
     questions = list(_questions(agent, trait, (*before, *after), judge, Label(purpose="estimate"), hidden))
@@ -176,7 +176,7 @@ def judge_before_after(
         done: Called with the number of messages just judged.
 
     Returns:
-        Scores, and what could not be scored with the reason. No difference without a score on each side, no interval with fewer than
+        Scores, and what could not be scored with the reason. No difference without a score in each sample, no interval with fewer than
         two on one.
     """
     work_id = work_id or f"{PURPOSE}:{secrets.token_hex(8)}"
@@ -193,7 +193,7 @@ def judge_before_after(
     messages = (*plan.before, *plan.after)
     label = Label(purpose=PURPOSE, dimension="adherence", agent_id=plan.agent.pk, work_id=work_id)
     verdicts = _verdicts(plan, messages, label, done)
-    before, after = (tuple(Judged(m, verdicts[m.pk]) for m in side) for side in (plan.before, plan.after))
+    before, after = (tuple(Judged(m, verdicts[m.pk]) for m in sample) for sample in (plan.before, plan.after))
     difference = bootstrap_difference(_observations(before), _observations(after))
     return BeforeAfter(
         plan=plan, before=before, after=after, difference=difference, spent=ledger.totals(work_id=work_id)
@@ -218,12 +218,12 @@ def _questions(
 def _verdicts(plan: Plan, messages: Sequence[Message], label: Label, done: Callable[[int], None]) -> dict[int, Verdict]:
     questions = list(_questions(plan.agent, plan.trait, messages, plan.judge, label, plan.unseen))
     about = {id(question): message.pk for question, message in zip(questions, messages, strict=True)}
-    found = {message.pk: unscored("not judged") for message in messages}
+    verdicts = {message.pk: unscored("not judged") for message in messages}
     for answered in ask_all(questions, deadline=settings.LLM_EVALUATION_DEADLINE):
         if answered.verdicts:
-            found[about[id(answered.question)]] = answered.verdicts[0]
+            verdicts[about[id(answered.question)]] = answered.verdicts[0]
             done(1)
-    return found
+    return verdicts
 
 
 def _observations(rows: Iterable[Judged]) -> list[Observation]:
@@ -239,7 +239,7 @@ def samples(agent: Agent, moments: Moments, n: int) -> tuple[tuple[Message, ...]
     """The last `n` messages before and the first `n` after, oldest first.
 
     A message belongs to the persona it was spoken with: the answer of a turn that began before the change belongs before it, also
-    where it was sent later. Imported messages have no version and go by their time; those without a time are on neither side.
+    where it was sent later. Imported messages have no version and go by their time; those without a time are left out.
     """
     earlier, later = _spoken(agent), _spoken(agent).filter(sent_at__gt=moments.at)
     earlier = earlier.filter(sent_at__lte=moments.at)
@@ -284,10 +284,10 @@ def just_before(
         messages: Messages of any channels. One query per hundred, and one for each that has only simulated ones near it.
         unseen: Keys of messages that are never shown.
     """
-    found: dict[int, tuple[Event, ...]] = {}
+    events: dict[int, tuple[Event, ...]] = {}
     for start in range(0, len(messages), AT_ONCE):
-        found |= _of_some(agent, messages[start : start + AT_ONCE], unseen)
-    return found
+        events |= _of_some(agent, messages[start : start + AT_ONCE], unseen)
+    return events
 
 
 def _of_some(agent: Agent, messages: Sequence[Message], unseen: Collection[int]) -> dict[int, tuple[Event, ...]]:
@@ -298,7 +298,7 @@ def _of_some(agent: Agent, messages: Sequence[Message], unseen: Collection[int])
     by_channel: dict[int, list[Said]] = defaultdict(list)
     for row in said(spoken.filter(near).order_by("position")):
         by_channel[row.channel_id].append(row)
-    found = {}
+    events = {}
     for message in messages:
         first = message.position - NEAR
         rows = [row for row in by_channel[message.channel_id] if first <= row.position < message.position]
@@ -306,8 +306,8 @@ def _of_some(agent: Agent, messages: Sequence[Message], unseen: Collection[int])
         if len(rows) < SAID_BEFORE and first > 1:
             before = spoken.filter(channel=message.channel_id, position__lt=message.position)
             rows = list(reversed(said(before.order_by("-position")[:SAID_BEFORE])))
-        found[message.pk] = tuple(_event(agent, row) for row in rows)
-    return found
+        events[message.pk] = tuple(_event(agent, row) for row in rows)
+    return events
 
 
 def _event(agent: Agent, row: Said) -> Event:
@@ -317,37 +317,37 @@ def _event(agent: Agent, row: Said) -> Event:
 
 
 # -- JSON
-def before_after_json(found: BeforeAfter) -> dict[str, Any]:
+def before_after_json(result: BeforeAfter) -> dict[str, Any]:
     """The object a command or the API shows: means, difference, interval, counts by status, and each message's score."""
-    interval = found.difference.interval
+    interval = result.difference.interval
     return {
-        **plan_json(found.plan),
-        "verdict": found.verdict,
-        "reason": found.reason or found.difference.reason,
-        "mean_before": _mean(found.before),
-        "mean_after": _mean(found.after),
-        "difference": None if found.difference.value is None else round(found.difference.value, 2),
+        **plan_json(result.plan),
+        "verdict": result.verdict,
+        "reason": result.reason or result.difference.reason,
+        "mean_before": _mean(result.before),
+        "mean_after": _mean(result.after),
+        "difference": None if result.difference.value is None else round(result.difference.value, 2),
         "interval": [round(interval.low, 2), round(interval.high, 2)] if interval else None,
         **{
-            f"{side}_{status}": sum(row.verdict.status == status for row in rows)
-            for side, rows in (("before", found.before), ("after", found.after))
+            f"{when}_{status}": sum(row.verdict.status == status for row in rows)
+            for when, rows in (("before", result.before), ("after", result.after))
             for status in ("scored", "trivial", "unscored")
         },
         "messages": [
             {
                 "message": row.message.pk,
-                "side": side,
+                "sample": when,
                 "status": row.verdict.status,
                 "score": row.verdict.value if row.verdict.status == "scored" else None,
                 "reason": row.verdict.reason,
                 "justification": row.verdict.justification,
             }
-            for side, rows in (("before", found.before), ("after", found.after))
+            for when, rows in (("before", result.before), ("after", result.after))
             for row in rows
         ],
-        "actual_calls": found.spent.calls,
-        "actual_unpriced_calls": found.spent.unpriced,
-        "actual_cost_usd": _cost(found.spent),
+        "actual_calls": result.spent.calls,
+        "actual_unpriced_calls": result.spent.unpriced,
+        "actual_cost_usd": _cost(result.spent),
     }  # fmt: skip
 
 
@@ -372,7 +372,7 @@ def plan_json(plan: Plan) -> dict[str, Any]:
 
 
 def _cost(spent: Totals) -> str | None:
-    """Of the priced calls; None when none has a price, for nobody knows what they cost."""
+    """Of the priced calls; None when none has a price: the cost is unknown."""
     return None if spent.unpriced and spent.unpriced == spent.calls else str(spent.cost_usd)
 
 

@@ -123,21 +123,21 @@ def of_tags(
             raise UnreadableFile(wrong)
         return _of_summaries(measured, names, margin)
 
-    found = compared(specs)
+    result = compared(specs)
     if detect is not None:
-        more = _enough_samples(specs, (a, b), found.comparisons, detect)
+        more = _enough_samples(specs, (a, b), result.comparisons, detect)
         larger = [replace(spec, samples=more[spec.target.slug]) for spec in specs if spec.target.slug in more]
         if larger:
             again = compared(larger)
             newer = {c.candidate.target: c for c in again.comparisons}
-            comparisons = [newer.get(c.candidate.target, c) for c in found.comparisons]
-            found = Compared(adjusted(comparisons), {**found.refused, **again.refused}, topped_up=more)
-    return found
+            comparisons = [newer.get(c.candidate.target, c) for c in result.comparisons]
+            result = Compared(adjusted(comparisons), {**result.refused, **again.refused}, topped_up=more)
+    return result
 
 
 def _of_summaries(summaries: Sequence[RunSummary], names: Sequence[str], margin: float) -> Compared:
     half = len(summaries) // 2
-    found = Compared()
+    result = Compared()
     for pair in zip(summaries[:half], summaries[half:], strict=True):
         run = pair[1].run
         target = run.agent.slug if run.agent else f"#{run.channel.slug}" if run.channel else ""
@@ -146,11 +146,11 @@ def _of_summaries(summaries: Sequence[RunSummary], names: Sequence[str], margin:
             if empty:
                 raise NotComparable("; ".join(empty))
             both = (measurement_of(s.run, name=name) for name, s in zip(names, pair, strict=True))
-            found.comparisons.append(compare(*both, margin=margin))
+            result.comparisons.append(compare(*both, margin=margin))
         except NotComparable as error:
-            found.refused[target] = str(error)
-    found.comparisons = adjusted(found.comparisons)
-    return found
+            result.refused[target] = str(error)
+    result.comparisons = adjusted(result.comparisons)
+    return result
 
 
 def reusable(spec: RunSpec) -> EvaluationRun | None:
@@ -184,7 +184,7 @@ def _enough_samples(
         for row in detections(comparisons, change)
         if row.dimension == "adherence"  # whose precision more samples raise
     }
-    found = {}
+    samples = {}
     for spec in specs:
         needed = wanted.get(spec.target.slug, 0)
         if spec.agent is None or needed <= spec.samples:
@@ -194,8 +194,8 @@ def _enough_samples(
                 agent=spec.agent, window=spec.window, where={**spec.where, **where}, simulated=spec.simulated
             )
             if said.count() > spec.samples:
-                found[spec.agent.slug] = min(needed, MOST_SAMPLES)
-    return found
+                samples[spec.agent.slug] = min(needed, MOST_SAMPLES)
+    return samples
 
 
 def of_runs(first: EvaluationRun, second: EvaluationRun, *, margin: float, dimensions: Sequence[str] = ()) -> Compared:
@@ -210,7 +210,7 @@ def of_runs(first: EvaluationRun, second: EvaluationRun, *, margin: float, dimen
 
 def with_baselines(agents: Sequence[Agent], *, judge: str, margin: float, dimensions: Sequence[str] = ()) -> Compared:
     """The newest evidence of each agent by this judge against the agent's current baselines."""
-    found = Compared()
+    result = Compared()
     baselines: dict[int, list[Baseline]] = defaultdict(list)
     for row in Baseline.objects.filter(agent__in=[agent.pk for agent in agents]):
         baselines[row.agent_id].append(row)
@@ -235,11 +235,11 @@ def with_baselines(agents: Sequence[Agent], *, judge: str, margin: float, dimens
             compared = compare_runs(runs_of(next(by for by in asked if first in by.values())), margin=margin)
             if compared is None:  # the baselines were captured again meanwhile
                 raise NotComparable(f"no baseline that evaluation {first.evaluation_run_id} can be compared with")
-            found.comparisons.append(compared)
+            result.comparisons.append(compared)
         except NotComparable as error:
-            found.refused[agent.slug] = str(error)
-    found.comparisons = adjusted(found.comparisons)
-    return found
+            result.refused[agent.slug] = str(error)
+    result.comparisons = adjusted(result.comparisons)
+    return result
 
 
 def nothing_newer(baselines: Collection[Baseline]) -> str:
@@ -270,19 +270,19 @@ def with_file(path: Path, agents: Sequence[Agent] | None, *, margin: float, dime
     names = ", ".join(baselines) or "none"
     if agents is None:
         agents = list(Agent.objects.filter(slug__in=list(baselines)).order_by("slug"))
-    found = Compared()
+    result = Compared()
     for agent in agents:
         try:
             if agent.slug not in baselines:
                 raise NotComparable(f"{path} holds no completed run of it; it has: {names}")
             candidate = _newest_like(agent, baselines[agent.slug], dimensions)
-            found.comparisons.append(compare(baselines[agent.slug], candidate, margin=margin))
+            result.comparisons.append(compare(baselines[agent.slug], candidate, margin=margin))
         except NotComparable as error:
-            found.refused[agent.slug] = str(error)
+            result.refused[agent.slug] = str(error)
     if not agents:
-        found.refused[str(path)] = f"names no agent there is; it has: {names}"
-    found.comparisons = adjusted(found.comparisons)
-    return found
+        result.refused[str(path)] = f"names no agent there is; it has: {names}"
+    result.comparisons = adjusted(result.comparisons)
+    return result
 
 
 def _newest_like(agent: Agent, baseline: Measurement, dimensions: Sequence[str]) -> Measurement:

@@ -141,7 +141,7 @@ class Comparison:
         changed: ``dimension/proposition`` asked in both, but not the same: its claim, weight or rule changed. Not compared.
         scored_in_one: ``dimension/proposition`` asked in both but scored in one only; left out of the dimension's change.
         stale: Whether the persona changed between the two: the difference is then no drift alone.
-        persona_changes: The versions of the persona that came between, as far as they were kept: what made them, what they changed.
+        persona_changes: The versions of the persona that came between, as far as they were stored: what made them, what they changed.
         over_window: ``dimension/proposition`` judged once over the window: compared on its own, not in its dimension's change.
         lost: Propositions of which surely less than half as much is scored as in the baseline.
         margin: Half-width of "no change", in points.
@@ -620,9 +620,9 @@ def adjusted(comparisons: Iterable[Comparison]) -> list[Comparison]:
     most 5 %. It only ever takes verdicts back, so it may be applied again to more comparisons at once. Where a proposition was lost and
     nothing surely got worse the verdict is ``not enough data``.
     """
-    found = list(comparisons)
-    dimensions = iter(_family([(c, change) for c in found for change in c.dimensions], "dimensions"))
-    rows = [(c, change) for c in found for changes in c.propositions.values() for change in changes]
+    together = list(comparisons)
+    dimensions = iter(_family([(c, change) for c in together for change in c.dimensions], "dimensions"))
+    rows = [(c, change) for c in together for changes in c.propositions.values() for change in changes]
     propositions = iter(_family(rows, "propositions"))
     return [
         replace(
@@ -630,7 +630,7 @@ def adjusted(comparisons: Iterable[Comparison]) -> list[Comparison]:
             dimensions=tuple(next(dimensions) for _ in c.dimensions),
             propositions={d: tuple(next(propositions) for _ in changes) for d, changes in c.propositions.items()},
         )
-        for c in found
+        for c in together
     ]
 
 

@@ -74,11 +74,11 @@ def note_evidence(run: EvaluationRun, spoken: QuerySet[Message]) -> None:
         return
     rows = EvaluationScore.objects.filter(status=EvaluationScore.Status.SCORED).order_by().values_list("dimension")
     said = Coalesce("message__sent_at", "message__created_at")  # without a time it counts from when it was stored
-    found = dict(rows.filter(evaluation_run=run).annotate(at=Max(said)))
+    newest_by_dimension = dict(rows.filter(evaluation_run=run).annotate(at=Max(said)))
     of_channels = rows.filter(evaluation_run__agent_shares__agent_run=run, evaluation_run__status=run.Status.COMPLETED)
-    found |= dict.fromkeys(of_channels.values_list("dimension", flat=True).distinct())
+    newest_by_dimension |= dict.fromkeys(of_channels.values_list("dimension", flat=True).distinct())
     newest: datetime | None = None
-    if None in found.values():
+    if None in newest_by_dimension.values():
         newest = spoken.order_by().aggregate(at=Max(Coalesce("sent_at", "created_at")))["at"]
     Evidence.objects.bulk_create(
         (
@@ -90,7 +90,7 @@ def note_evidence(run: EvaluationRun, spoken: QuerySet[Message]) -> None:
                 procedure=run.procedure,
                 newest_message_at=at or newest or run.created_at,
             )
-            for dimension, at in found.items()
+            for dimension, at in newest_by_dimension.items()
         ),
         ignore_conflicts=True,
     )
@@ -112,8 +112,8 @@ def newest_evidence(agents: Collection[int], judged: Judged, *, tag: Tag | None 
         f"newest_{name}": Subquery(rows.filter(dimension=name).order_by(*_FIRST).values("pk")[:1])
         for name in Dimension.values
     }
-    found = Agent.objects.filter(pk__in=agents).order_by().annotate(**first).values_list(*first)
-    return _by_agent(key for keys in found for key in keys)
+    rows_of_agents = Agent.objects.filter(pk__in=agents).order_by().annotate(**first).values_list(*first)
+    return _by_agent(key for keys in rows_of_agents for key in keys)
 
 
 def newest_since_baselines(agents: Collection[int], judged: Judged) -> dict[int, Newest]:
@@ -147,9 +147,9 @@ def runs_of(newest: Newest) -> dict[str, EvaluationRun]:
     return {name: one.evaluation_run for name, one in by_time}
 
 
-def newest_of(found: Iterable[Evidence]) -> Evidence | None:
+def newest_of(evidence: Iterable[Evidence]) -> Evidence | None:
     """The one with the newest judged message; of equals that of the newest evaluation."""
-    return max(found, key=_age, default=None)
+    return max(evidence, key=_age, default=None)
 
 
 def _age(one: Evidence) -> tuple[datetime, int]:
@@ -158,7 +158,7 @@ def _age(one: Evidence) -> tuple[datetime, int]:
 
 def _by_agent(keys: Iterable[int | None]) -> dict[int, Newest]:
     chosen = {key for key in keys if key is not None}
-    found: dict[int, dict[str, Evidence]] = defaultdict(dict)
+    by_agent: dict[int, dict[str, Evidence]] = defaultdict(dict)
     for row in Evidence.objects.filter(pk__in=chosen).select_related("evaluation_run__agent").order_by("pk"):
-        found[row.agent_id][row.dimension] = row
-    return dict(found)
+        by_agent[row.agent_id][row.dimension] = row
+    return dict(by_agent)

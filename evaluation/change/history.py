@@ -1,4 +1,4 @@
-"""One dimension's scores of agents over time, by one judge and procedure, whoever asked for the evaluations."""
+"""One dimension's scores of agents over time, by one judge and procedure, from scheduled and other evaluations."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MOST_SUMMED = 150  # runs of no schedule: their scores are added up, row by row
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What one evaluation found; `score` (0 to 9) is None where nothing could be scored, `error` its standard error if known."""
+    """What one evaluation measured; `score` (0 to 9) is None where nothing could be scored, `error` its standard error if known."""
 
     run: int
     at: datetime
@@ -58,7 +58,7 @@ class History:
     @property
     def newest(self) -> Reading | None:
         """The newest reading that has a score."""
-        return next((found for found in reversed(self.readings) if found.score is not None), None)
+        return next((reading for reading in reversed(self.readings) if reading.score is not None), None)
 
     @property
     def fall(self) -> float | None:
@@ -83,7 +83,7 @@ def measured_lately(*, since: datetime) -> Measured:
         agents[way][agent] = None
     return Measured(
         ways=tuple(way for way, _ in ways.most_common()),
-        agents={way: tuple(found)[:MOST_AGENTS] for way, found in agents.items()},
+        agents={way: tuple(measured)[:MOST_AGENTS] for way, measured in agents.items()},
     )
 
 
@@ -115,7 +115,7 @@ def histories(*, agents: Collection[int], judged: Judged, dimension: str, since:
     )
     levels = dict(baselines.values_list("agent_id", "score"))
     people = Agent.objects.filter(pk__in=readings).only("slug", "display_name", "avatar_color")
-    found = [
+    drawn = [
         History(
             agent=agent,
             readings=tuple(sorted(readings[agent.pk], key=lambda reading: (reading.at, reading.run))),
@@ -124,7 +124,7 @@ def histories(*, agents: Collection[int], judged: Judged, dimension: str, since:
         )
         for agent in people
     ]
-    return sorted(found, key=lambda history: (history.fall is None, -(history.fall or 0), history.agent.display_name))
+    return sorted(drawn, key=lambda history: (history.fall is None, -(history.fall or 0), history.agent.display_name))
 
 
 def _reading(row: dict[str, Any], dimension: str, summed: dict[int, float], asked: Collection[int]) -> Reading | None:

@@ -293,7 +293,7 @@ class _Part:
 def _add_windows(tally: _Tally, runs: Mapping[int, tuple[str, int]], dimensions: Sequence[str]) -> None:
     """Judgements of whole windows (and of messages deleted since), in one query.
 
-    What adherence judges over the window stands beside judgements of messages, and is compared on its own.
+    What adherence judges over the window is in it with judgements of messages, and is compared on its own.
 
     Args:
         tally: Where they are added.

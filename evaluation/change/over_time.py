@@ -186,7 +186,7 @@ def series_of(agent: Agent, *, schedule: EvaluationSchedule | None = None, dimen
     active = Count("agents", filter=Q(agents__is_active=True))
     schedules = EvaluationSchedule.objects.filter(pk__in=by_schedule).annotate(measured=active).order_by("name")
     all_agents = Agent.objects.filter(is_active=True).count() if by_schedule else 0
-    found = []
+    series = []
     for one in schedules:
         grouped: dict[tuple[str, str, str], list[EvaluationRun]] = defaultdict(list)
         for run in sorted(by_schedule[one.pk], key=lambda run: (_time(run), run.pk)):
@@ -195,7 +195,7 @@ def series_of(agent: Agent, *, schedule: EvaluationSchedule | None = None, dimen
                     grouped[name, run.judge, run.procedure].append(run)
         for (name, judge, procedure), of_one in sorted(grouped.items()):
             evaluations, drops, note = _tested(one, name, of_one, one.measured or all_agents)
-            found.append(
+            series.append(
                 Series(
                     agent=agent,
                     schedule=one,
@@ -207,7 +207,7 @@ def series_of(agent: Agent, *, schedule: EvaluationSchedule | None = None, dimen
                     note=note,
                 )
             )
-    return found
+    return series
 
 
 def _tested(
@@ -228,8 +228,8 @@ def _tested(
     for _, stretch in groupby(runs, key=same):
         together = list(stretch)
         last = together[-1]
-        found = [(run.series_points or {})[dimension] for run in together]
-        points = [Point(_time(run), f["score"], f["error"]) for run, f in zip(together, found, strict=True)]
+        stored = [(run.series_points or {})[dimension] for run in together]
+        points = [Point(_time(run), f["score"], f["error"]) for run, f in zip(together, stored, strict=True)]
         lookback = last.window_end - last.window_start if last.window_end and last.window_start else timedelta(0)
         tested = apart(points, lookback) if lookback else []
         run_of = {id(point): run for point, run in zip(points, together, strict=True)}

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from django.db.models import Count, F, IntegerField, Max, OuterRef, Q, Subquery, Sum, Window
 from django.db.models.fields.json import KeyTextTransform
@@ -166,7 +166,6 @@ class Quote:
 
     message: Message
     score: int
-    claim: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -276,12 +275,12 @@ def compared_of(
     else:
         alone = [pk for pk in pks if pk not in first]
         newest = {**newest_since_baselines(list(first), judged), **(newest_evidence(alone, judged) if alone else {})}
-    found = {}
+    compared = {}
     for pk in pks:
         of = first.get(pk, Compared(baseline_name=tag_name(baseline) if baseline else ""))
         runs = {name: run for name, run in runs_of(newest.get(pk, {})).items() if run.pk != of.baseline.get(name)}
-        found[pk] = replace(of, candidate=runs, candidate_name=tag_name(candidate) if candidate else "")
-    return found
+        compared[pk] = replace(of, candidate=runs, candidate_name=tag_name(candidate) if candidate else "")
+    return compared
 
 
 def tag_name(tag: Tag) -> str:
@@ -374,9 +373,9 @@ def _parts(runs: Collection[int]) -> Parts:
             single=Count("pk", filter=MESSAGES),
         )
     )
-    found: Parts = defaultdict(dict)
+    parts: Parts = defaultdict(dict)
     for row in rows:
-        found[row["evaluation_run"]][row["dimension"], row["proposition_id"]] = Part(
+        parts[row["evaluation_run"]][row["dimension"], row["proposition_id"]] = Part(
             mean=round(row["points"] / row["scored"], 4) if row["scored"] else None,
             scored=row["scored"],
             unscored=row["unscored"],
@@ -388,7 +387,7 @@ def _parts(runs: Collection[int]) -> Parts:
             share=Share(row["hits"], row["asked"]),
             by_message=bool(row["single"]),
         )
-    return found
+    return parts
 
 
 def _card(
@@ -506,111 +505,89 @@ def _with_state(card: Card) -> Card:
 
 
 # -- the evidence for it, each in one or two queries for all cards
-class About(NamedTuple):
-    """A proposition of two runs."""
-
-    baseline_run: int
-    candidate_run: int
-    dimension: str
-    proposition: str
-    rose: bool
-
-    @classmethod
-    def of(cls, move: Move) -> About:
-        return cls(move.baseline_run, move.candidate_run, move.dimension, move.proposition, move.delta > 0)
+Key = tuple[int, str, str]  # evaluation, dimension, proposition
 
 
 def _with_evidence(cards: Sequence[Card], judged: Judged, *, quotes: bool) -> list[Card]:
-    about = {card.agent.pk: About.of(card.main) for card in cards if card.main is not None}
-    quoted = quotes_of(about.values()) if quotes else {}
-    asked = {key: quote.claim for key, pair in quoted.items() for quote in pair if quote is not None}
-    claims = {**asked, **claims_of(key for key in about.values() if key not in asked)}
-    tags = tags_since(about.values())
+    moves = [card.main for card in cards if card.main is not None]
+    best = _extremes([_key(move, now=move.delta > 0) for move in moves], F("score").desc()) if quotes else {}
+    worst = _extremes([_key(move, now=move.delta <= 0) for move in moves], F("score").asc()) if quotes else {}
+    messages = Message.objects.select_related("channel", "agent").in_bulk(
+        {row["message"] for row in (*best.values(), *worst.values())}
+    )
+    claims, tags = _claims(moves), tags_since(moves)
     courses = courses_of([card.agent for card in cards], judged)
-    found = []
+
+    def quote(move: Move, *, now: bool) -> Quote | None:
+        """The message that scored highest in the baseline and the one that scored lowest now; where it rose the reverse."""
+        row = (best if now is (move.delta > 0) else worst).get(_key(move, now=now))
+        message = messages.get(row["message"]) if row else None
+        return Quote(message=message, score=row["score"]) if row and message else None
+
+    described = []
     for card in cards:
+        main = card.main
         card = replace(card, course=courses.get(card.agent.pk, ()))
-        key = about.get(card.agent.pk)
-        if key is not None and card.main is not None:
-            before, now = quoted.get(key, (None, None))
-            main = replace(card.main, since=tags.get(key))
-            card = replace(card, main=main, claim=claims[key], baseline_quote=before, candidate_quote=now)
-        found.append(card)
-    return found
+        if main is not None:
+            card = replace(
+                card,
+                main=replace(main, since=tags.get(_key(main, now=True))),
+                claim=claims.get(_key(main, now=True), ""),
+                baseline_quote=quote(main, now=False),
+                candidate_quote=quote(main, now=True),
+            )
+        described.append(card)
+    return described
 
 
-def quotes_of(about: Iterable[About]) -> dict[About, tuple[Quote | None, Quote | None]]:
-    """The messages that scored highest in the baseline and lowest now (where it rose the reverse); of equals the newest."""
-    wanted = list(about)
-    highest = _extremes([(a.candidate_run if a.rose else a.baseline_run, a) for a in wanted], F("score").desc())
-    lowest = _extremes([(a.baseline_run if a.rose else a.candidate_run, a) for a in wanted], F("score").asc())
-    keys = {row["message"] for row in (*highest.values(), *lowest.values())}
-    messages = Message.objects.select_related("channel", "agent").in_bulk(keys)
-
-    def quote(rows: Mapping[tuple[int, str, str], dict[str, Any]], run: int, a: About) -> Quote | None:
-        row = rows.get((run, a.dimension, a.proposition))
-        message = None if row is None else messages.get(row["message"])
-        if row is None or message is None:
-            return None
-        return Quote(message=message, score=row["score"], claim=row["claim"])
-
-    return {
-        a: (
-            quote(lowest if a.rose else highest, a.baseline_run, a),
-            quote(highest if a.rose else lowest, a.candidate_run, a),
-        )
-        for a in wanted
-    }
+def _key(move: Move, *, now: bool) -> Key:
+    return (move.candidate_run if now else move.baseline_run, move.dimension, move.proposition)
 
 
-def _extremes(wanted: Iterable[tuple[int, About]], by_score: Any) -> dict[tuple[int, str, str], dict[str, Any]]:
+def _rows_of(keys: Iterable[Key]) -> Any:
+    where = Q(pk__in=[])
+    for run, dimension, proposition in keys:
+        where |= Q(evaluation_run=run, dimension=dimension, proposition_id=proposition)
+    return EvaluationScore.objects.filter(where).order_by()
+
+
+def _extremes(keys: Iterable[Key], by_score: Any) -> dict[Key, dict[str, Any]]:
+    """The judgement of each that comes first by its score; of equals that of the newest message."""
     place = Window(
         RowNumber(),
         partition_by=[F("evaluation_run"), F("dimension"), F("proposition_id")],
         order_by=[by_score, F("message").desc()],
     )
-    rows = _rows_of(wanted).filter(status="scored", score__isnull=False, message__isnull=False)
-    fields = ("evaluation_run", "dimension", "proposition_id", "message", "score", "claim")
-    first = rows.annotate(place=place).filter(place=1).values(*fields)
-    return {(row["evaluation_run"], row["dimension"], row["proposition_id"]): row for row in first}
+    rows = _rows_of(keys).filter(status="scored", score__isnull=False, message__isnull=False)
+    first = rows.annotate(place=place).filter(place=1)
+    fields = ("evaluation_run", "dimension", "proposition_id", "message", "score")
+    return {(row["evaluation_run"], row["dimension"], row["proposition_id"]): row for row in first.values(*fields)}
 
 
-def _rows_of(wanted: Iterable[tuple[int, About]]) -> Any:
-    where = Q(pk__in=[])
-    for run, a in wanted:
-        where |= Q(evaluation_run=run, dimension=a.dimension, proposition_id=a.proposition)
-    return EvaluationScore.objects.filter(where).order_by()
-
-
-def claims_of(about: Iterable[About]) -> dict[About, str]:
+def _claims(moves: Iterable[Move]) -> dict[Key, str]:
     """The claims as they were asked now; of one that names the channel, and so has a wording for each, the last in the alphabet."""
-    wanted = list(about)
-    rows = _rows_of((a.candidate_run, a) for a in wanted).values("evaluation_run", "dimension", "proposition_id")
-    claims = {
-        (row["evaluation_run"], row["dimension"], row["proposition_id"]): row["words"]
-        for row in rows.annotate(words=Max("claim"))
-    }
-    return {a: claims.get((a.candidate_run, a.dimension, a.proposition), "") for a in wanted}
+    rows = _rows_of(_key(move, now=True) for move in moves)
+    grouped = rows.values_list("evaluation_run", "dimension", "proposition_id").annotate(words=Max("claim"))
+    return {(run, dimension, proposition): words for run, dimension, proposition, words in grouped}
 
 
-def tags_since(about: Iterable[About]) -> dict[About, Tag]:
+def tags_since(moves: Sequence[Move]) -> dict[Key, Tag]:
     """The tag that every judged message carries now and none carried before; where there are several the first of `BUILD_TAGS`."""
-    wanted = list(about)
     tagged = {f"tag_{key}": KeyTextTransform(key, "message__tags") for key in BUILD_TAGS}
-    rows = _rows_of((run, a) for a in wanted for run in (a.baseline_run, a.candidate_run))
+    rows = _rows_of(_key(move, now=now) for move in moves for now in (False, True))
     rows = rows.filter(status="scored", message__isnull=False).annotate(**tagged)
-    seen: dict[tuple[int, str, str], list[dict[str, Any]]] = defaultdict(list)
+    seen: dict[Key, list[dict[str, Any]]] = defaultdict(list)
     for row in rows.values("evaluation_run", "dimension", "proposition_id", *tagged).distinct():
         seen[row["evaluation_run"], row["dimension"], row["proposition_id"]].append(row)
-    found = {}
-    for a in wanted:
-        before, now = (seen[run, a.dimension, a.proposition] for run in (a.baseline_run, a.candidate_run))
+    tags = {}
+    for move in moves:
+        before, now = (seen[_key(move, now=is_now)] for is_now in (False, True))
         for key in BUILD_TAGS:
             values, others = ({row[f"tag_{key}"] for row in rows} for rows in (now, before))
             if len(values) == 1 and None not in values and others and not values & others:
-                found[a] = (key, str(values.pop()))
+                tags[_key(move, now=True)] = (key, str(values.pop()))
                 break
-    return found
+    return tags
 
 
 def courses_of(agents: Iterable[Agent], judged: Judged) -> dict[int, list[float | None]]:

@@ -1,4 +1,4 @@
-"""Does an agent fade within long conversations? The scores of an evaluation, told apart by position."""
+"""Does an agent fade within long conversations? The scores of an evaluation by position."""
 
 from __future__ import annotations
 
@@ -282,7 +282,7 @@ def position_json(profile: PositionProfile) -> dict[str, Any]:
         "judge": profile.judge,
         "procedure": profile.procedure,
         "dimensions": {
-            found.dimension: {
+            dimension.dimension: {
                 "bins": [
                     {
                         "positions": row.name,
@@ -295,13 +295,13 @@ def position_json(profile: PositionProfile) -> dict[str, Any]:
                         "conversations": row.conversations,
                         **row.counts,
                     }
-                    for row in found.bins
+                    for row in dimension.bins
                 ],
-                "within": _change_json(found.within),
-                "overall": _change_json(found.overall),
-                "trend": _estimate_json(found.trend, "spearman"),
+                "within": _change_json(dimension.within),
+                "overall": _change_json(dimension.overall),
+                "trend": _estimate_json(dimension.trend, "spearman"),
             }
-            for found in profile.dimensions
+            for dimension in profile.dimensions
         },
         "not_by_position": list(profile.not_by_position),
         "left_out": profile.left_out,
@@ -321,10 +321,10 @@ def _change_json(change: PositionChange) -> dict[str, Any]:
     }
 
 
-def _estimate_json(found: Estimate, name: str) -> dict[str, Any]:
-    interval = found.interval
+def _estimate_json(estimate: Estimate, name: str) -> dict[str, Any]:
+    interval = estimate.interval
     return {
-        name: None if found.value is None else round(found.value, 4),
+        name: None if estimate.value is None else round(estimate.value, 4),
         "interval": [round(interval.low, 4), round(interval.high, 4)] if interval else None,
-        **({"note": found.reason} if found.reason else {}),
+        **({"note": estimate.reason} if estimate.reason else {}),
     }

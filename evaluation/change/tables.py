@@ -276,14 +276,14 @@ def _scores(move: DimensionMove | None) -> str:
 
 
 # -- over time
-def drift_table(found: Sequence[Series], out: Any) -> None:
+def drift_table(drawn: Sequence[Series], out: Any) -> None:
     """A table per judge and procedure, whose numbers are never mixed; then every fall in a sentence."""
     console = console_on(out)
 
     def judged(series: Series) -> tuple[str, str]:
         return series.judge, series.procedure
 
-    for (judge, procedure), group in groupby(sorted(found, key=judged), key=judged):
+    for (judge, procedure), group in groupby(sorted(drawn, key=judged), key=judged):
         rows = sorted(group, key=lambda s: (s.agent.slug, s.schedule.name, s.dimension))
         table = _table(f"Scores by {judge_label(judge)}{'' if procedure == 'plumbline' else f', {procedure}'}, 0 to 9")
         table.add_column("Agent", overflow="fold")
@@ -325,9 +325,9 @@ def _drop_text(series: Series, drop: Drop) -> str:
     )
 
 
-def without_series(agents: Sequence[Agent], found: Sequence[Series]) -> dict[str, str]:
+def without_series(agents: Sequence[Agent], series_there_are: Sequence[Series]) -> dict[str, str]:
     """Slugs of the agents that have no series, each with how its newest scheduled evaluation ended."""
-    shown = {series.agent.pk for series in found}
+    shown = {series.agent.pk for series in series_there_are}
     reasons: dict[str, str] = {}
     for agent in agents:
         if agent.pk in shown:
@@ -343,11 +343,11 @@ def without_series(agents: Sequence[Agent], found: Sequence[Series]) -> dict[str
     return reasons
 
 
-def drift_json(found: Sequence[Series], agents: Sequence[Agent] = ()) -> dict[str, Any]:
+def drift_json(drawn: Sequence[Series], agents: Sequence[Agent] = ()) -> dict[str, Any]:
     """The object ``--json`` prints: per series its points, oldest first, and its falls; and which of `agents` have none, and why."""
-    silent = without_series(agents, found)
+    silent = without_series(agents, drawn)
     return {
-        "series": [_series_json(series) for series in found],
+        "series": [_series_json(series) for series in drawn],
         "no_series": [{"agent": slug, "reason": why} for slug, why in silent.items()],
     }
 
@@ -436,9 +436,9 @@ def _change_sentence(where: str, change: PositionChange) -> str:
     )
 
 
-def _value(found: Estimate, *, sign: bool = False, digits: int = 1) -> str:
+def _value(estimate: Estimate, *, sign: bool = False, digits: int = 1) -> str:
     write = signed if sign else decimal
-    text = write(found.value or 0.0, digits)
-    if found.interval is None:
-        return f"{text} (no interval: {found.reason})"
-    return f"{text} (95 %: {write(found.interval.low, digits)} to {write(found.interval.high, digits)})"
+    text = write(estimate.value or 0.0, digits)
+    if estimate.interval is None:
+        return f"{text} (no interval: {estimate.reason})"
+    return f"{text} (95 %: {write(estimate.interval.low, digits)} to {write(estimate.interval.high, digits)})"

@@ -166,7 +166,7 @@ def _kappa(x: Floats, y: Floats, counts: Floats) -> Floats:
 
 
 def _spearman(x: Floats, y: Floats, counts: Floats) -> Floats:
-    """Spearman's correlation of each row of counts; NaN where one side is constant."""
+    """Spearman's correlation of each row of counts; NaN where a rater is constant."""
     import numpy as np
 
     n = counts.sum(axis=1, keepdims=True)

@@ -53,11 +53,11 @@ def time_blocks(makers: Sequence[Hashable], blocks: int) -> list[int]:
 
     A run, neighbouring things of one maker, is never cut in two: it belongs where it starts. So long runs can leave a block empty.
     """
-    found: list[int] = []
+    blocks_of: list[int] = []
     for index, maker in enumerate(makers):
         goes_on = index > 0 and maker == makers[index - 1]
-        found.append(found[-1] if goes_on else index * blocks // len(makers))
-    return found
+        blocks_of.append(blocks_of[-1] if goes_on else index * blocks // len(makers))
+    return blocks_of
 
 
 def attribute(

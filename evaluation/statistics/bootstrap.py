@@ -102,7 +102,7 @@ def bootstrap_mean(
     Whole clusters are drawn with replacement within each stratum (Davison & Hinkley, "Bootstrap Methods and their Application", 1997,
     sections 2.4 and 3.8). The percentiles are expanded for small samples as in Hesterberg, "What Teachers Should Know About the
     Bootstrap", The American Statistician 69 (2015), 371–386: plain percentiles of ten messages cover some 90 % where they say 95 %. To
-    either side the interval reaches at least as far as Student's t would, with a standard deviation no smaller than rounding alone
+    either end the interval reaches at least as far as Student's t would, with a standard deviation no smaller than rounding alone
     gives (resolution ÷ √12, Sheppard's correction): three equal scores do not prove that all are equal.
 
     Args:
@@ -141,33 +141,33 @@ def bootstrap_difference(
     Args:
         baseline: Scores before.
         current: Scores now.
-        paired: Clusters are items (situations, propositions) that occur on both sides and are drawn together; those that occur on one
-            side only are left out. Without it the two sides are drawn independently.
+        paired: Clusters are items (situations, propositions) that occur in both samples and are drawn together; those that occur in
+            one only are left out. Without it the two samples are drawn independently.
         level: Confidence level.
         resamples: At least 100.
         seed: Of the resampling.
         resolution: As in `bootstrap_mean`, where method and source are given.
 
     Returns:
-        `n` counts the pairs, or unpaired the clusters of the smaller side. No value when a side is empty (paired: no item on both).
+        `n` counts the pairs, or unpaired the clusters of the smaller sample. No value when one is empty (paired: no item in both).
 
     Raises:
         ValueError: As in `bootstrap_mean`; paired also when an observation has no cluster.
     """
     _check(level, resamples, resolution)
     if paired:
-        tables = cluster_sums(*_on_both_sides(baseline, current))
+        tables = cluster_sums(*_in_both(baseline, current))
         if not tables:
-            return Estimate(None, None, 0, "no item has scores on both sides")
+            return Estimate(None, None, 0, "no item has scores in both")
         drawn = _draw(tables, resamples, seed)
         width = resolution * math.sqrt(2)  # two rounded scores
         return _estimate(_mean(tables), [drawn], level=level, resolution=width, n=drawn.clusters)
     before, now = cluster_sums(baseline), cluster_sums(current)
     if not before or not now:
         return Estimate(None, None, 0, "no scores now" if before else "no scores in the baseline")
-    sides = [_draw(before, resamples, seed, of=2), _draw(now, resamples, seed, of=2, part=1)]
-    n = min(side.clusters for side in sides)
-    return _estimate(_mean(now) - _mean(before), sides, level=level, resolution=resolution, n=n)
+    samples = [_draw(before, resamples, seed, of=2), _draw(now, resamples, seed, of=2, part=1)]
+    n = min(side.clusters for side in samples)
+    return _estimate(_mean(now) - _mean(before), samples, level=level, resolution=resolution, n=n)
 
 
 def _check(level: float, resamples: int, resolution: float) -> None:
@@ -178,10 +178,10 @@ def _check(level: float, resamples: int, resolution: float) -> None:
         raise ValueError(f"resolution is {resolution}; allowed: 0 or more")
 
 
-def _on_both_sides(
+def _in_both(
     baseline: Sequence[Observation], current: Sequence[Observation]
 ) -> tuple[list[Observation], list[Observation]]:
-    if any(o.cluster is None for side in (baseline, current) for o in side):
+    if any(o.cluster is None for sample in (baseline, current) for o in sample):
         raise ValueError("paired differences need a cluster (the item) on every observation")
     both = {o.cluster for o in baseline if o.weight} & {o.cluster for o in current if o.weight}
     return [o for o in baseline if o.cluster in both], [o for o in current if o.cluster in both]
@@ -213,24 +213,24 @@ def _draw(tables: Sequence[Floats], resamples: int, seed: int, *, of: int = 1, p
     return _Drawn(_ratio(totals), clusters, clusters - len(tables))
 
 
-def _estimate(value: float, sides: Sequence[_Drawn], *, level: float, resolution: float, n: int) -> Estimate:
+def _estimate(value: float, samples: Sequence[_Drawn], *, level: float, resolution: float, n: int) -> Estimate:
     """The value with expanded percentiles of its replicates: of one sample, or of the second less the first."""
     import numpy as np
     from scipy.special import stdtrit
 
-    if any(side.freedom < 1 for side in sides):
+    if any(sample.freedom < 1 for sample in samples):
         return Estimate(value, None, n, "one message: an interval needs at least 2")
-    replicates = sides[0].replicates if len(sides) == 1 else sides[1].replicates - sides[0].replicates
-    rounding = [resolution**2 / 12 / side.clusters for side in sides]
+    replicates = samples[0].replicates if len(samples) == 1 else samples[1].replicates - samples[0].replicates
+    rounding = [resolution**2 / 12 / sample.clusters for sample in samples]
     variances = [  # of the means; where the bootstrap saw less than rounding alone gives, that
-        max(float(np.var(side.replicates)) * side.clusters / side.freedom, least)
-        for side, least in zip(sides, rounding, strict=True)
+        max(float(np.var(sample.replicates)) * sample.clusters / sample.freedom, least)
+        for sample, least in zip(samples, rounding, strict=True)
     ]
     total, spread = sum(variances), float(np.std(replicates))
     if not total:
         return Estimate(value, Interval(value, value, level), n)
     freedom = total**2 / sum(
-        v**2 / side.freedom for v, side in zip(variances, sides, strict=True)
+        v**2 / sample.freedom for v, sample in zip(variances, samples, strict=True)
     )  # Welch–Satterthwaite
     t = -float(stdtrit(freedom, (1 - level) / 2))
     tail = _normal_tail(t * math.sqrt(total) / spread) if spread else 0.5

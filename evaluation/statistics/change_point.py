@@ -39,10 +39,10 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """A drop that was found.
+    """A drop that was detected.
 
     Attributes:
-        index: The evaluation at which it was found, counted from 0 in the points given.
+        index: The evaluation at which it was detected, counted from 0 in the points given.
         time: When that was.
         onset: The evaluation since which the score is lower, as far as can be told; ``index − onset + 1`` is the delay at most.
         onset_time: When that was.
@@ -68,7 +68,7 @@ class Scan:
     """What a series of scores says.
 
     Attributes:
-        alarms: The drops found, oldest first. An alarm at the last point is news.
+        alarms: The drops, oldest first. An alarm at the last point is news.
         statistic: The chart's present value, ≥ 0; it grows while scores are low.
         threshold: What it has to exceed.
         reason: Why nothing was tested; empty when it was.
@@ -105,7 +105,7 @@ def find_drops(
     evaluated every `every` and the evaluations of one series share no messages (`apart` sees to that). Times need not be regular:
     an evaluation left out is one chance less for a false alarm. Scores that hang together from one evaluation to the next for other
     reasons (a topic that lasts for days) raise the rate: day effects of 0.3 points with a lag-one correlation of 0.5 gave 7 alarms in
-    90 days of 40 series, uncorrelated ones 1. **Not found**: a drop within the first eight evaluations, and a slide so
+    90 days of 40 series, uncorrelated ones 1. **Not detected**: a drop within the first eight evaluations, and a slide so
     slow that the mean follows it; for that there is the comparison with a baseline.
 
     Args:
@@ -116,7 +116,7 @@ def find_drops(
         limit: A drop smaller than this raises no alarm, ≥ 0, in points.
 
     Returns:
-        No alarms, and a reason, for fewer than 9 points. After an alarm the series starts anew at the onset.
+        No alarms, and a reason, for fewer than 9 points. After an alarm the series starts again at the onset.
 
     Raises:
         ValueError: Points out of order, a score or error that is no finite number, a negative error, an option out of range.
@@ -153,11 +153,11 @@ def find_drops(
 
 def apart(points: Sequence[Point], at_least: timedelta) -> list[Point]:
     """The points that stand at least so far apart, from the first on: as many as share no message when each looks back `at_least`."""
-    kept: list[Point] = []
+    chosen: list[Point] = []
     for point in points:
-        if not kept or point.time - kept[-1].time >= at_least:
-            kept.append(point)
-    return kept
+        if not chosen or point.time - chosen[-1].time >= at_least:
+            chosen.append(point)
+    return chosen
 
 
 def alarm_threshold(

@@ -108,7 +108,7 @@ def spread(say: Callable[[str], None]) -> None:
     from django.db import connection
 
     from agents.ops.sums import LEDGER, roll_up
-    from correction.rollup import GATE
+    from correction.gate.statistics import GATE
 
     begun = time.perf_counter()
     with connection.cursor() as cursor:

@@ -23,8 +23,8 @@ def make_rows(say: Say) -> None:
 
     from agents.models import Agent, Channel, LLMCall, Rollup
     from agents.ops.sums import roll_up
+    from correction.gate.statistics import GATE
     from correction.models import CorrectionLog, GateDimensionResult
-    from correction.rollup import GATE
 
     statements = dict(part.split("\n", 1) for part in STATEMENTS.read_text(encoding="utf-8").split("-- name: ")[1:])
     now = datetime.now(UTC)

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import re
+from datetime import timedelta
+from decimal import Decimal
+from html import unescape
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.test import Client
+from django.urls import reverse
+from django.utils import timezone
 
-from agents.models import Agent
+from agents.models import Agent, LLMCall
 from correction.config.configure import config_history, configure
 from correction.config.settings import resolve_config
-from correction.models import AgentEvaluationConfig
+from correction.models import AgentEvaluationConfig, CorrectionLog, GateDimensionResult, InterventionLog
 from tests.console import HOSTILE, list_of, page_of, plain, queries, read, signed_in, staff, viewer
+from tests.correction.config_page import filled_in
+from tests.evaluation.change.measured import flattened
 from tests.factories import make_agent
 
 pytestmark = pytest.mark.django_db
@@ -154,3 +163,142 @@ def test_hostile_names_are_shown_and_never_run(root: Client) -> None:
     for html in pages:
         assert "<script>alert" not in html
         assert "alert(&#x27;x&#x27;)" in html
+
+
+@pytest.fixture
+def ada() -> Agent:
+    return make_agent()
+
+
+def judged(agent: Agent, outcome: str, *, text: str = "As per my last mail.") -> CorrectionLog:
+    log = CorrectionLog.objects.create(
+        session=uuid4(), attempt=1, agent=agent, original_text=text, judged_text=text, outcome=outcome, judge="m"
+    )
+    GateDimensionResult.objects.create(
+        log=log, dimension="adherence", status="scored", score=2, threshold=Decimal(5), passed=False, judge="m"
+    )
+    return log
+
+
+def nudged(agent: Agent, nudge: str = "Say something new.") -> None:
+    InterventionLog.objects.create(name="variety", agent=agent, fired=True, nudge=nudge, why="7 messages")
+
+
+def called(agent: Agent, **fields: object) -> None:
+    defaults = {
+        "role": "judge",
+        "purpose": "gate",
+        "mechanism": "gate",
+        "provider": "anthropic",
+        "model": "m",
+        "status": "ok",
+    }
+    LLMCall.objects.create(agent=agent, **{**defaults, "input_tokens": 900, "output_tokens": 80, **fields})
+
+
+def test_the_last_drafts_that_were_held_back_stand_with_their_scores(root: Client, ada: Agent) -> None:
+    judged(ada, "passed", text="All is well.")
+    log = judged(ada, "forced_through")
+    text = plain(read(root, page_of(ada)))
+
+    assert "attempt 1 forced through gate" in text
+    assert "As per my last mail." in text
+    assert "All is well." not in text
+    assert f'href="{page_of(log)}"' in read(root, page_of(ada))
+
+
+def test_nudges_and_costs_of_the_last_days_stand_on_the_page(root: Client, ada: Agent) -> None:
+    nudged(ada)
+    called(ada, cost_usd=Decimal("0.0125"))
+    called(ada, purpose="evaluation", mechanism="adherence")
+    called(ada, cost_usd=Decimal("7"))
+    LLMCall.objects.filter(cost_usd=7).update(created_at=timezone.now() - timedelta(days=8))
+    text = plain(read(root, page_of(ada)))
+
+    assert "Say something new." in text
+    assert "Costs, last 7 days 2 calls $0.0125 + 1 unpriced" in text
+    assert "gate correction 1 900 · 80 $0.0125" in text
+    assert "evaluation 1 900 · 80 unpriced" in text
+    assert "Of these $0.0125 for correcting." in text
+
+
+def test_nothing_happened_says_so(root: Client, ada: Agent) -> None:
+    text = plain(read(root, page_of(ada)))
+
+    assert "No draft was sent back" in text
+    assert "No nudge was given lately." in text
+    assert "No model was called for this agent." in text
+
+
+def test_each_part_takes_its_own_right(ada: Agent) -> None:
+    judged(ada, "corrected")
+    seen = plain(read(signed_in(staff("agents.view_agent", "correction.view_correctionlog")), page_of(ada)))
+    others = plain(read(signed_in(staff("agents.view_agent", username="other")), page_of(ada)))
+
+    assert "Last corrections" in seen
+    assert "As per my last mail." not in seen  # which takes the right to read messages
+    assert "Costs" not in seen
+    assert "Last corrections" not in others
+
+
+def test_texts_stay_texts(root: Client, ada: Agent) -> None:
+    judged(ada, "corrected", text=HOSTILE)
+    nudged(ada, HOSTILE)
+    called(ada, mechanism=HOSTILE[:20])
+
+    assert HOSTILE not in read(root, page_of(ada))
+    assert HOSTILE[:20] not in read(root, page_of(ada))
+
+
+def test_the_page_of_an_agent_with_a_long_past_takes_no_more_queries(ada: Agent) -> None:
+    client = signed_in(viewer())
+    judged(ada, "corrected")
+    nudged(ada)
+    called(ada)
+    few = queries(client, page_of(ada))
+    for _ in range(8):
+        judged(ada, "corrected")
+        nudged(ada)
+        called(ada)
+    many = queries(client, page_of(ada))
+
+    assert len(many) == len(few), "\n".join(many)
+
+
+@pytest.mark.parametrize(
+    ("own", "offered"),
+    [
+        ({}, "Observe it at the gate"),
+        ({"gate_fluency_enabled": "on"}, "Observe it at the gate"),
+        ({"gate_adherence_enabled": "on", "gate_mode": "observe"}, "Enforce it at the gate"),
+        ({"gate_adherence_enabled": "on", "gate_mode": "enforce"}, ""),
+    ],
+)
+def test_a_card_of_an_agent_that_went_flat_offers_what_the_gate_does_not_do_yet(
+    root: Client, ada: Agent, own: dict[str, str], offered: str
+) -> None:
+    flattened(ada)
+    if own:
+        configure(agent=ada, changes=own, user=None, reason="test")
+    text = plain(read(root, reverse("admin:evaluation_drift_overview")))
+
+    assert "Stopped “dry wit”" in text
+    assert [label for label in ("Observe it at the gate", "Enforce it at the gate") if label in text] == (
+        [offered] if offered else []
+    )
+
+
+@pytest.mark.parametrize("enabled", [{}, {"gate_fluency_enabled": "on"}])
+def test_observing_what_fell_holds_nothing_back(root: Client, ada: Agent, enabled: dict[str, str]) -> None:
+    """The form is saved as the link on the card opens it."""
+    flattened(ada)
+    configure(agent=ada, changes=enabled)
+    card = read(root, reverse("admin:evaluation_drift_overview"))
+    link = re.search(r'href="([^"]*)"[^>]*>\s*Observe it at the gate', card)
+    assert link is not None
+    url = unescape(link.group(1))
+    answer = root.post(url, {**filled_in(read(root, url)), "_save": ""}, follow=True)
+    config = resolve_config(ada)
+
+    assert (config.gate_mode, config["gate_adherence_enabled"]) == ("observe", True)
+    assert "Nothing is held back from now on" in plain(answer.content.decode())

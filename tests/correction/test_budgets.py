@@ -16,15 +16,17 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries, Settings
 
-from agents.models import Agent, LLMCall, ModelPrice
+from agents.models import Agent, Channel, LLMCall, ModelPrice
+from agents.ops.sums import sum_up
 from correction.config.configure import configure
 from correction.config.settings import resolve_config
-from correction.costs import over_budget, spent_today
+from correction.costs import BudgetDay, budgets_today, evaluation_over_budget, over_budget, spent_today
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs.execute import execute, work_one
 from evaluation.runs.planning import prepare_run
 from evaluation.runs.spec import RunSpec
 from tests.correction.ledger import call
+from tests.evaluation.channel_cast import gather
 from tests.evaluation.conftest import PropositionFolder
 from tests.factories import make_agent, talk
 from tests.llm_server import LLMServer
@@ -298,3 +300,159 @@ def test_watching_a_budget_costs_few_queries(paid: LLMServer, chatty: Agent, set
 
     asked = [q["sql"] for q in seen if "agent_evaluation_config" in q["sql"]]
     assert 1 <= len(asked) <= 5  # forty calls
+
+
+TODAY_NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
+
+
+def today() -> BudgetDay:
+    return budgets_today(now=TODAY_NOON)
+
+
+def with_budget(agent: Agent | None, amount: str) -> None:
+    configure(agent=agent, changes={"budget_enabled": True, "daily_budget_usd": amount})
+
+
+def test_without_any_budget_there_is_none() -> None:
+    call(make_agent(), cost="0.25", at=TODAY_NOON)
+    found = today()
+
+    assert (found.total, found.checking, found.budget, found.budgets) == (Decimal("0.25"), Decimal("0.25"), None, 0)
+
+
+def test_only_checking_and_measuring_count_and_only_since_midnight_utc() -> None:
+    ada = make_agent()
+    with_budget(ada, "1")
+    call(ada, cost="0.10", at=TODAY_NOON)
+    call(ada, cost="0.20", at=TODAY_NOON, purpose="evaluation")
+    call(ada, cost="5.00", at=TODAY_NOON, purpose="turn")
+    call(ada, cost="7.00", at=TODAY_NOON - timedelta(hours=13))
+    call(ada, cost=None, at=TODAY_NOON)
+    found = today()
+
+    assert (found.total, found.checking, found.capped) == (Decimal("5.30"), Decimal("0.30"), Decimal("0.30"))
+    assert found.unpriced == 1
+
+
+def test_budgets_of_agents_are_added_up_and_others_spending_is_not_held_against_them() -> None:
+    ada, bob, eve = (make_agent(slug) for slug in ("ada", "bob", "eve"))
+    with_budget(ada, "1")
+    with_budget(bob, "2")
+    for agent, cost in ((ada, "0.50"), (bob, "0.50"), (eve, "9")):
+        call(agent, cost=cost, at=TODAY_NOON)
+    found = today()
+
+    assert (found.capped, found.budget, found.budgets) == (Decimal("1.00"), Decimal("3.0000"), 2)
+    assert (found.used_up, found.nearly) == (0, 0)
+
+
+def test_used_up_and_nearly_used_up_budgets_are_counted() -> None:
+    for slug, cost in (("ada", "1.00"), ("bob", "0.80"), ("eve", "0.79")):
+        agent = make_agent(slug)
+        with_budget(agent, "1")
+        call(agent, cost=cost, at=TODAY_NOON)
+
+    assert (today().used_up, today().nearly) == (1, 1)
+
+
+def test_the_defaults_give_every_active_agent_a_budget_and_one_to_all_channels() -> None:
+    ada, bob = make_agent("ada"), make_agent("bob")
+    make_agent("old", is_active=False)
+    with_budget(None, "1")
+    configure(agent=bob, changes={"budget_enabled": False})
+    call(ada, cost="0.20", at=TODAY_NOON)
+    call(None, cost="1.50", at=TODAY_NOON, purpose="evaluation")
+    found = today()
+
+    assert (found.budgets, found.budget) == (2, Decimal("2.0000")), "Ada's and that of the channels"
+    assert (found.capped, found.used_up) == (Decimal("1.70"), 1)
+
+
+def test_the_figures_are_the_same_once_hours_are_summed_up() -> None:
+    ada = make_agent()
+    with_budget(ada, "1")
+    for hour in (1, 5, 11):
+        call(ada, cost="0.10", at=TODAY_NOON.replace(hour=hour, minute=30))
+    before = today()
+    sum_up()
+
+    assert today() == before
+    assert before.capped == Decimal("0.30")
+
+
+PAID = "claude-haiku-5-5"
+
+
+@pytest.fixture
+def cast(llm_server: LLMServer) -> dict[str, Agent]:
+    return gather(llm_server)
+
+
+def cap_of_defaults(dollars: str) -> None:
+    configure(agent=None, changes={"budget_enabled": True, "daily_budget_usd": dollars})
+
+
+def evaluate_channel(**asked: object) -> EvaluationRun:
+    run, _ = prepare_run(RunSpec(**asked))  # type: ignore[arg-type]
+    execute([run])
+    run.refresh_from_db()
+    return run
+
+
+def test_calls_for_no_agent_use_up_the_cap_of_the_defaults_and_no_agent_s() -> None:
+    cap_of_defaults("0.02")
+    call(None, cost="0.01", purpose="evaluation")
+    assert evaluation_over_budget(None, PAID) == ""
+    call(None, cost="0.01", purpose="evaluation")
+    call(None, cost="5", purpose="drafting")  # neither measuring nor correcting
+
+    why = evaluation_over_budget(None, PAID)
+
+    assert why is not None
+    assert "the daily budget of evaluations of channels (that of the defaults) is used up: $0.0200 of $0.0200" in why
+
+
+def test_without_a_cap_in_the_defaults_channels_are_not_capped(cast: dict[str, Agent]) -> None:
+    configure(agent=cast["ada"], changes={"budget_enabled": True, "daily_budget_usd": "0"})
+
+    assert evaluation_over_budget(None, PAID) is None
+    assert evaluation_over_budget(None, "offline:lexical-1") is None
+
+
+@pytest.mark.parametrize("dimension", ["convergence", "ideas_quantity"])
+def test_a_channel_s_evaluation_pauses_and_a_worker_goes_on_with_it_the_next_day(
+    cast: dict[str, Agent], llm_server: LLMServer, dimension: str
+) -> None:
+    cap_of_defaults("0.5")
+    call(None, cost="0.5", purpose="evaluation")
+    channel = Channel.objects.earliest("pk")
+
+    run = evaluate_channel(channel=channel, dimensions=(dimension,))
+    assert (run.status, llm_server.calls) == ("paused_budget", 0)
+    assert "evaluations of channels" in run.error
+    assert not work_one(owner="worker")
+
+    LLMCall.objects.update(created_at=timezone.now() - timedelta(days=1))
+    assert work_one(owner="worker")
+    run.refresh_from_db()
+    assert (run.status, run.error) == ("completed", "")
+    assert llm_server.calls > 0
+
+
+def test_an_agent_s_evaluation_completes_without_its_channels_and_gets_their_number_later(
+    cast: dict[str, Agent], llm_server: LLMServer
+) -> None:
+    cap_of_defaults("1")
+    call(None, cost="1", purpose="evaluation")
+
+    run = evaluate_channel(agent=cast["ada"], dimensions=("fluency", "convergence"))
+    assert run.status == "completed"
+    alone = run.overall_score
+    assert set(run.channel_runs.values_list("status", flat=True)) == {"paused_budget"}
+
+    cap_of_defaults("2")
+    while work_one(owner="worker"):
+        pass
+    run.refresh_from_db()
+    assert set(run.channel_runs.values_list("status", flat=True)) == {"completed"}
+    assert run.overall_score != alone

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 import os
 import subprocess
 import sys
@@ -11,10 +13,13 @@ from typing import Any
 
 import pytest
 from django.conf import settings
+from django.contrib.auth.models import User
+from django.core.management import CommandError, call_command
+from pytest_django import DjangoAssertNumQueries
 
 from agents.models import Agent
-from correction.config.configure import configure, notes_on
-from correction.config.settings import ConfigError, resolve_config
+from correction.config.configure import config_history, configure, copy_config, ensure_rows, notes_on, revert
+from correction.config.settings import FIELDS, ConfigError, resolve_config
 from correction.models import AgentEvaluationConfig
 from tests.factories import make_agent
 
@@ -211,3 +216,248 @@ def test_an_agent_deleted_meanwhile_is_named_and_nothing_is_kept(ada: Agent) -> 
 
     with pytest.raises(ConfigError, match="there is no agent 'ada' any more"):
         configure(agent=ada, changes={"gate_mode": "off"})
+
+
+@pytest.fixture(autouse=True)
+def _cast() -> None:
+    make_agent("michael", display_name="Michael Scott")
+    make_agent("dwight", display_name="Dwight Schrute")
+
+
+def run(*args: str) -> str:
+    out = io.StringIO()
+    call_command("configure", *args, stdout=out, no_color=True)
+    return out.getvalue()
+
+
+def refused(*args: str) -> str:
+    with pytest.raises(CommandError) as error:
+        run(*args)
+    assert error.value.returncode == 2
+    return str(error.value)
+
+
+def michael() -> Agent:
+    return Agent.objects.get(slug="michael")
+
+
+def test_changes_are_echoed_as_before_and_after_with_what_follows_from_them() -> None:
+    out = run("michael", "gate_adherence_enabled=on", "gate_fluency_threshold=5")
+
+    assert "gate_adherence_enabled: off (built-in) → on (agent)" in out
+    assert "gate_mode: off (built-in) → enforce (built-in)" in out
+    assert "gate_fluency_threshold: 5 (built-in) → 5 (agent)" in out
+    assert "max_correction_attempts" not in out
+
+
+def test_setting_what_is_set_already_says_so() -> None:
+    run("michael", "gate_mode=observe")
+
+    assert "gate_mode: observe (agent), unchanged" in run("michael", "gate_mode=observe")
+
+
+def test_without_changes_it_shows_every_field_with_value_origin_range_and_meaning() -> None:
+    configure(agent=None, changes={"gate_consistency_threshold": "6.5"})
+
+    out = run("Michael Scott")
+
+    assert all(name in out for name in FIELDS)
+    line = next(line for line in out.splitlines() if "gate_consistency_threshold" in line)
+    assert line.split()[:3] == ["gate_consistency_threshold", "6.5", "defaults"]
+    assert "0 to 9" in line
+
+
+def test_the_defaults_are_shown_and_set_by_that_name() -> None:
+    run("defaults", "gate_fluency_enabled=on")
+
+    assert resolve_config(michael())["gate_fluency_enabled"] is True
+    assert "gate_fluency_enabled" in run("defaults")
+
+
+def test_json_is_one_object_with_values_and_where_they_come_from() -> None:
+    shown = json.loads(run("michael", "gate_adherence_threshold=6.5", "--json"))
+
+    assert shown["agent"] == "michael"
+    assert shown["config"]["gate_adherence_threshold"] == 6.5
+    assert shown["provenance"]["gate_adherence_threshold"] == "agent"
+    assert list(shown["config"]) == list(FIELDS)
+
+
+def test_a_mistyped_agent_is_told_the_nearest() -> None:
+    assert "did you mean michael?" in refused("micheal", "gate_mode=off")
+    assert "agents: dwight, michael" in refused("xyzzy")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["michael", "gate_mode=on"], "gate_mode 'on': allowed: off or observe or enforce, or inherit"),
+        (["michael", "mood=1"], "there is no field 'mood'; allowed: gate_mode, "),
+        (["michael", "gate_mode"], "'gate_mode': write field=value"),
+        (["michael", "gate_mode=off", "gate_mode=observe"], "gate_mode is given twice"),
+        (["michael", "gate_mode=off", "--history"], "one at a time"),
+        (["michael", "--revert", "4711"], "the history of michael has no entry 4711; the latest: none"),
+        ([], "name an agent, or defaults"),
+    ],
+)
+def test_bad_input_is_refused_with_a_sentence_and_changes_nothing(arguments: list[str], told: str) -> None:
+    assert told in refused(*arguments)
+    assert config_history(michael()) == []
+
+
+def test_settings_without_effect_are_noted() -> None:
+    assert "Note: gate_mode is observe, but no dimension is enabled" in run("michael", "gate_mode=observe")
+
+
+def test_the_history_is_shown_and_gone_back_in() -> None:
+    run("michael", "gate_mode=observe", "--reason", "a trial")
+    run("michael", "gate_mode=enforce")
+    entries: list[dict[str, Any]] = json.loads(run("michael", "--history", "--json"))["history"]
+    assert [entry["changes"] for entry in entries] == [
+        {"gate_mode": ["observe", "enforce"]},
+        {"gate_mode": ["inherit", "observe"]},
+        {},
+    ]
+    assert entries[1]["reason"] == "a trial"
+    assert "in a terminal" in entries[0]["reason"]
+
+    out = run("michael", "--revert", str(entries[1]["entry"]))
+
+    assert "gate_mode: enforce (agent) → observe (agent)" in out
+    assert "a trial" in run("michael", "--history")
+
+
+def test_a_history_nobody_made_says_so() -> None:
+    assert "The configuration of michael was never changed." in run("michael", "--history")
+
+
+def test_every_field_is_listed_with_what_is_allowed() -> None:
+    out = run("--fields")
+
+    assert all(name in out for name in FIELDS)
+    assert "a whole number, 0 to 10" in out
+
+
+def test_the_help_shows_examples(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        run("--help")
+
+    out = capsys.readouterr().out
+    assert "manage.py configure michael gate_adherence_enabled=on" in out
+    assert "Exit code: 0 done, 2" in out
+
+
+# -- history
+def test_every_change_is_kept_with_who_when_and_why(ada: Agent) -> None:
+    eve = User.objects.create_user("eve")
+    configure(agent=ada, changes={"gate_fluency_enabled": True}, user=eve, reason="a trial")
+    configure(agent=ada, changes={"gate_fluency_enabled": None, "gate_fluency_threshold": 4})
+
+    last, first, made = config_history(ada)
+
+    assert (first.user, first.reason, first.kind) == ("eve", "a trial", "changed")
+    assert first.changes == {"gate_fluency_enabled": (None, True)}
+    assert last.changes == {"gate_fluency_enabled": (True, None), "gate_fluency_threshold": (None, Decimal(4))}
+    assert (last.user, made.kind, dict(made.changes)) == ("", "created", {})
+    assert made.at <= first.at <= last.at
+
+
+def test_nothing_is_written_where_nothing_changes(ada: Agent) -> None:
+    configure(agent=ada, changes={"gate_fluency_enabled": None})
+    assert rows() == 0
+    configure(agent=ada, changes={"gate_fluency_threshold": "5.0"})
+    before = len(config_history(ada))
+
+    configure(agent=ada, changes={"gate_fluency_threshold": 5, "gate_mode": None})
+
+    assert len(config_history(ada)) == before
+
+
+def test_a_history_is_that_of_one_agent_or_of_the_defaults(ada: Agent) -> None:
+    configure(agent=make_agent("bob"), changes={"gate_mode": "off"})
+    configure(agent=None, changes={"gate_mode": "observe"})
+
+    assert config_history(ada) == []
+    assert config_history(None)[0].changes == {"gate_mode": (None, "observe")}
+
+
+def test_a_history_costs_one_query_however_long(ada: Agent, django_assert_num_queries: DjangoAssertNumQueries) -> None:
+    eve = User.objects.create_user("eve")
+    for n in range(9):
+        configure(agent=ada, changes={"gate_fluency_threshold": n}, user=eve)
+
+    with django_assert_num_queries(1):
+        found = config_history(ada, limit=5)
+
+    assert [change.changes["gate_fluency_threshold"][1] for change in found] == [8, 7, 6, 5, 4]
+
+
+def test_a_long_reason_is_refused_before_anything_changes(ada: Agent) -> None:
+    with pytest.raises(ConfigError, match="at most 100"):
+        configure(agent=ada, changes={"gate_mode": "off"}, reason="x" * 101)
+    with pytest.raises(ConfigError, match="one line"):
+        configure(agent=ada, changes={"gate_mode": "off"}, reason="nul \x00")
+
+    assert rows() == 0
+
+
+def test_going_back_restores_every_field_and_is_a_change_like_any_other(ada: Agent) -> None:
+    configure(agent=ada, changes={"gate_mode": "observe", "gate_fluency_enabled": True})
+    good = config_history(ada)[0].history_id
+    configure(agent=ada, changes={"gate_mode": None, "gate_fluency_threshold": 9, "gate_fluency_enabled": False})
+
+    config = revert(agent=ada, history_id=good, user=User.objects.create_user("eve"))
+
+    assert (config["gate_mode"], config["gate_fluency_enabled"], config["gate_fluency_threshold"]) == (
+        "observe",
+        True,
+        5,
+    )
+    latest = config_history(ada)[0]
+    assert (latest.user, latest.reason) == ("eve", f"back to entry {good}")
+
+
+def test_an_entry_of_another_history_is_not_gone_back_to(ada: Agent) -> None:
+    bob = make_agent("bob")
+    configure(agent=bob, changes={"gate_mode": "enforce"})
+    entry = config_history(bob)[0].history_id
+
+    for other in (ada, None):
+        with pytest.raises(ConfigError, match=f"has no entry {entry}"):
+            revert(agent=other, history_id=entry)
+
+    assert resolve_config(ada).gate_mode == "off"
+
+
+# -- copying, making
+def test_copying_gives_the_source_s_own_settings_inherited_ones_too(ada: Agent) -> None:
+    bob, cyd = make_agent("bob"), make_agent("cyd")
+    configure(agent=ada, changes={"gate_fluency_enabled": True})
+    configure(agent=bob, changes={"gate_mode": "observe"})
+
+    assert copy_config(source=ada, targets=[ada, bob, cyd]) == 2
+
+    for agent in (bob, cyd):
+        assert resolve_config(agent).values == resolve_config(ada).values
+        assert config_history(agent)[0].reason == "copied from ada"
+
+
+def test_copying_from_an_agent_without_settings_resets_the_targets(ada: Agent) -> None:
+    bob = make_agent("bob")
+    configure(agent=bob, changes={"gate_mode": "observe"})
+
+    copy_config(source=ada, targets=[bob])
+
+    assert resolve_config(bob).provenance["gate_mode"] == "built-in"
+
+
+def test_missing_rows_are_made_and_edited_ones_left_alone(ada: Agent) -> None:
+    bob = make_agent("bob")
+    configure(agent=bob, changes={"gate_mode": "observe"})
+
+    assert ensure_rows(agents=[ada, bob], reason="example data") == 2
+    assert ensure_rows(agents=[ada, bob], reason="example data") == 0
+
+    assert resolve_config(bob).gate_mode == "observe"
+    assert resolve_config(ada).gate_is_off
+    assert [change.reason for change in config_history(ada)] == ["example data"]

@@ -4,19 +4,30 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+import hypothesis
 import pytest
 import time_machine
 from django.core.management import CommandError, call_command
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
+from hypothesis import given
+from hypothesis import strategies as st
 from pytest_django import DjangoAssertNumQueries, Settings
 
-from agents.models import Agent, LLMCall
-from correction.costs import GROUPINGS, CostRow, CostSummary, Grouping, get_cost_summary
+from agents.llm.ledger import Totals
+from agents.models import Agent, LedgerHour, LLMCall, Rollup
+from agents.ops.sums import LEDGER, prunable_before, roll_up, verify
+from correction.costs import CORRECTION, GROUPINGS, CostRow, CostSummary, Grouping, get_cost_summary, spent_today
 from evaluation.scorers.windows import MessageWindow
+from tests.api_client import Program, program
+from tests.console import superuser
 from tests.correction.ledger import call
 from tests.factories import make_agent
 
@@ -237,3 +248,283 @@ def test_the_command_without_calls_says_so(ada: Agent) -> None:
     with time_machine.travel(datetime(2026, 11, 2, 12, 0, tzinfo=UTC)):
         assert "since 2026-10-26 12:00 UTC: 0 calls, $0.0000" in run()
     assert LLMCall.objects.count() == 0
+
+
+BEGIN = datetime(2026, 1, 30, 20, 0, tzinfo=UTC)  # two hours of a day, the last of January, and some of February
+HOURS = 52
+
+
+@dataclass(frozen=True)
+class Call:
+    """A row of the ledger, as a person would note it."""
+
+    minutes: int
+    agent: str | None
+    purpose: str
+    mechanism: str
+    dimension: str
+    model: str
+    cost: str | None
+    tokens: int | None
+
+    @property
+    def at(self) -> datetime:
+        return BEGIN + timedelta(minutes=self.minutes)
+
+
+CALLS = st.builds(
+    Call,
+    minutes=st.one_of(st.integers(0, HOURS * 60), st.integers(0, HOURS).map(lambda hour: hour * 60)),
+    agent=st.sampled_from(["ada", "bob", None]),
+    purpose=st.sampled_from(["gate", "evaluation", "turn"]),
+    mechanism=st.sampled_from(["", "variety"]),
+    dimension=st.sampled_from(["", "fluency"]),
+    model=st.sampled_from(["small", "large"]),
+    cost=st.sampled_from([None, "0.00000001", "0.25", "3.1"]),
+    tokens=st.one_of(st.none(), st.integers(0, 10**6)),
+)
+EDGES = st.one_of(
+    st.none(),
+    st.integers(-60, HOURS * 60 + 60).map(lambda minutes: BEGIN + timedelta(minutes=minutes)),
+    st.integers(-1, HOURS + 1).map(lambda hours: BEGIN + timedelta(hours=hours)),
+)
+_KEYS: dict[Grouping, Callable[[Call], str]] = {
+    "mechanism": lambda c: (c.mechanism or c.purpose) if c.purpose in CORRECTION else c.purpose,
+    "dimension": lambda c: c.dimension,
+    "model": lambda c: c.model,
+    "day": lambda c: c.at.date().isoformat(),
+    "agent": lambda c: c.agent or "",
+}
+
+
+def store(calls: Iterable[Call], agents: dict[str, Agent]) -> None:
+    rows = [
+        LLMCall(
+            agent=agents.get(c.agent or ""), role="judge", purpose=c.purpose, mechanism=c.mechanism, dimension=c.dimension,
+            provider="anthropic", model=c.model, status="ok", cost_usd=None if c.cost is None else Decimal(c.cost),
+            input_tokens=c.tokens, cache_read_tokens=c.tokens,
+        )
+        for c in calls
+    ]  # fmt: skip
+    LLMCall.objects.bulk_create(rows)
+    for row, c in zip(rows, calls, strict=True):
+        row.created_at = c.at
+    LLMCall.objects.bulk_update(rows, ["created_at"])
+
+
+def by_hand(calls: Iterable[Call]) -> Totals:
+    chosen = list(calls)
+    tokens = sum(c.tokens or 0 for c in chosen)
+    return Totals(
+        calls=len(chosen),
+        input_tokens=tokens,
+        output_tokens=0,
+        cache_read_tokens=tokens,
+        cache_write_tokens=0,
+        cost_usd=sum((Decimal(c.cost) for c in chosen if c.cost is not None), Decimal(0)),
+        unpriced=sum(c.cost is None for c in chosen),
+    )
+
+
+def expect(calls: list[Call], window: MessageWindow, agent: Agent | None) -> None:
+    chosen = [
+        c
+        for c in calls
+        if (agent is None or c.agent == agent.slug)
+        and (window.start is None or c.at >= window.start)
+        and (window.end is None or c.at <= window.end)
+    ]
+    summary = get_cost_summary(window=window) if agent is None else get_cost_summary(agent=agent, window=window)
+    assert summary.total == by_hand(chosen)
+    assert summary.correction == by_hand(c for c in chosen if c.purpose in CORRECTION)
+    for grouping in GROUPINGS:
+        groups: dict[tuple[str, str], list[Call]] = {}
+        for c in chosen:
+            purpose = c.purpose if grouping in ("mechanism", "dimension") else ""
+            groups.setdefault((purpose, _KEYS[grouping](c)), []).append(c)
+        found = {(row.purpose, row.key): row.totals for row in summary.by[grouping]}
+        assert found == {key: by_hand(group) for key, group in groups.items()}
+        assert len(found) == len(summary.by[grouping])
+
+
+@hypothesis.settings(max_examples=15)
+@given(
+    st.lists(CALLS, max_size=25),
+    st.integers(0, HOURS + 3),
+    st.lists(st.tuples(EDGES, EDGES), min_size=1, max_size=2),
+    st.booleans(),
+)
+def test_sums_are_what_adding_the_rows_by_hand_gives(
+    calls: list[Call], closed: int, windows: list[tuple[datetime | None, datetime | None]], twice: bool
+) -> None:
+    for model in (LLMCall, LedgerHour, Rollup, Agent):
+        model.objects.all().delete()
+    agents = {slug: make_agent(slug) for slug in ("ada", "bob")}
+    store(calls, agents)
+    for hours in (closed // 2, closed) if twice else (closed,):
+        roll_up(LEDGER, now=BEGIN + timedelta(hours=hours, minutes=10))
+
+    for start, end in windows:
+        for agent in (None, agents["ada"]):
+            expect(calls, MessageWindow("", start=start, end=end), agent)
+
+    assert not verify(LEDGER).differences
+
+
+@pytest.fixture
+def month() -> list[Call]:
+    """Three calls an hour."""
+    return [
+        Call(
+            20 * n, ("ada", "bob", None)[n % 3], ("gate", "turn")[n % 2], "", "", "small", ("0.5", None)[n % 5 == 0], n
+        )
+        for n in range(HOURS * 3)
+    ]
+
+
+NOW = BEGIN + timedelta(hours=HOURS, minutes=5)
+
+
+@time_machine.travel(NOW, tick=False)
+def test_figures_stay_when_retention_deletes_the_rows(month: list[Call]) -> None:
+    agents = {slug: make_agent(slug) for slug in ("ada", "bob")}
+    store(month, agents)
+    before = prunable_before(LEDGER, NOW - timedelta(hours=20))
+    assert before == BEGIN + timedelta(hours=HOURS - 20)
+
+    LLMCall.objects.filter(created_at__lt=before).delete()
+
+    for agent in (None, agents["ada"]):
+        for start in (None, BEGIN + timedelta(hours=7), before + timedelta(minutes=30)):
+            for end in (None, BEGIN + timedelta(hours=30), before + timedelta(minutes=50)):
+                # An edge on a whole hour of deleted rows includes the moment itself of no row.
+                end = end - timedelta(microseconds=1) if end == BEGIN + timedelta(hours=30) else end
+                kept = end is None or end >= before
+                expect(month, MessageWindow("", start=start, end=end), agent) if kept else None
+    roll_up(LEDGER, now=NOW + timedelta(hours=5))
+    assert get_cost_summary(window="all").total == by_hand(month)
+
+
+@time_machine.travel(NOW, tick=False)
+def test_a_window_that_cuts_a_pruned_hour_has_its_whole_hours(month: list[Call]) -> None:
+    store(month, {})
+    before = prunable_before(LEDGER, NOW)
+    LLMCall.objects.filter(created_at__lt=before).delete()
+
+    window = MessageWindow("", start=BEGIN + timedelta(minutes=90), end=BEGIN + timedelta(minutes=270))
+
+    assert get_cost_summary(window=window).total.calls == 2 * 3  # 22:00 to 24:00, of 21:30 to 00:30
+
+
+def test_a_deleted_agent_s_sums_become_those_of_none(month: list[Call]) -> None:
+    agents = {slug: make_agent(slug) for slug in ("ada", "bob")}
+    store(month, agents)
+    roll_up(LEDGER, now=NOW + timedelta(days=40))
+
+    agents["ada"].delete()
+
+    summary = get_cost_summary(window="all", by=["agent"])
+    assert {row.key: row.totals.calls for row in summary.by["agent"]} == {"": HOURS * 2, "bob": HOURS}
+    assert not verify(LEDGER).differences
+
+
+def test_a_summary_is_the_same_number_of_queries_when_rows_are_summed_up(
+    month: list[Call], django_assert_num_queries: DjangoAssertNumQueries
+) -> None:
+    store(month, {})
+    roll_up(LEDGER, now=NOW)
+
+    with django_assert_num_queries(3):  # there is no agent to be named
+        get_cost_summary(window="all")
+
+
+def test_a_budget_counts_a_call_at_once_whatever_is_summed_up() -> None:
+    ada = make_agent("ada")
+    with time_machine.travel(datetime(2026, 2, 1, 9, 0, tzinfo=UTC), tick=False):
+        call(ada, cost="0.5")
+    with time_machine.travel(datetime(2026, 2, 1, 12, 0, tzinfo=UTC), tick=False):
+        roll_up(LEDGER)
+        call(ada, cost="0.25")
+
+        assert spent_today(ada).cost_usd == Decimal("0.75")
+
+
+COSTS = "/api/evaluations/costs/"
+
+
+@pytest.fixture
+def client() -> Program:
+    return program(superuser())
+
+
+def test_costs_are_broken_down_by_mechanism_and_dimension_ac_7_3_6(client: Program) -> None:
+    ada = make_agent("ada")
+    call(ada, dimension="fluency", cost="0.25", input_tokens=10, output_tokens=2)
+    call(ada, dimension="adherence", cost=None)
+    call(ada, purpose="evaluation", mechanism="fluency", dimension="fluency", cost="1")
+    call(None, cost="7")
+
+    found = client.get(f"{COSTS}?agent=ada").json()
+
+    assert (found["agent"], found["until"] > found["since"]) == ("ada", True)
+    assert found["total"]["cost_usd"] == 1.25
+    assert (found["correction"]["cost_usd"], found["correction"]["unpriced"]) == (0.25, 1)
+    assert [(r["purpose"], r["mechanism"], r["calls"]) for r in found["by"]["mechanism"]] == [
+        ("gate", "gate", 2),
+        ("evaluation", "evaluation", 1),
+    ]
+    gate = next(r for r in found["by"]["dimension"] if (r["purpose"], r["dimension"]) == ("gate", "fluency"))
+    assert (gate["input_tokens"], gate["output_tokens"], gate["cost_usd"]) == (10, 2, 0.25)
+    assert client.get(COSTS).json()["total"]["cost_usd"] == 8.25
+
+
+def test_a_stretch_of_time_and_the_groupings_can_be_asked_for(client: Program) -> None:
+    for day in (1, 2, 3):
+        call(make_agent(f"a{day}"), at=datetime(2026, 11, day, 12, tzinfo=UTC))
+
+    found = client.get(f"{COSTS}?since=2026-11-02&until=2026-11-03T00:00:00Z&by=day,agent").json()
+
+    assert list(found["by"]) == ["day", "agent"]
+    assert [row["day"] for row in found["by"]["day"]] == ["2026-11-02"]
+    assert [row["agent"] for row in found["by"]["agent"]] == ["a2"]
+    assert client.get(f"{COSTS}?window=all").json()["total"]["calls"] == 3
+    assert client.get(f"{COSTS}?since=2026-11-02T13:00:00%2B01:00").json()["total"]["calls"] == 2
+
+
+@pytest.mark.parametrize(
+    ("query", "name", "told"),
+    [
+        ("agent=nobody", "agent", "there is no agent"),
+        ("window=last:5", "window", "allowed: all, or a duration such as 24h, 7d, 4w"),
+        ("window=999999w", "window", "is not understood"),
+        ("since=yesterday", "since", "allowed: a date or time such as 2026-11-22"),
+        ("since=2026-13-45", "since", "allowed: a date or time"),
+        ("since=9999-12-31T23:59:59-12:00", "since", "allowed: a date or time"),
+        ("until=0001-01-01T00:00:00%2B14:00", "until", "allowed: a date or time"),
+        ("since=2026-11-02&until=2026-11-01", "until", "is not after since"),
+        ("since=2026-11-02&window=7d", "window", "not both"),
+        ("by=moon", "by", "allowed: mechanism, dimension, model, day, agent"),
+        ("agents=ada", "agents", "there is no parameter 'agents'; allowed: agent, window, since, until, by"),
+        ("agent=%00", "agent", "NUL"),
+    ],
+)
+def test_a_question_that_is_not_understood_is_a_400_that_says_what_is(
+    client: Program, query: str, name: str, told: str
+) -> None:
+    make_agent("ada")
+
+    answer = client.get(f"{COSTS}?{query}")
+
+    assert answer.status_code == 400
+    assert told in answer.json()["errors"][name][0]
+
+
+def test_the_answer_costs_six_queries_however_many_calls_and_groupings(client: Program) -> None:
+    ada = make_agent("ada")
+    for n in range(20):
+        call(ada, model=f"m{n}")
+
+    with CaptureQueriesContext(connection) as seen:
+        client.get(f"{COSTS}?agent=ada&by=mechanism,dimension,model,day,agent")
+
+    assert len(seen) == 6  # token with user, agent, and four for all groupings

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -17,7 +16,7 @@ from correction import demonstration as scenes
 from correction.demonstration import show_correction
 from correction.gate import observe
 from correction.gate.statistics import get_gate_statistics
-from correction.gate.thresholds import would_fail
+from correction.gate.thresholds import scores_of
 from correction.models import AgentEvaluationConfig, CorrectionLog, InterventionLog
 from evaluation.scorers.windows import parse_window, spoken_by
 from tests.llm_server import LLMServer
@@ -125,7 +124,7 @@ def test_what_the_demonstration_says_enters_no_measurement_and_changes_no_config
     assert spoken_by(agent=michael, window=parse_window("all")).count() == before
     assert get_gate_statistics(michael).total_actions == 0
     assert get_gate_statistics(michael, synthetic=True).total_actions == 3
-    assert would_fail(agent=michael, dimension="adherence", threshold=Decimal(9)).total == 0
+    assert scores_of(agent=michael, heuristic=True)[0] == 0
     assert not AgentEvaluationConfig.objects.exclude(gate_mode=None).exclude(gate_mode="off").exists()
 
 

@@ -40,6 +40,6 @@ def test_observing_is_a_transaction_of_its_own(sentry: Caught, llm_server: LLMSe
     send(agent, channel, "the raccoon in the annex")
     llm_server.respond = judge({"fluency": 8})
     assert work_one(owner="w")
-    (transaction,) = [t for t in sentry.of_type("transaction") if t["transaction"] == "observe"]
+    (transaction,) = [t for t in sentry.of_type("transaction") if t["transaction"] == "observed message"]
     assert tree(transaction)["correction.gate.dimension", "correction.gate"] == 1
     assert not any(secret in sentry.text for secret in SECRETS)

@@ -246,23 +246,6 @@ def test_all_preconditions_must_hold_ac_7_1_2(llm_server: LLMServer, ada: Agent,
     assert logs()[0].fired is False
 
 
-def test_with_all_of_them_true_it_fires(llm_server: LLMServer, ada: Agent, office: Channel) -> None:
-    llm_server.respond = answers(lambda text: 3 if "clerk" in text else True)
-
-    turn = looked_at(
-        ada,
-        office,
-        dormant(
-            always(),
-            TextualPrecondition(claim="claim 1"),
-            PropositionalPrecondition(proposition=scored(), threshold=Decimal(5)),
-        ),
-    )
-
-    assert guidance(turn)
-    assert logs()[0].why == "all 3 preconditions held"
-
-
 def test_no_judge_is_asked_where_a_function_does_not_hold(llm_server: LLMServer, ada: Agent, office: Channel) -> None:
     """Cheap ones first, wherever they stand in the list."""
     turn = looked_at(ada, office, dormant(TextualPrecondition(claim="claim"), always(False), always()))

@@ -142,15 +142,15 @@ def pairs(arguments: Sequence[str]) -> dict[str, str]:
     Raises:
         CommandError: One has no ``=``, or names a field a second time.
     """
-    found: dict[str, str] = {}
+    changes: dict[str, str] = {}
     for argument in arguments:
         name, equals, value = argument.partition("=")
         if not equals:
             raise CommandError(f"{argument!r}: write field=value, e.g. gate_adherence_enabled=on", returncode=2)
-        if name.strip() in found:
+        if name.strip() in changes:
             raise CommandError(f"{name.strip()} is given twice", returncode=2)
-        found[name.strip()] = value
-    return found
+        changes[name.strip()] = value
+    return changes
 
 
 def config_table(agent: Agent | None, config: ResolvedConfig, out: Any) -> None:

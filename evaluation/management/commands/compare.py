@@ -75,7 +75,7 @@ class Command(CodedCommand):
         self._check(options)
         try:
             with stopping_on_sigterm():
-                found = self._compare(options)
+                compared = self._compare(options)
         except (UnreadableFile, UnknownAgents, PropositionError) as error:
             raise CommandError(str(error), returncode=WRONG_USAGE) from None
         except NotComparable as error:
@@ -84,9 +84,9 @@ class Command(CodedCommand):
             message = "Stopped. What was judged is stored; run the same command again to go on with the rest."
             raise CommandError(message, returncode=STOPPED) from None
         if options["detect"] is not None:
-            found.detections = detections(found.comparisons, options["detect"])
-        self._show(found, options)
-        self._end(found)
+            compared.detections = detections(compared.comparisons, options["detect"])
+        self._show(compared, options)
+        self._end(compared)
 
     def _check(self, options: dict[str, Any]) -> None:
         """Options that exclude each other, or are out of range.
@@ -153,32 +153,32 @@ class Command(CodedCommand):
         except ValueError as error:
             raise CommandError(str(error), returncode=WRONG_USAGE) from None
 
-    def _show(self, found: Compared, options: dict[str, Any]) -> None:
+    def _show(self, compared: Compared, options: dict[str, Any]) -> None:
         if options["json"]:
             document = {
-                "comparisons": [comparison_json(c) for c in found.comparisons],
-                "not_compared": found.undecidable,
-                **({} if options["detect"] is None else {"detect": [row.as_json() for row in found.detections]}),
-                **({"samples": found.topped_up} if found.topped_up else {}),
+                "comparisons": [comparison_json(c) for c in compared.comparisons],
+                "not_compared": compared.undecidable,
+                **({} if options["detect"] is None else {"detect": [row.as_json() for row in compared.detections]}),
+                **({"samples": compared.topped_up} if compared.topped_up else {}),
             }
             self.stdout.write(json.dumps(document, ensure_ascii=False, indent=2))
             return
-        comparisons_table(found.comparisons, self.stdout)
+        comparisons_table(compared.comparisons, self.stdout)
         if options["detect"] is not None:
-            detection_table(found.detections, self.stdout)
-        for slug, samples in found.topped_up.items():
+            detection_table(compared.detections, self.stdout)
+        for slug, samples in compared.topped_up.items():
             self.stdout.write(
                 f"{slug}: the pilot asked for {samples:,} messages of each; as many as there are were judged."
             )
 
-    def _end(self, found: Compared) -> None:
-        refused = found.undecidable
+    def _end(self, compared: Compared) -> None:
+        refused = compared.undecidable
         if refused:
             rows = "\n  ".join(f"{target}: {reason}" for target, reason in refused.items())
             self.stderr.write(f"could not be compared:\n  {rows}")
-        if any(comparison.worse for comparison in found.comparisons):
+        if any(comparison.worse for comparison in compared.comparisons):
             sys.exit(REGRESSION)
-        if refused or not found.comparisons:
+        if refused or not compared.comparisons:
             sys.exit(NOT_ENOUGH)
 
 

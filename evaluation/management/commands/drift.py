@@ -40,15 +40,15 @@ class Command(CodedCommand):
             agents = choose_agents(options["agents"])
         except ValueError as error:
             raise CommandError(str(error), returncode=WRONG_USAGE) from None
-        found = [
+        drawn = [
             series for agent in agents for series in series_of(agent, schedule=schedule, dimension=options["dimension"])
         ]
         if options["json"]:
-            self.stdout.write(json.dumps(drift_json(found, agents), ensure_ascii=False, indent=2))
-        elif found:
-            drift_table(found, self.stdout)
+            self.stdout.write(json.dumps(drift_json(drawn, agents), ensure_ascii=False, indent=2))
+        elif drawn:
+            drift_table(drawn, self.stdout)
             reasons: dict[str, list[str]] = {}
-            for slug, why in without_series(agents, found).items():
+            for slug, why in without_series(agents, drawn).items():
                 reasons.setdefault(why, []).append(slug)
             for why, slugs in reasons.items():
                 self.stdout.write(f"no series: {', '.join(slugs)}: {why}")

@@ -1,4 +1,4 @@
-"""Work that is claimed: by one owner, under a lease, taken over when its owner is gone."""
+"""Leases: one owner holds a row, another takes it over when the owner is gone, and work that kills its workers ends."""
 
 from __future__ import annotations
 
@@ -7,15 +7,21 @@ import socket
 import subprocess
 import sys
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from django.utils import timezone
+from pytest_django import Settings
 
-from agents.models import Run, owner_is_dead, owner_name
+from agents.models import LLMBatch, LLMBatchRequest, Run, owner_is_dead, owner_name
+from agents.work.lease import _namespace
+from agents.work.queues import release_lost_leases
 from tests.factories import make_agent
+from tests.queued_work import installed, kind_judge, statuses_in
 
 pytestmark = pytest.mark.django_db
 LEASE = timedelta(seconds=60)
+OVER = timedelta(seconds=-1)
 ELSEWHERE = "another-host:1:abcd"
 
 
@@ -30,7 +36,7 @@ def copy(run: Run) -> Run:
     return found
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def dead_owner() -> str:
     """The name of a process of this host that has ended."""
     process = subprocess.Popen([sys.executable, "-c", ""])
@@ -38,8 +44,8 @@ def dead_owner() -> str:
     return f"{socket.gethostname()}:{process.pid}:abcd"
 
 
-# -- claiming
-def test_pending_work_is_claimed_by_one_of_two() -> None:
+# -- acquiring
+def test_pending_work_is_leased_by_one_of_two() -> None:
     run = waiting()
     other = copy(run)
 
@@ -54,7 +60,7 @@ def test_pending_work_is_claimed_by_one_of_two() -> None:
 
 
 @pytest.mark.parametrize("status", ["completed", "failed", "errored", "cancelled", "paused_budget"])
-def test_what_is_over_is_claimed_only_when_the_caller_says_so(status: str) -> None:
+def test_what_is_over_is_leased_only_when_the_caller_says_so(status: str) -> None:
     run = waiting(status=status, error="why", finished_at=timezone.now())
 
     assert not run.acquire(owner="one", lease=LEASE)
@@ -64,7 +70,7 @@ def test_what_is_over_is_claimed_only_when_the_caller_says_so(status: str) -> No
 
 def test_work_whose_lease_ran_out_is_taken_over() -> None:
     run = waiting()
-    run.acquire(owner=ELSEWHERE, lease=timedelta(seconds=-1))
+    run.acquire(owner=ELSEWHERE, lease=OVER)
     started = run.started_at
 
     assert copy(run).acquire(owner="two", lease=LEASE)
@@ -90,16 +96,6 @@ def test_work_of_a_process_that_may_be_alive_is_not(owner: str) -> None:
     run.acquire(owner=owner, lease=LEASE)
 
     assert not copy(run).acquire(owner="two", lease=LEASE)
-
-
-def test_a_dead_owner_does_not_cost_the_one_who_was_faster_his_claim(dead_owner: str) -> None:
-    """The second reads the row before the first takes it over."""
-    run = waiting()
-    run.acquire(owner=dead_owner, lease=LEASE)
-    first, second = copy(run), copy(run)
-
-    assert first.acquire(owner="one", lease=LEASE)
-    assert not second.acquire(owner="two", lease=LEASE)
 
 
 def test_the_oldest_that_is_free_comes_next() -> None:
@@ -147,9 +143,9 @@ def test_cancelled_work_can_be_neither_kept_nor_finished() -> None:
     assert copy(run).status == "cancelled"
 
 
-def test_who_lost_his_claim_cannot_finish_the_work_of_another() -> None:
+def test_an_owner_that_lost_its_lease_cannot_finish_the_work_of_another() -> None:
     run = waiting()
-    run.acquire(owner="slow", lease=timedelta(seconds=-1))
+    run.acquire(owner="slow", lease=OVER)
     copy(run).acquire(owner="fast", lease=LEASE)
 
     assert not run.finish(owner="slow", status="failed", error="too late")
@@ -192,3 +188,113 @@ def test_only_a_process_known_to_have_ended_is_dead(dead_owner: str) -> None:
     assert not owner_is_dead(f"{socket.gethostname()}:1:init")
     assert not owner_is_dead(dead_owner.replace(socket.gethostname(), "another-host"))
     assert not owner_is_dead("")
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/ns/pid"), reason="this system has no namespaces of processes")
+def test_work_of_a_container_that_shares_our_host_name_is_left_to_its_lease(dead_owner: str) -> None:
+    host_and_pid = dead_owner.rpartition(":")[0]
+    ours, theirs = (f"{host_and_pid}:{int(_namespace()) + other}-abcd" for other in (0, 1))
+
+    assert owner_is_dead(ours)
+    assert not owner_is_dead(theirs)
+
+
+def test_an_owners_name_says_in_which_namespace_its_pid_is_one() -> None:
+    assert owner_name().split(":")[2].startswith(_namespace())
+    assert not owner_is_dead(owner_name())
+
+
+# -- work that kills its workers
+@pytest.fixture
+def run(settings: Settings) -> Run:
+    settings.WORKER_MOST_DEATHS = 3
+    return waiting()
+
+
+def test_what_killed_so_many_workers_ends_as_errored_and_says_why(run: Run, dead_owner: str) -> None:
+    for _ in range(3):
+        assert copy(run).acquire(owner=dead_owner, lease=LEASE)
+        assert release_lost_leases() == 1
+
+    ended = copy(run)
+    assert (ended.status, ended.stop_reason, ended.lease_owner) == ("errored", "error", "")
+    assert "lost 3 workers in a row" in ended.error
+    assert ended.finished_at
+    assert not ended.acquire(owner="me", lease=LEASE)
+
+
+def test_what_hosts_lost_that_nobody_hears_of_counts_by_its_lease(run: Run) -> None:
+    for _ in range(3):
+        assert copy(run).acquire(owner=ELSEWHERE, lease=OVER)
+
+    assert Run.in_turn() == [run]
+    assert Run.acquire_next(owner="me", lease=LEASE) is None
+    assert copy(run).status == "errored"
+    assert copy(run).attempt == 3
+    assert Run.in_turn() == []
+
+
+def test_work_that_is_handed_back_is_never_ended_for_it(run: Run, dead_owner: str) -> None:
+    for _ in range(5):
+        for owner in (dead_owner, "a worker that stops"):
+            assert copy(run).acquire(owner=owner, lease=LEASE)
+            release_lost_leases()
+        assert copy(run).finish(owner="a worker that stops", status="pending")
+
+    assert (copy(run).status, copy(run).deaths, copy(run).attempt) == ("pending", 0, 10)
+
+
+def test_what_a_person_resumes_may_kill_as_many_again(run: Run, dead_owner: str) -> None:
+    for _ in range(3):
+        copy(run).acquire(owner=dead_owner, lease=LEASE)
+        release_lost_leases()
+    assert copy(run).acquire(owner=dead_owner, lease=LEASE, resumable=("errored",))
+    release_lost_leases()
+
+    assert (copy(run).status, copy(run).deaths) == ("pending", 1)
+
+
+def test_two_workers_that_find_the_same_lost_work_count_one_death(run: Run) -> None:
+    run.acquire(owner=ELSEWHERE, lease=OVER)
+    first, second = copy(run), copy(run)
+
+    assert first.acquire(owner="one", lease=LEASE)
+    assert not second.acquire(owner="two", lease=LEASE)
+    assert copy(run).deaths == 1
+
+
+def test_a_batch_that_kills_its_workers_sets_its_questions_free(settings: Settings, dead_owner: str) -> None:
+    settings.WORKER_MOST_DEATHS = 1
+    batch = LLMBatch.objects.create(work_id="w", role="judge", model="m", base_url="u", next_look_at=timezone.now())
+    question = LLMBatchRequest.objects.create(
+        batch=batch, custom_id="1", work_id="w", request_key="k", request_digest="d", label={}
+    )
+    batch.acquire(owner=dead_owner, lease=LEASE)
+
+    release_lost_leases()
+
+    question.refresh_from_db()
+    assert question.result == "errored"
+    assert "lost 1 worker in a row" in question.error
+
+
+KILLS_WHO_ASKS = """
+import os, signal
+from django.core.management import call_command
+from agents.llm.loop import Background
+Background.submit = lambda *args: os.kill(os.getpid(), signal.SIGKILL)
+call_command("work", "--once", "--skip-checks")
+"""
+
+
+def test_an_evaluation_that_kills_its_workers_ends_and_the_queue_goes_on(tmp_path: Path, database_file: Path) -> None:
+    """Real processes, each killed in the middle of an evaluation, until none is left to try it."""
+    with kind_judge() as judge, installed(tmp_path, database_file, judge, WORKER_MOST_DEATHS="1") as plumbline:
+        code = "import django\ndjango.setup()\n" + KILLS_WHO_ASKS
+        for number in range(2):
+            assert plumbline.start(f"killed-{number}", "-c", code).wait(60) == -9, plumbline.log_of(f"killed-{number}")
+
+        plumbline.manage("work", "--once", "--skip-checks")
+
+        assert statuses_in(database_file)() == ["errored", "errored"]
+        assert judge.calls == 0

@@ -132,7 +132,7 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
     ({"agent": "ada", "double_check": 1}, "double_check", "double_check 1: allowed: true, false"),
     ({"agent": "ada", "method": "magic"}, "method", "method 'magic': allowed: plumbline, tinytroupe"),
     ({"agent": "ada", "method": ["plumbline"]}, "method", "allowed: plumbline, tinytroupe"),
-    ({"agent": "ada", "position_bins": "5-1"}, "position_bins", "allowed: up to 12 stretches of turns"),
+    ({"agent": "ada", "position_bins": "5-1"}, "position_bins", "allowed: up to 12 stretches of positions"),
     ({"agent": "ada", "position_bins": "1-2,3-4", "samples": 1}, "samples", "at least one for each of the 2 bins"),
     (
         {"agent": "ada", "additional_context": "winter"},

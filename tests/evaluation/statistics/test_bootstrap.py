@@ -233,7 +233,7 @@ def test_exchanging_before_and_now_turns_the_sign(before: list[Observation], now
     [
         ([], plain(1), False, "no scores in the baseline"),
         (plain(1), [], False, "no scores now"),
-        ([Observation(1, cluster="a")], [Observation(1, cluster="b")], True, "no item has scores on both sides"),
+        ([Observation(1, cluster="a")], [Observation(1, cluster="b")], True, "no item has scores in both"),
     ],
 )
 def test_an_empty_side_has_no_difference(

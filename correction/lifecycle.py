@@ -1,11 +1,16 @@
-"""Where correction keeps words: drafts, what was said of them, what was asked for, and interventions that were looked at."""
+"""What seeding, retention and erasure need to know of the tables of correction; settings name these."""
 
 from __future__ import annotations
 
-from django.db.models import Q
+from collections.abc import Sequence
 
-from agents.models import LLMPayload, Trait
+from django.db.models import Exists, OuterRef, Q
+
+from agents.models import Agent, LLMPayload, Trait
 from agents.ops.erasure import Person, Place
+from agents.ops.retention import Log
+from correction.config.configure import ensure_rows
+from correction.gate.statistics import GATE
 from correction.models import (
     AgentEvaluationConfig,
     BehaviorEffect,
@@ -15,6 +20,41 @@ from correction.models import (
     Intervention,
     InterventionLog,
     ObservedMessage,
+)
+
+# Marks of people are in no sums: a session with one stays, and with it the precision beside each threshold.
+_MARKED = GateDimensionResult.objects.filter(log__session=OuterRef("session")).exclude(mark="")
+# A cooldown is counted in messages from the last time it fired, however long ago that was.
+_FIRED_LATER = InterventionLog.objects.filter(
+    agent=OuterRef("agent"), channel=OuterRef("channel"), name=OuterRef("name"), fired=True, pk__gt=OuterRef("pk")
+)
+
+# What came to a decision stays: a version of a persona goes back to it, and it can still be taken back.
+_WITHOUT_CHANGE = (
+    BehaviorRequest.Status.NO_REQUEST,
+    BehaviorRequest.Status.DETECTED,
+    BehaviorRequest.Status.FAILED,
+    BehaviorRequest.Status.ERRORED,
+    BehaviorRequest.Status.CANCELLED,
+)
+
+# What was measured stays as long as its request does.
+_NOT_MEASURED = (BehaviorEffect.Status.FAILED, BehaviorEffect.Status.ERRORED, BehaviorEffect.Status.CANCELLED)
+
+LOGS = (
+    Log(
+        rows=lambda before: CorrectionLog.objects.filter(~Exists(_MARKED), created_at__lt=before),
+        children=((GateDimensionResult, "log"),),
+        rolled=GATE,
+    ),
+    Log(
+        rows=lambda before: InterventionLog.objects.filter(
+            Q(fired=False) | Q(agent=None) | Q(channel=None) | Exists(_FIRED_LATER), created_at__lt=before
+        )
+    ),
+    Log(rows=lambda before: ObservedMessage.objects.filter(status__in=ObservedMessage.FINAL, finished_at__lt=before)),
+    Log(rows=lambda before: BehaviorEffect.objects.filter(status__in=_NOT_MEASURED, finished_at__lt=before)),
+    Log(rows=lambda before: BehaviorRequest.objects.filter(status__in=_WITHOUT_CHANGE, finished_at__lt=before)),
 )
 
 
@@ -91,3 +131,27 @@ PLACES = (
         told_only=True,
     ),
 )
+
+
+def seed_configs(agents: Sequence[Agent]) -> str:
+    """The defaults row and a row per example agent, all empty: every mechanism is off (AC-7.3.2, AC-7.3.9).
+
+    Returns:
+        A sentence on what was done.
+    """
+    made = ensure_rows(agents=agents, reason="example data")
+    return f"Correction: {made} configurations added, {len(agents) + 1 - made} there already."
+
+
+def remove_logs(agents: Sequence[Agent]) -> dict[str, int]:
+    """The gate sessions, interventions and behaviour requests of the examples, which would stay without a name.
+
+    Returns:
+        How many rows were removed, by what they are.
+    """
+    removed = {}
+    for model in (CorrectionLog, InterventionLog, BehaviorRequest):
+        rows = model._default_manager.filter(agent__in=agents)
+        removed[str(model._meta.verbose_name_plural)] = rows.count()
+        rows.delete()
+    return removed

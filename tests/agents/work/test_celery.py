@@ -1,9 +1,12 @@
-"""A Celery worker with a real Redis: stopped gently, at its time limit, and given the same message twice."""
+"""Celery: workers with a real Redis, and what happens without a broker or with one that is down."""
 
 from __future__ import annotations
 
+import os
 import signal
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,10 +15,8 @@ from redis import Redis as Client
 
 from tests.evaluation.judging import answers
 from tests.llm_server import LLMServer
-from tests.machinery import Plumbline, Redis, running, wait_until
+from tests.machinery import ROOT, Plumbline, Redis, running, wait_until
 from tests.queued_work import installed, kind_judge, statuses_in
-
-pytestmark = pytest.mark.service
 
 
 @pytest.fixture
@@ -43,6 +44,7 @@ def statuses(database_file: Path) -> Callable[[], list[str]]:
     return statuses_in(database_file)
 
 
+@pytest.mark.service
 def test_a_worker_told_to_stop_hands_back_what_it_cannot_finish(
     plumbline: Plumbline, judge: LLMServer, statuses: Callable[[], list[str]]
 ) -> None:
@@ -58,7 +60,8 @@ def test_a_worker_told_to_stop_hands_back_what_it_cannot_finish(
     assert statuses() == ["pending", "pending"]
 
 
-def test_the_time_limit_cancels_the_calls_and_gives_the_next_its_turn(
+@pytest.mark.service
+def test_the_end_of_a_slice_cancels_the_calls_and_gives_the_next_its_turn(
     plumbline: Plumbline, judge: LLMServer, statuses: Callable[[], list[str]], database_file: Path
 ) -> None:
     judge.respond = lambda body: {"hang": True} if judge.calls <= 1 else answers(lambda claim: 7)(body)
@@ -75,6 +78,7 @@ def test_the_time_limit_cancels_the_calls_and_gives_the_next_its_turn(
     assert order == [(2,), (1,)], "the other agent's evaluation was done before the interrupted one went on"
 
 
+@pytest.mark.service
 def test_messages_that_come_twice_or_for_nothing_do_no_harm(
     plumbline: Plumbline, judge: LLMServer, statuses: Callable[[], list[str]], database_file: Path
 ) -> None:
@@ -90,6 +94,7 @@ def test_messages_that_come_twice_or_for_nothing_do_no_harm(
     assert calls == needed == judge.calls
 
 
+@pytest.mark.service
 def test_a_thousand_rows_do_not_flood_the_broker(plumbline: Plumbline, redis: Redis) -> None:
     send = "\n".join(
         (
@@ -106,6 +111,7 @@ def test_a_thousand_rows_do_not_flood_the_broker(plumbline: Plumbline, redis: Re
     plumbline.start_and_wait("send", "-c", send)
 
 
+@pytest.mark.service
 def test_a_worker_outlives_a_broker_that_is_restarted_again_and_again(plumbline: Plumbline, redis: Redis) -> None:
     plumbline.environment["WORKER_SWEEP"] = "0.5"
     worker = plumbline.celery("worker", "worker", "--concurrency", "1")
@@ -126,3 +132,64 @@ def messages_taken(redis: Redis) -> int:
         commands: dict[str, dict[str, int]] = client.info("commandstats")
         sent, left = commands.get("cmdstat_lpush", {}).get("calls", 0), client.llen("bulk") + client.llen("interactive")
     return sent - int(left)
+
+
+# -- without a broker
+@pytest.mark.parametrize("program", ["worker", "beat"])
+def test_celery_without_a_broker_s_address_says_so_and_stops(tmp_path: Path, program: str) -> None:
+    command = [sys.executable, "-m", "celery", "-A", "project", program]
+    environment = {"PATH": os.environ["PATH"], "DEBUG": "1", "DATABASE_URL": f"sqlite:///{tmp_path / 'db.sqlite3'}"}
+
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60)
+
+    assert done.returncode != 0
+    assert done.stderr.startswith("CELERY_BROKER_URL is not set")
+    assert "manage.py work" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def without_broker(database: Path) -> dict[str, str]:
+    told = {"DATABASE_URL": f"sqlite:///{database}", "CELERY_BROKER_URL": "redis://127.0.0.1:1/0", "DEBUG": "1"}
+    return {**os.environ, **told, "DJANGO_SETTINGS_MODULE": "project.settings", "PYTHONPATH": str(ROOT)}
+
+
+QUEUE_BASELINE = """
+from agents.models import Agent
+from evaluation.runs.control import queue_baseline
+from tests.factories import make_agent, talk
+talk(make_agent("ada"), ["one", "two"])
+queue_baseline(agents=Agent.objects.all())
+"""
+
+
+def test_a_broker_that_is_down_does_not_keep_work_from_being_queued(database_file: Path) -> None:
+    command = [sys.executable, "-c", "import django\ndjango.setup()\n" + QUEUE_BASELINE]
+    done = subprocess.run(
+        command, cwd=ROOT, env=without_broker(database_file), capture_output=True, text=True, timeout=120
+    )
+    assert "broker not reached" in done.stderr
+    assert set(statuses_in(database_file)()) == {"pending"}
+
+
+QUEUE_AT_ONCE = """
+import time
+from concurrent.futures import ThreadPoolExecutor
+from agents.work.queues import nudge
+def seconds(_):
+    begun = time.monotonic()
+    assert not nudge("bulk")
+    return time.monotonic() - begun
+nudge("bulk")
+with ThreadPoolExecutor(16) as threads:
+    print(max(threads.map(seconds, range(16))))
+"""
+
+
+def test_requests_that_queue_work_while_the_broker_is_away_wait_a_few_seconds_however_many_they_are(
+    database_file: Path,
+) -> None:
+    """Sixteen at once, and ten connections: none waits for the others without an end."""
+    command = [sys.executable, "-c", f"import django\ndjango.setup()\n{QUEUE_AT_ONCE}"]
+    environment = without_broker(database_file)
+    done = subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True, text=True, timeout=120)
+    assert float(done.stdout) < 20

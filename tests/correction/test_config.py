@@ -1,0 +1,452 @@
+"""Settings: what is in effect and where it comes from, lists of names, example data, spans."""
+
+from __future__ import annotations
+
+import io
+import json
+from decimal import Decimal
+from importlib import import_module
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import sentry_sdk
+from django.apps import apps
+from django.core.exceptions import ValidationError
+from django.core.management import CommandError, call_command
+from django.db import IntegrityError, connection
+from django.test import Client
+from hypothesis import given
+from hypothesis import strategies as st
+from pytest_django import DjangoAssertNumQueries, Settings
+
+from agents.models import Agent
+from agents.turn.pipeline import Turn
+from correction.config.configure import config_history, configure, copy_config, revert
+from correction.config.settings import (
+    BUILT_IN,
+    CONFIG_FIELDS,
+    FIELDS,
+    ConfigError,
+    config_of,
+    read_names,
+    resolve_all,
+    resolve_config,
+    resolve_defaults,
+    show_names,
+)
+from correction.models import AgentEvaluationConfig
+from correction.models.config import validate_names
+from tests.api_client import program
+from tests.console import plain, read, superuser
+from tests.correction.config_page import own, save, url_of
+from tests.factories import make_agent, make_channel
+from tests.tracing import Caught
+
+pytestmark = pytest.mark.django_db
+
+
+def row_of(agent: Agent, **values: Any) -> AgentEvaluationConfig:
+    row: AgentEvaluationConfig = AgentEvaluationConfig.objects.create(agent=agent, **values)
+    return row
+
+
+def defaults(**values: Any) -> AgentEvaluationConfig:
+    row: AgentEvaluationConfig = AgentEvaluationConfig.objects.create(is_defaults=True, **values)
+    return row
+
+
+def test_everything_is_off_where_nobody_said_anything_ac_7_3_2() -> None:
+    config = resolve_config(make_agent())
+
+    assert config.gate_is_off
+    assert config.gate_mode == "off"
+    assert config.gate_dimensions == ()
+    assert [name for name, value in config.values.items() if value is True] == ["behavior_requests_enabled"]
+    assert set(config.provenance.values()) == {"built-in"}
+
+
+def test_the_built_in_numbers_are_those_of_the_specification() -> None:
+    config = resolve_config(make_agent())
+
+    assert [config.threshold(d) for d in ("adherence", "consistency", "fluency")] == [Decimal(5)] * 3
+    assert config["max_correction_attempts"] == 2
+    assert config["variety_message_threshold"] == 7
+    assert (config["convergence_threshold"], config["repetition_threshold"]) == (6, Decimal("0.3"))
+    assert (config["gate_deadline_seconds"], config["gate_total_deadline_seconds"]) == (5, 12)
+
+
+def test_each_layer_wins_over_those_below_it_field_by_field_ac_7_3_3() -> None:
+    agent = make_agent()
+    defaults(gate_fluency_threshold=3, gate_adherence_threshold=3, max_correction_attempts=1)
+    row_of(agent, gate_fluency_threshold=7, gate_adherence_threshold=7)
+
+    config = resolve_config(agent, {"gate_adherence_threshold": 9})
+
+    assert [config["gate_adherence_threshold"], config["gate_fluency_threshold"]] == [9, 7]
+    assert [config["max_correction_attempts"], config["gate_consistency_threshold"]] == [1, 5]
+    assert [
+        config.provenance[f"gate_{d}_threshold"] for d in ("adherence", "fluency", "consistency")
+    ] == ["override", "agent", "built-in"]  # fmt: skip
+    assert config.provenance["max_correction_attempts"] == "defaults"
+
+
+def test_off_and_zero_are_said_and_not_inherited() -> None:
+    agent = make_agent()
+    defaults(gate_adherence_enabled=True, max_correction_attempts=3, repetition_threshold=Decimal("0.5"))
+    row_of(agent, gate_adherence_enabled=False, max_correction_attempts=0, repetition_threshold=Decimal(0))
+
+    config = resolve_config(agent)
+
+    assert config["gate_adherence_enabled"] is False
+    assert (config["max_correction_attempts"], config["repetition_threshold"]) == (0, 0)
+
+
+@pytest.mark.parametrize("name", ["gate_adherence_enabled", "gate_fluency_enabled", "gate_rules_enabled"])
+def test_enabling_a_check_while_the_mode_is_unset_means_enforce(name: str) -> None:
+    agent = make_agent()
+    row_of(agent, **{name: True})
+
+    config = resolve_config(agent)
+
+    assert config.gate_mode == "enforce"
+    assert not config.gate_is_off
+
+
+@pytest.mark.parametrize("mode", ["off", "observe"])
+def test_a_mode_that_was_set_holds_whatever_is_enabled(mode: str) -> None:
+    agent = make_agent()
+    defaults(gate_mode=mode)
+    row_of(agent, gate_adherence_enabled=True)
+
+    assert resolve_config(agent).gate_mode == mode
+
+
+def test_the_agent_s_rules_are_checked_wherever_adherence_is_unless_somebody_says_no() -> None:
+    agent, strict = make_agent("a"), make_agent("b")
+    row_of(agent, gate_adherence_enabled=True)
+    row_of(strict, gate_adherence_enabled=True, gate_rules_enabled=False)
+
+    assert resolve_config(agent)["gate_rules_enabled"] is True
+    assert resolve_config(strict)["gate_rules_enabled"] is False
+
+
+def test_rules_alone_make_adherence_a_dimension_of_the_gate() -> None:
+    agent = make_agent()
+    row_of(agent, gate_rules_enabled=True, gate_fluency_enabled=True)
+
+    assert resolve_config(agent).gate_dimensions == ("adherence", "fluency")
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        {"gate_fluency_threshold": "much"},
+        {"gate_fluency_threshold": 99},
+        {"gate_fluency_threshold": "NaN"},
+        {"gate_fluency_threshold": float("inf")},
+        {"gate_fluency_threshold": {"a": 1}},
+        {"gate_fluency_threshold": True},
+        {"gate_fluency_threshold": None},
+        {"gate_fluency_threshold": "1e999999999"},
+        {"is_defaults": True, "id": 7, "agent": 3, "swarm_size": 4},
+    ],
+)
+def test_an_override_that_makes_no_sense_is_passed_over(overrides: dict[str, Any]) -> None:
+    config = resolve_config(make_agent(), overrides)
+
+    assert config["gate_fluency_threshold"] == 5
+    assert "override" not in config.provenance.values()
+
+
+def test_a_configuration_is_read_in_one_query(django_assert_num_queries: DjangoAssertNumQueries) -> None:
+    agent = make_agent()
+    row_of(agent, gate_fluency_enabled=True)
+    defaults()
+
+    with django_assert_num_queries(1):
+        resolve_config(agent)
+
+
+def test_all_agents_are_read_in_two_queries(django_assert_num_queries: DjangoAssertNumQueries) -> None:
+    defaults(gate_fluency_enabled=True)
+    for n in range(5):
+        agent = make_agent(f"a{n}")
+        if n % 2:
+            row_of(agent, gate_fluency_enabled=False)
+
+    with django_assert_num_queries(2):
+        resolved = resolve_all(Agent.objects.select_related("evaluation_config").order_by("slug"))
+
+    assert [config["gate_fluency_enabled"] for _, config in resolved] == [True, False, True, False, True]
+
+
+def test_a_turn_reads_its_configuration_once(django_assert_num_queries: DjangoAssertNumQueries) -> None:
+    turn = Turn(agent=make_agent(), channel=make_channel(), overrides={"gate_fluency_enabled": True})
+
+    with django_assert_num_queries(1):
+        first = config_of(turn)
+        again = config_of(turn)
+
+    assert first is again
+    assert first.provenance["gate_fluency_enabled"] == "override"
+
+
+def test_an_edit_holds_from_the_next_turn_on() -> None:
+    agent, channel = make_agent(), make_channel()
+    turn = Turn(agent=agent, channel=channel)
+    config_of(turn)
+    row_of(agent, gate_fluency_enabled=True)
+
+    assert config_of(turn)["gate_fluency_enabled"] is False
+    assert config_of(Turn(agent=agent, channel=channel))["gate_fluency_enabled"] is True
+
+
+def test_one_agent_s_settings_are_never_another_s() -> None:
+    ada, bob = make_agent("ada"), make_agent("bob")
+    row_of(ada, gate_fluency_enabled=True)
+
+    assert resolve_config(bob).gate_is_off
+    assert resolve_defaults().gate_is_off
+
+
+def test_there_is_one_defaults_row_and_one_row_per_agent_ac_7_3_8() -> None:
+    agent = make_agent()
+    defaults()
+
+    for duplicate in (
+        AgentEvaluationConfig(is_defaults=True),
+        AgentEvaluationConfig(agent=agent, is_defaults=True),
+        AgentEvaluationConfig(),
+    ):
+        with pytest.raises(IntegrityError):
+            save_alone(duplicate)
+    row_of(agent)
+    with pytest.raises(IntegrityError):
+        save_alone(AgentEvaluationConfig(agent=agent))
+
+
+def save_alone(row: AgentEvaluationConfig) -> None:
+    from django.db import transaction
+
+    with transaction.atomic():
+        row.save()
+
+
+def test_every_column_is_a_field_with_a_meaning_a_range_and_a_built_in_value_ac_7_3_1() -> None:
+    assert set(CONFIG_FIELDS) == set(FIELDS) == set(BUILT_IN)
+    assert all(field.allowed and field.description for field in CONFIG_FIELDS.values())
+    for name, value in BUILT_IN.items():
+        assert CONFIG_FIELDS[name].read(value) == value
+
+
+def test_a_similarity_stored_as_threshold_of_agreement_becomes_the_default() -> None:
+    """It was a share of words, 0 to 1; as a score it would nudge always. Nor can it be reverted to."""
+    migration = import_module("correction.migrations.0008_convergence_threshold")
+    agent = make_agent()
+    defaults(convergence_threshold=Decimal("0.4"))
+    row_of(agent, convergence_threshold=Decimal("0.6"), max_correction_attempts=1)
+
+    migration.inherit(apps, SimpleNamespace(connection=connection))
+
+    config = resolve_config(agent)
+    assert (config["convergence_threshold"], config.provenance["convergence_threshold"]) == (6, "built-in")
+    assert config["max_correction_attempts"] == 1
+    assert not AgentEvaluationConfig.history.exclude(convergence_threshold=None).exists()
+
+
+PROTECTED, NAMED = "behavior_protected_traits", "behavior_named_requesters"
+FIELD = CONFIG_FIELDS[PROTECTED]
+
+
+@pytest.fixture
+def ada(db: None) -> Agent:
+    return make_agent()
+
+
+@pytest.mark.parametrize(
+    ("written", "names"),
+    [
+        ("dry wit", ["dry wit"]), ("a, b ,c", ["a", "b", "c"]), ("a\r\nb\nc, d", ["a", "b", "c", "d"]),
+        ('"short, sharp", b', ["short, sharp", "b"]), ('"say ""yes"""', ['say "yes"']), ("a,,b,", ["a", "b"]),
+        ("a, a, A", ["a", "A"]), ("  two   words  ", ["two words"]), ("none", []), (" NONE ", []), ('"none"', ["none"]),
+        (["x", " y "], ["x", "y"]), ([], []),
+    ],
+)  # fmt: skip
+def test_names_are_separated_by_commas_or_lines(written: Any, names: list[str]) -> None:
+    assert FIELD.read(written) == names
+
+
+@pytest.mark.parametrize("nothing", [None, "", "  ", "inherit", "INHERIT"])
+def test_nothing_written_inherits(nothing: str | None) -> None:
+    assert FIELD.read(nothing) is None
+
+
+@pytest.mark.parametrize(
+    "wrong", [7, True, {"a": 1}, ["a", 7], [None], '"open', ["x" * 151], [f"n{n}" for n in range(101)], ["a\x00b"], [" "]]
+)  # fmt: skip
+def test_what_is_no_list_of_names_is_refused_with_what_is_allowed(wrong: object) -> None:
+    with pytest.raises(ConfigError, match=f"{PROTECTED} .*: allowed: up to 100 names of at most 150 characters"):
+        FIELD.read(wrong)
+
+
+@pytest.mark.parametrize("wrong", ["a", [1], ["a", "a"], ["a "], [""], ["x" * 151], ["a\nb"]])
+def test_the_column_takes_names_only(wrong: object) -> None:
+    with pytest.raises(ValidationError):
+        validate_names(wrong)
+
+
+@given(st.lists(st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"]), min_size=1, max_size=12)))
+def test_what_is_shown_can_be_typed_again(names: list[str]) -> None:
+    known = list(dict.fromkeys(names))
+
+    assert read_names(show_names(known)) == known
+
+
+def test_nobody_is_not_the_same_as_inheriting(ada: Agent) -> None:
+    configure(agent=None, changes={PROTECTED: "oath"})
+    assert resolve_config(ada)[PROTECTED] == ["oath"]
+
+    configure(agent=ada, changes={PROTECTED: "none"})
+    assert (resolve_config(ada)[PROTECTED], resolve_config(ada).provenance[PROTECTED]) == ([], "agent")
+
+    configure(agent=ada, changes={PROTECTED: "inherit"})
+    assert AgentEvaluationConfig.objects.get(agent=ada).behavior_protected_traits is None
+    assert resolve_config(ada)[PROTECTED] == ["oath"]
+
+
+def test_a_list_has_a_history_can_be_taken_back_and_copied(ada: Agent) -> None:
+    configure(agent=ada, changes={PROTECTED: "oath"})
+    configure(agent=ada, changes={PROTECTED: ["oath", "dry wit"]})
+    configure(agent=ada, changes={PROTECTED: ["oath", "dry wit"]})
+    newest, earlier = config_history(ada)[:2]
+    assert newest.changes == {PROTECTED: (["oath"], ["oath", "dry wit"])}
+
+    revert(agent=ada, history_id=earlier.history_id)
+    assert resolve_config(ada)[PROTECTED] == ["oath"]
+    configure(agent=ada, changes={PROTECTED: "none"})
+    emptied = config_history(ada)[0]
+    configure(agent=ada, changes={PROTECTED: "inherit"})
+    revert(agent=ada, history_id=emptied.history_id)
+    assert resolve_config(ada)[PROTECTED] == []
+
+    bob = make_agent("bob")
+    configure(agent=ada, changes={NAMED: "zoe, ann"})
+    copy_config(source=ada, targets=[bob])
+    assert (resolve_config(bob)[PROTECTED], resolve_config(bob)[NAMED]) == ([], ["zoe", "ann"])
+
+
+def test_a_terminal_sets_and_shows_it(ada: Agent) -> None:
+    def run(*args: str) -> str:
+        out = io.StringIO()
+        call_command("configure", *args, stdout=out, no_color=True)
+        return out.getvalue()
+
+    assert f"{PROTECTED}: none (built-in) → oath, dry wit (agent)" in run("ada", f"{PROTECTED}=oath, dry wit")
+    assert json.loads(run("ada", "--json"))["config"][PROTECTED] == ["oath", "dry wit"]
+    assert "oath, dry wit" in run("ada", "--history")
+    assert "behavior_requesters is named, but behavior_named_requesters is empty" in " ".join(
+        run("ada", "behavior_requesters=named").split()
+    )
+    with pytest.raises(CommandError, match="allowed: up to 100 names"):
+        run("ada", f'{PROTECTED}="open')
+
+
+def test_the_api_takes_and_gives_lists(ada: Agent) -> None:
+    client = program(superuser("eve"))
+    url = "/api/evaluations/config/ada/"
+
+    changed = client.patch(url, {PROTECTED: ["oath", "short, sharp"], "behavior_requesters": "anyone"})
+    assert changed.status_code == 200
+    assert changed.json()["config"][PROTECTED] == ["oath", "short, sharp"]
+    assert client.get(url).json()["fields"][PROTECTED]["kind"] == "list of names"
+    assert client.patch(url, {PROTECTED: []}).json()["config"][PROTECTED] == []
+    assert client.patch(url, {PROTECTED: None}).json()["provenance"][PROTECTED] == "built-in"
+    refused = client.patch(url, {PROTECTED: [1]})
+    assert refused.status_code == 400
+    assert "up to 100 names" in refused.content.decode()
+
+
+def test_a_person_writes_names_line_by_line_and_sees_what_is_inherited(root: Client, ada: Agent) -> None:
+    configure(agent=None, changes={PROTECTED: "oath"})
+    html = read(root, url_of(ada))
+    assert 'placeholder="inherits oath (defaults)"' in html
+    assert "inherit: members (built-in) anyone, outsiders too users who are members" in plain(html).replace("  ", " ")
+
+    save(root, ada, **{PROTECTED: "dry wit\r\nshort words", "behavior_auto_apply": "never"})
+    assert own(ada) == {PROTECTED: ["dry wit", "short words"], "behavior_auto_apply": "never"}
+    assert "dry wit, short words</textarea>" in read(root, url_of(ada))
+
+    save(root, ada, **{f"seen-{PROTECTED}": "dry wit, short words", PROTECTED: "none"})
+    assert own(ada)[PROTECTED] == []
+    answer = save(root, ada, **{PROTECTED: '"open'})
+    assert "allowed: up to 100 names" in plain(answer.content.decode())
+
+
+def test_the_matrix_has_a_column_that_turns_requests_off(root: Client, ada: Agent) -> None:
+    configure(agent=ada, changes={"behavior_daily_limit": 3})
+
+    text = plain(read(root, "/admin/correction/agentevaluationconfig/"))
+
+    assert "behaviour requests" in text
+    assert "≤ 3" in text
+
+
+def seed() -> str:
+    out = io.StringIO()
+    call_command("seed", stdout=out)
+    return out.getvalue()
+
+
+def test_the_sixteen_agents_and_the_defaults_get_a_row_with_everything_off_ac_7_3_9() -> None:
+    assert "Correction: 17 configurations added, 0 there already." in seed()
+
+    assert AgentEvaluationConfig.objects.filter(agent__isnull=False).count() == 16
+    assert AgentEvaluationConfig.objects.filter(is_defaults=True).count() == 1
+    for _, config in resolve_all(Agent.objects.select_related("evaluation_config")):
+        assert config.gate_is_off
+        assert [name for name, value in config.values.items() if value is True] == ["behavior_requests_enabled"]
+
+
+def test_seeding_again_keeps_edits_and_adds_nothing() -> None:
+    seed()
+    michael = Agent.objects.get(slug="michael")
+    configure(agent=michael, changes={"gate_adherence_enabled": True})
+    configure(agent=None, changes={"gate_fluency_threshold": 3})
+
+    assert "Correction: 0 configurations added, 17 there already." in seed()
+
+    assert len(config_history(michael)) == 2
+    assert AgentEvaluationConfig.objects.get(is_defaults=True).gate_fluency_threshold == 3
+    assert AgentEvaluationConfig.objects.get(agent=michael).gate_adherence_enabled is True
+
+
+def test_agents_of_one_s_own_are_left_without_a_row() -> None:
+    make_agent("mine")
+
+    seed()
+
+    assert not AgentEvaluationConfig.objects.filter(agent__slug="mine").exists()
+
+
+def test_without_steps_only_agents_and_conversations_are_loaded(settings: Settings) -> None:
+    settings.SEED_STEPS = []
+
+    assert "Correction" not in seed()
+    assert not AgentEvaluationConfig.objects.exists()
+
+
+def test_loading_a_configuration_is_one_span_of_a_turn_with_the_mode_it_resolved_to(sentry: Caught) -> None:
+    agent = make_agent(system_prompt="You keep the raccoon secret.")
+    configure(agent=agent, changes={"gate_fluency_enabled": True})
+    turn = Turn(agent=agent, channel=make_channel())
+
+    with sentry_sdk.start_transaction(op="turn", name="a turn"):
+        for _ in range(3):
+            config_of(turn)
+        resolve_config(agent)
+
+    (transaction,) = sentry.of_type("transaction")
+    spans = [span for span in transaction["spans"] if span["op"] == "correction.config"]
+    assert [span["data"]["gate_mode"] for span in spans] == ["enforce", "enforce"]
+    assert "raccoon" not in sentry.text
