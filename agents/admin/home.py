@@ -52,7 +52,7 @@ def agents_card(request: HttpRequest) -> SafeString:
         "Agents",
         figure=number_link(f"{url}?is_active__exact=1", f"{active:,}{more}"),
         unit="active",
-        lines=(format_html('<span class="pl-cast">{}</span>', row) if row else "", rest),
+        lines=(format_html('<span class="pl-faces">{}</span>', row) if row else "", rest),
     )
 
 

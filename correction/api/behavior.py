@@ -180,7 +180,7 @@ def shown_requests(rows: QuerySet[BehaviorRequest]) -> QuerySet[BehaviorRequest]
 
 
 EXPECTED = ("more", "less", "otherwise")
-VERDICTS = ("more", "less", "no change shown", "cannot tell")
+VERDICTS = ("more", "less", "no change shown", "not enough data")
 STATUSES = ("scored", "trivial", "unscored")
 
 
@@ -204,7 +204,7 @@ class EffectPlan(serializers.Serializer[Any]):
     trait = serializers.CharField()
     claim = serializers.CharField(help_text="what is judged of each message")
     judge = serializers.CharField()
-    wanted = serializers.IntegerField(min_value=1, help_text="messages of each side")
+    wanted = serializers.IntegerField(min_value=1, help_text="messages before and after")
     before = serializers.IntegerField(
         help_text="messages there are before the change, as many as wanted at most; back to the last change of the trait"
     )
@@ -215,7 +215,7 @@ class EffectPlan(serializers.Serializer[Any]):
 
 class JudgedMessage(serializers.Serializer[Any]):
     message = serializers.IntegerField(help_text="its id")
-    side = serializers.ChoiceField(("before", "after"))
+    sample = serializers.ChoiceField(("before", "after"))
     status = serializers.ChoiceField(STATUSES)
     score = serializers.FloatField(allow_null=True, help_text="0 to 9: how much it shows the trait; null = not scored")
     reason = serializers.CharField(allow_blank=True, help_text="why it was not scored")
@@ -306,9 +306,11 @@ class EffectOfRequest(serializers.Serializer[Any]):
 
 
 class EffectBody(StrictBody):
-    """How many messages of each side; nothing = 10."""
+    """How many messages before and after; nothing = 10."""
 
-    messages = Whole(least=1, most=MOST_MESSAGES, required=False, help_text=f"of each side; left out = {MESSAGES}")
+    messages = Whole(
+        least=1, most=MOST_MESSAGES, required=False, help_text=f"before and after each; left out = {MESSAGES}"
+    )
 
 
 Status, Operation, Confidence = BehaviorRequest.Status, BehaviorRequest.Operation, BehaviorRequest.Confidence
@@ -451,9 +453,11 @@ MEASURING = "evaluation.add_evaluationrun"  # it costs what an evaluation costs,
 MOST_SHOWN = 20
 _PERMS = {**ModelPermissions.perms_map, "POST": [*ModelPermissions.perms_map["GET"], MEASURING]}
 _MESSAGES = query(
-    "messages", "messages of each side of the plan", type={"type": "integer", "minimum": 1, "maximum": MOST_MESSAGES}
+    "messages",
+    "messages before and after, of the plan",
+    type={"type": "integer", "minimum": 1, "maximum": MOST_MESSAGES},
 )
-_EXAMPLE = OpenApiExample("ten messages of each side", request_only=True, value={"messages": MESSAGES})
+_EXAMPLE = OpenApiExample("ten messages before and after", request_only=True, value={"messages": MESSAGES})
 
 
 class MayMeasure(ModelPermissions):
@@ -466,8 +470,8 @@ class RequestEffect(IdempotentPosts, GenericAPIView[BehaviorRequest]):
     """Whether an applied request changed anything: its trait, judged on the agent's messages before the change and on the next after it.
 
     GET shows the `plan`, with how many messages there are, what judging them would cost, and the newest evaluations of this kind, 20 at
-    most; it asks no model. POST has a worker judge (202). Fewer messages than wanted are judged where there are no more; with none on
-    one side it is a 409, and so it is while one is under way. What was interrupted is judged anew.
+    most; it asks no model. POST has a worker judge (202). Fewer messages than wanted are judged where there are no more; with none
+    before or after it is a 409, and so it is while one is under way. What was interrupted is judged again.
     """
 
     queryset = BehaviorRequest.objects.all()

@@ -43,7 +43,7 @@ from evaluation.change.before_after import (
 )
 from evaluation.wording import counted, judge_label, money
 
-MOST_VERSIONS = 500  # looked through on each side; messages said so many changes away are no neighbours
+MOST_VERSIONS = 500  # looked through in each direction; messages said so many changes away are no neighbours
 REVERTED, CHANGED = "it was reverted", "its trait was changed again"
 
 
@@ -131,7 +131,7 @@ class Outcome:
 
     @property
     def as_requested(self) -> bool | None:
-        if self.found.verdict == "cannot tell" or self.change.expected == "otherwise":
+        if self.found.verdict == "not enough data" or self.change.expected == "otherwise":
             return None
         return self.found.verdict == self.change.expected
 
@@ -169,7 +169,7 @@ def judge_request(
 
     Args:
         request: An applied or reverted one.
-        n: Messages of each side, 1 to 100.
+        n: Messages before and after each, 1 to 100.
         model: Overrides the configured judge.
         work_id: Of the ledger rows; default one of its own.
         done: Called with the number of messages just judged.
@@ -216,7 +216,7 @@ MOST_ATTEMPTS = 3  # claims of one effect before its crash is final
 MOST_ANEW = 3  # how often all messages may have been paid for before it is not begun again
 LONGEST_MODEL = 200  # characters
 UNDER_WAY = "an evaluation of it is under way already; allowed: to wait until that has ended"
-NOT_MEASURABLE = "allowed: when there are messages on both sides of the change"
+NOT_MEASURABLE = "allowed: when there are messages before and after the change"
 
 
 def queue_effect(
@@ -226,7 +226,7 @@ def queue_effect(
 
     Args:
         request: An applied or reverted one.
-        messages: Most messages of each side, 1 to 100; fewer are judged where there are no more.
+        messages: Most messages before and after each, 1 to 100; fewer are judged where there are no more.
         user: Who asks for it.
 
     Raises:
@@ -353,7 +353,7 @@ _FOUND = {
     "more": "the agent does more of it since",
     "less": "the agent does less of it since",
     "no change shown": "no change shows: the interval of the difference holds zero",
-    "cannot tell": "it cannot be told whether anything changed",
+    "not enough data": "there are not enough data to say whether anything changed",
 }
 
 

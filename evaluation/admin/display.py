@@ -9,9 +9,18 @@ from django.utils.safestring import SafeString
 from agents.console import display
 from agents.console.display import Tone
 from agents.models import Channel
-from evaluation.calibration.agreement import NOT_CALIBRATED, Agreement, Key, all_agreements, calibration_of
+from evaluation.calibration.agreement import Key, all_agreements, calibration_of, figure_text
 from evaluation.judge.verdicts import RULE_JUDGE
-from evaluation.models import COUNTED, Baseline, Dimension, EvaluationRun, EvaluationScore, Method, is_heuristic
+from evaluation.models import (
+    COUNTED,
+    Baseline,
+    Dimension,
+    EvaluationRun,
+    EvaluationScore,
+    JudgeCalibration,
+    Method,
+    is_heuristic,
+)
 from evaluation.runs.coverage import Share, percent
 from evaluation.runs.summary import DimensionSummary, PropositionSummary
 from evaluation.simulation.queued import awaits_simulation
@@ -149,16 +158,18 @@ def _link(channel: Channel) -> SafeString:
     return display.link(reverse("admin:agents_channel_transcript", args=[channel.pk]), label)
 
 
-def agreement_badge(found: Agreement | None, dimension: str) -> SafeString | str:
+def agreement_badge(found: JudgeCalibration | None, dimension: str) -> SafeString | str:
     """The figure of a judge in a dimension; nothing for a dimension that is counted."""
     if dimension in COUNTED:
         return ""
     changed = "a worker computes it again"
-    stale = display.badge("labels changed since", "warning", changed) if found is not None and found.stale else ""
+    stale = display.badge("labels changed since", "warning", changed) if found is not None and found.is_stale else ""
     if found is None or not found.labels:
         unknown = "no labels of people: how far this judge can be trusted is not known"
-        return format_html("{} {}", display.badge(NOT_CALIBRATED, "plain", unknown), stale)
-    return format_html("{} {}", display.badge(found.figure, "info" if found.enough else "plain", AGREEMENT), stale)
+        return format_html("{} {}", display.badge(figure_text(None), "plain", unknown), stale)
+    return format_html(
+        "{} {}", display.badge(figure_text(found), "info" if found.enough else "plain", AGREEMENT), stale
+    )
 
 
 def mark_agreements(baselines: list[Baseline]) -> None:

@@ -108,7 +108,7 @@ def drifting_card(request: HttpRequest) -> SafeString | None:
 
 
 def _fallen(one: Card) -> SafeString:
-    """An agent with the claim that fell most, then and now, and of what messages that is."""
+    """An agent with the claim that fell most, its scores, and of what messages they are."""
     url = f"{reverse('admin:agents_agent_change', args=[one.agent.pk])}#change"
     name = short_name(one.main.proposition, one.agent.slug, one.main.dimension) if one.main else ""
     return format_html(

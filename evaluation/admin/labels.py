@@ -24,7 +24,6 @@ from evaluation.admin.display import agreement_badge, dimension_badge, judge_bad
 from evaluation.admin.labelling import CANNOT_TELL, desk_of, page_context
 from evaluation.calibration.agreement import (
     Key,
-    agreement_of,
     confusion,
     figure_rows,
     interval_text,
@@ -130,7 +129,7 @@ def _figures(label_set: LabelSet, annotators: Sequence[str] | None) -> dict[str,
         judge=label_set.judge, procedure=label_set.procedure, dimension=label_set.dimension
     ).first()
     return {
-        "agreement": agreement_badge(agreement_of(row) if row else None, label_set.dimension),
+        "agreement": agreement_badge(row, label_set.dimension),
         "stale": row is not None and row.is_stale,
         "computed": display.moment(row.computed_at) if row else "",
         "figures": [_figure(*figure) for figure in figure_rows(row.figures)] if row else [],

@@ -4,7 +4,6 @@
 """
 
 from evaluation.calibration.agreement import (
-    Agreement,
     Calibration,
     PoweredMean,
     agreements_text,
@@ -19,7 +18,6 @@ from evaluation.calibration.labels import save_label, withdraw_label
 from evaluation.calibration.population import NothingToDraw, draw_label_set
 
 __all__ = [
-    "Agreement",
     "Calibration",
     "LabelFileError",
     "NothingToDraw",

@@ -7,7 +7,6 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from math import ceil
 from typing import Any, NamedTuple
 
@@ -19,15 +18,13 @@ from agents.work.queues import wake_workers
 from evaluation.calibration.population import judged, population_of, procedure_fields
 from evaluation.judge.verdicts import MAX_SCORE
 from evaluation.models import EvaluationScore, JudgeCalibration, LabelSet, Method, ScoreLabel, procedure_name
+from evaluation.models.labels import LEAST_ITEMS
 from evaluation.statistics.agreement import RESAMPLES, krippendorff_alpha, quadratic_weighted_kappa, spearman
 from evaluation.statistics.bootstrap import Observation, bootstrap_mean
 from evaluation.statistics.estimates import Estimate
 from evaluation.statistics.prediction_powered import LEAST_LABELS, PredictionPowered, prediction_powered_mean
 from evaluation.wording import counted, decimal
 
-LEAST_ITEMS = (
-    20  # fewest labelled judgements whose kappa is shown beside scores: intervals of fewer are not to be trusted
-)
 WANTED_HALF_WIDTH = 0.1
 MOST_WANTED = 2_000  # more labels than people give: then only "many" is said
 NOT_CALIBRATED = "not calibrated"
@@ -51,58 +48,24 @@ def labels_text(count: int) -> str:
 
 
 # -- values
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Agreement:
-    """How well a judge agrees with people in one dimension: what is shown beside every score of that judge.
-
-    Attributes:
-        kappa: Quadratic-weighted kappa of the judge's raw scores and people's labels; None when it cannot be computed. `low`, `high`: 95 %.
-        labels: Blind labels with a value; `items` the judgements that have one, `annotators` the people who gave them.
-        stale: Labels changed since it was computed.
-    """
-
-    dimension: str
-    kappa: float | None
-    low: float | None
-    high: float | None
-    labels: int
-    items: int
-    annotators: int
-    stale: bool = False
-    computed_at: datetime | None = None
-
-    @property
-    def enough(self) -> bool:
-        """Whether there are labels enough for the figure to be shown."""
-        return self.items >= LEAST_ITEMS and self.kappa is not None
-
-    @property
-    def by_chance(self) -> bool:
-        """Whether these labels do not show the judge to be better than chance: kappa, or what may be it, is not above 0."""
-        return self.enough and self.kappa is not None and (self.kappa if self.low is None else self.low) <= 0
-
-    @property
-    def figure(self) -> str:
-        """E.g. ``κ 0.62 [0.48, 0.74], 80 labels``, and whether that is no better than chance."""
-        if not self.labels:
-            return NOT_CALIBRATED
-        if self.items < LEAST_ITEMS:
-            return f"{self.items} of {LEAST_ITEMS} labels needed"
-        if self.kappa is None:
-            return f"κ undefined, {labels_text(self.labels)}"
-        known = self.low is not None and self.high is not None
-        interval = f" [{decimal(self.low or 0.0, 2)}, {decimal(self.high or 0.0, 2)}]" if known else ""
-        chance = ": no better than chance so far" if self.by_chance else ""
-        return f"κ {decimal(self.kappa, 2)}{interval}, {labels_text(self.labels)}{chance}"
-
-    def __str__(self) -> str:
-        """The figure, with a word when it is stale."""
-        return f"{self.figure} (labels changed since)" if self.stale else self.figure
+def figure_text(row: JudgeCalibration | None) -> str:
+    """E.g. ``κ 0.62 [0.48, 0.74], 80 labels``, and whether that is no better than chance."""
+    if row is None or not row.labels:
+        return NOT_CALIBRATED
+    if row.items < LEAST_ITEMS:
+        return f"{row.items} of {LEAST_ITEMS} labels needed"
+    if row.kappa is None:
+        return f"κ undefined, {labels_text(row.labels)}"
+    low, high = row.kappa_low, row.kappa_high
+    interval = f" [{decimal(low, 2)}, {decimal(high, 2)}]" if low is not None and high is not None else ""
+    chance = ": no better than chance so far" if (row.kappa if low is None else low) <= 0 else ""
+    return f"κ {decimal(row.kappa, 2)}{interval}, {labels_text(row.labels)}{chance}"
 
 
-def agreements_text(rows: Sequence[tuple[str, Agreement | None]]) -> str:
+def agreements_text(rows: Sequence[tuple[str, JudgeCalibration | None]]) -> str:
     """Dimensions with their figures on one line, e.g. ``adherence κ 0.62 [0.48, 0.74], 80 labels; fluency not calibrated``."""
-    return "; ".join(f"{dimension} {NOT_CALIBRATED if row is None else row}" for dimension, row in rows)
+    stale = " (labels changed since)"
+    return "; ".join(f"{name} {figure_text(row)}{stale if row and row.is_stale else ''}" for name, row in rows)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -321,25 +284,26 @@ def confusion(label_set: LabelSet, *, annotators: Sequence[str] | None = None) -
 
 
 # -- as JSON
-def calibration_json(found: Agreement | None) -> dict[str, Any] | None:
-    """What is shown beside a judge's scores in one dimension; null when it is not calibrated.
+def calibration_json(row: JudgeCalibration | None) -> dict[str, Any] | None:
+    """What stands beside a judge's scores in one dimension; null when it is not calibrated.
 
     `kappa` is quadratic-weighted, null when it cannot be computed; `interval` its 95 % interval, null when there is none.
     """
-    if found is None or not found.labels:
+    if row is None or not row.labels:
         return None
+    low, high = row.kappa_low, row.kappa_high
     return {
-        "kappa": _rounded(found.kappa),
-        "interval": None if found.low is None or found.high is None else [_rounded(found.low), _rounded(found.high)],
-        "labels": found.labels,
-        "items": found.items,
-        "annotators": found.annotators,
-        "enough": found.enough,
-        "stale": found.stale,
+        "kappa": _rounded(row.kappa),
+        "interval": None if low is None or high is None else [_rounded(low), _rounded(high)],
+        "labels": row.labels,
+        "items": row.items,
+        "annotators": row.annotators,
+        "enough": row.enough,
+        "stale": row.is_stale,
     }
 
 
-def calibrations_json(found: Mapping[str, Agreement], dimensions: Iterable[str]) -> dict[str, Any]:
+def calibrations_json(found: Mapping[str, JudgeCalibration], dimensions: Iterable[str]) -> dict[str, Any]:
     """The object above for each of these dimensions."""
     return {dimension: calibration_json(found.get(dimension)) for dimension in dimensions}
 
@@ -487,30 +451,16 @@ def work_one(*, owner: str) -> bool:
     return True
 
 
-def calibration_of(judge: str, procedure: str) -> dict[str, Agreement]:
+def calibration_of(judge: str, procedure: str) -> dict[str, JudgeCalibration]:
     """By dimension, how well a judge agrees with people; dimensions without labels are missing. One query."""
-    rows = JudgeCalibration.objects.filter(judge=judge, procedure=procedure)
-    return {row.dimension: agreement_of(row) for row in rows}
+    rows = JudgeCalibration.objects.filter(judge=judge, procedure=procedure).defer("figures")
+    return {row.dimension: row for row in rows}
 
 
-def all_agreements() -> dict[Key, Agreement]:
+def all_agreements() -> dict[Key, JudgeCalibration]:
     """Every judge's figures, for lists of many judges. One query."""
     rows = JudgeCalibration.objects.defer("figures")
-    return {Key(row.judge, row.procedure, row.dimension): agreement_of(row) for row in rows}
-
-
-def agreement_of(row: JudgeCalibration) -> Agreement:
-    return Agreement(
-        dimension=row.dimension,
-        kappa=row.kappa,
-        low=row.kappa_low,
-        high=row.kappa_high,
-        labels=row.labels,
-        items=row.items,
-        annotators=row.annotators,
-        stale=row.is_stale,
-        computed_at=row.computed_at,
-    )
+    return {Key(row.judge, row.procedure, row.dimension): row for row in rows}
 
 
 def labels_of(

@@ -114,10 +114,10 @@ class BeforeAfter:
 
     @property
     def verdict(self) -> str:
-        """``more``, ``less``, ``no change shown`` (the interval holds zero), or ``cannot tell``."""
+        """``more``, ``less``, ``no change shown`` (the interval holds zero), or ``not enough data``."""
         interval = self.difference.interval
         if interval is None:
-            return "cannot tell"
+            return "not enough data"
         return "more" if interval.low > 0 else "less" if interval.high < 0 else "no change shown"
 
 
@@ -336,7 +336,7 @@ def before_after_json(result: BeforeAfter) -> dict[str, Any]:
         "messages": [
             {
                 "message": row.message.pk,
-                "side": when,
+                "sample": when,
                 "status": row.verdict.status,
                 "score": row.verdict.value if row.verdict.status == "scored" else None,
                 "reason": row.verdict.reason,

@@ -7,8 +7,9 @@ YAML file as `active: false`. Nothing is repaired in a way that changes its mean
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,7 +17,7 @@ from django.conf import settings
 from django.utils import timezone
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
-from agents.llm import Block, Label, LLMRequest, Reply, Status, Turn, complete_many
+from agents.llm import Block, Label, LLMRequest, Reply, Status, Turn, complete
 from agents.llm.answers import describe_validation, storable
 from agents.llm.answers import one_line as shortened
 from agents.llm.ledger import Totals, totals
@@ -26,6 +27,7 @@ from agents.persona import cut_persona, render_persona
 from agents.text.fences import fence, neutral, new_nonce, one_line
 from agents.text.tokens import tokenize
 from agents.text.voices import vocabulary
+from agents.work.parallel import side_by_side
 from evaluation.judge.prompts import render
 from evaluation.models import is_heuristic
 from evaluation.propositions.editing import CannotSave, appended, as_file, decoded, parse, read_bytes, replace_file
@@ -211,9 +213,9 @@ def suggest_for(
     model: str = "",
     most: int = MOST,
     known: Sequence[LoadedFile] = (),
-    done: Callable[[Agent], None] = lambda agent: None,
-) -> Iterator[Suggestions]:
-    """Suggest rules, cues and anti-patterns from the personas of several agents, asked at the same time.
+    done: Callable[[], None] = lambda: None,
+) -> list[Suggestions]:
+    """Suggest rules, cues and anti-patterns from the personas of several agents, asked side by side.
 
     What exists already, active, suggested or rejected, is not suggested again. Every call has its row in the ledger.
 
@@ -222,9 +224,9 @@ def suggest_for(
         model: Overrides the configured judge.
         most: Most suggestions per agent, 1 to 50.
         known: Files outside of the folders that are read, whose propositions are not to be suggested again either.
-        done: Called for each agent as its answer arrives.
+        done: Called after each agent, in any thread.
 
-    Yields:
+    Returns:
         One per agent, in their order.
 
     Raises:
@@ -237,73 +239,52 @@ def suggest_for(
     if not 1 <= most <= 50:
         raise ValueError(f"max {most}: 1 to 50")
     files = [*load_all(), *known]
-    tasks = [_Task.about(agent, judge, most, files) for agent in agents]
-    over = {task.agent.pk: reason for task in tasks if (reason := why_over_budget(task.agent, judge))}
-    asked = [task for task in tasks if task.agent.pk not in over]
-    replies: dict[int, Reply] = {}
+
+    def suggest(agent: Agent) -> Suggestions:
+        suggestions = _suggest(agent, judge, most, files)
+        done()
+        return suggestions
+
+    return side_by_side([partial(suggest, agent) for agent in agents], settings.LLM_MAX_CONCURRENCY)
+
+
+def _suggest(agent: Agent, judge: str, most: int, files: Sequence[LoadedFile]) -> Suggestions:
+    nonce = new_nonce()
+    work_id = f"{PURPOSE}:{agent.pk}:{nonce}"
+    reason = why_over_budget(agent, judge) or ""
+    persona = render_persona(system_prompt=agent.system_prompt, traits=agent.traits.all())
+    same = [f for f in applying(files, seeded=agent.seeded) if f.dimension == DIMENSION and f.level == "evaluation"]
+    existing = [p for f in same if f.agent_id in (agent.slug, DEFAULT) for p in (*f.propositions, *f.inactive)]
+    reply: Reply | None = None
     for again in (False, True):
-        open_tasks = [t for t in asked if t.agent.pk not in replies or replies[t.agent.pk].status in AGAIN]
-        requests = [task.request(again=again) for task in open_tasks]
-        for index, reply in complete_many(iter(requests), deadline=settings.LLM_EVALUATION_DEADLINE):
-            replies[open_tasks[index].agent.pk] = reply
-            if again or reply.status not in AGAIN:
-                done(open_tasks[index].agent)
-    for task in tasks:
-        yield task.read(replies.get(task.agent.pk), over.get(task.agent.pk, ""))
-
-
-@dataclass(frozen=True, slots=True)
-class _Task:
-    """One agent, and what there is about it already."""
-
-    agent: Agent
-    judge: str
-    most: int
-    persona: str
-    existing: tuple[Proposition, ...]
-    taken: frozenset[str]
-    nonce: str
-
-    @classmethod
-    def about(cls, agent: Agent, judge: str, most: int, files: Sequence[LoadedFile]) -> _Task:
-        same = [f for f in applying(files, seeded=agent.seeded) if f.dimension == DIMENSION and f.level == "evaluation"]
-        persona = render_persona(system_prompt=agent.system_prompt, traits=agent.traits.all())
-        existing = tuple(p for f in same if f.agent_id in (agent.slug, DEFAULT) for p in (*f.propositions, *f.inactive))
-        taken = frozenset(p.id for f in files for p in (*f.propositions, *f.inactive))
-        return cls(agent, judge, most, persona, existing, taken, new_nonce())
-
-    @property
-    def work_id(self) -> str:
-        return f"{PURPOSE}:{self.agent.pk}:{self.nonce}"
-
-    def request(self, *, again: bool) -> LLMRequest:
-        return suggestions_request(
-            name=self.agent.display_name,
-            persona=self.persona,
-            existing=[p.claim for p in self.existing],
-            most=self.most,
-            label=Label(purpose=PURPOSE, dimension=DIMENSION, agent_id=self.agent.pk, work_id=self.work_id),
-            model=self.judge,
-            nonce=self.nonce,
+        if reason or (again and reply is not None and reply.status not in AGAIN):
+            break
+        request = suggestions_request(
+            name=agent.display_name,
+            persona=persona,
+            existing=[p.claim for p in existing],
+            most=most,
+            label=Label(purpose=PURPOSE, dimension=DIMENSION, agent_id=agent.pk, work_id=work_id),
+            model=judge,
+            nonce=nonce,
             again=again,
         )
-
-    def read(self, reply: Reply | None, over_budget: str) -> Suggestions:
-        spent = totals(work_id=self.work_id)
-        if reply is None or not reply.ok:
-            reason = over_budget or (f"{reply.status}: {reply.error}" if reply is not None else "not asked")
-            return Suggestions(self.agent, self.judge, (), (), reason, failed=True, spent=spent)
-        usable, dropped = sift(
-            reply.value,
-            slug=self.agent.slug,
-            name=self.agent.display_name,
-            persona=self.persona,
-            existing=self.existing,
-            taken=self.taken,
-            most=self.most,
-        )
-        reason = "" if usable else "nothing new that can be used" if dropped else "the model suggested nothing"
-        return Suggestions(self.agent, self.judge, tuple(usable), tuple(dropped), reason, failed=False, spent=spent)
+        reply = complete(request, deadline=settings.LLM_EVALUATION_DEADLINE)
+    spent = totals(work_id=work_id)
+    if reply is None or not reply.ok:
+        reason = reason or (f"{reply.status}: {reply.error}" if reply is not None else "")
+        return Suggestions(agent, judge, (), (), reason, failed=True, spent=spent)
+    usable, dropped = sift(
+        reply.value,
+        slug=agent.slug,
+        name=agent.display_name,
+        persona=persona,
+        existing=existing,
+        taken=[p.id for f in files for p in (*f.propositions, *f.inactive)],
+        most=most,
+    )
+    reason = "" if usable else "nothing new that can be used" if dropped else "the model suggested nothing"
+    return Suggestions(agent, judge, tuple(usable), tuple(dropped), reason, failed=False, spent=spent)
 
 
 # -- what of an answer can be used

@@ -9,6 +9,10 @@ from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.db.models import Q
 
+LEAST_ITEMS = (
+    20  # fewest labelled judgements whose kappa is shown beside scores: intervals of fewer are not to be trusted
+)
+
 
 class LabelSet(models.Model):
     """Judgements drawn at random for people to label: what the prediction-powered means rest on.
@@ -128,5 +132,11 @@ class JudgeCalibration(models.Model):
         return f"{self.judge} ({self.procedure}), {self.dimension}"
 
     @property
+    def enough(self) -> bool:
+        """Whether there are labels enough for the figure to be shown."""
+        return self.items >= LEAST_ITEMS and self.kappa is not None
+
+    @property
     def is_stale(self) -> bool:
+        """Whether labels changed since the figures were computed."""
         return self.changes != self.computed_changes

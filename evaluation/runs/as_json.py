@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evaluation.calibration import Agreement, calibration_json, calibration_of
+from evaluation.calibration import calibration_json, calibration_of
 from evaluation.change.measurement_files import observations_json
 from evaluation.change.measurements import measurement_of
-from evaluation.models import CHANNEL_DIMENSIONS, COUNTED, EvaluationRun
+from evaluation.models import CHANNEL_DIMENSIONS, COUNTED, EvaluationRun, JudgeCalibration
 from evaluation.runs.capture import Captured
 from evaluation.runs.execute import SIMULATED_ALONE
 from evaluation.runs.ideas import distinct_ideas
@@ -69,7 +69,9 @@ def numbers_json(summary: RunSummary) -> dict[str, Any]:
     }
 
 
-def dimension_json(found: DimensionSummary, run: EvaluationRun, agreements: Mapping[str, Agreement]) -> dict[str, Any]:
+def dimension_json(
+    found: DimensionSummary, run: EvaluationRun, agreements: Mapping[str, JudgeCalibration]
+) -> dict[str, Any]:
     """A dimension; one that is counted has `count` where others have `score`.
 
     `coverage` is the share scored of the judgements this judge can make, 0 to 1, null where there are none; `reason` says why a score is

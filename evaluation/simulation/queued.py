@@ -31,20 +31,30 @@ def awaits_simulation(run: EvaluationRun) -> bool:
     return run.simulated and run.agent_id is not None and SIMULATION not in run.where
 
 
-def simulate_for(run: EvaluationRun, *, owner: str, resumable: tuple[str, ...] = ()) -> bool:
-    """Simulate our situations with the run's agent and plan what to judge; the run is pending afterwards.
+def simulate_for(run: EvaluationRun, *, owner: str) -> None:
+    """Simulate our situations with the agent of a leased run and plan what to judge; the run is pending afterwards.
 
     Where the actor failed the run is failed, where the agent's budget is used up paused, each with the reason; an agent that was silent
     throughout is measured by its own messages, however few.
-
-    Returns:
-        Whether it was leased here.
     """
-    held = run.is_leased_by(owner) and run.extend_lease(owner=owner, lease=LEASE)
-    if not held and not run.acquire(owner=owner, lease=LEASE, resumable=resumable):
-        return False
+
+    def renew(done: int, total: int) -> None:
+        if not run.extend_lease(owner=owner, lease=LEASE):
+            raise LeaseLost
+
+    assert run.agent is not None  # noqa: S101 (only an agent's run is simulated)
     try:
-        _simulate(run, owner)
+        renew(0, 0)
+        simulation = simulate(agent=run.agent, situations=load_situations(), progress=renew, reuse=True)
+        spec = _spec_of(run)
+        if simulation.usable:
+            plan_later(run, simulation_spec(spec, simulation), owner=owner)
+        elif simulation.complete:  # silent throughout, as the scripted actor is without sample lines
+            plan_later(run, spec, owner=owner)
+        elif why := why_over_budget(run.agent, actor_of(run.agent)):
+            run.finish(owner=owner, status=Status.PAUSED_BUDGET, error=why)
+        else:
+            run.finish(owner=owner, status=Status.FAILED, error=f"not simulated: {simulation.problem}"[:1000])
     except LeaseLost:
         pass
     except PropositionError as error:
@@ -59,28 +69,9 @@ def simulate_for(run: EvaluationRun, *, owner: str, resumable: tuple[str, ...] =
     except BaseException:  # a worker that stops gives it back at once
         run.finish(owner=owner, status=Status.PENDING)
         raise
-    return True
 
 
-def _simulate(run: EvaluationRun, owner: str) -> None:
-    def renew(done: int, total: int) -> None:
-        if not run.extend_lease(owner=owner, lease=LEASE):
-            raise LeaseLost
-
-    assert run.agent is not None  # noqa: S101 (only an agent's run is simulated)
-    simulation = simulate(agent=run.agent, situations=load_situations(), progress=renew, reuse=True)
-    spec = spec_of_run(run)
-    if simulation.usable:
-        plan_later(run, simulation_spec(spec, simulation), owner=owner)
-    elif simulation.complete:  # silent throughout, as the scripted actor is without sample lines
-        plan_later(run, spec, owner=owner)
-    elif why := why_over_budget(run.agent, actor_of(run.agent)):
-        run.finish(owner=owner, status=Status.PAUSED_BUDGET, error=why)
-    else:
-        run.finish(owner=owner, status=Status.FAILED, error=f"not simulated: {simulation.problem}"[:1000])
-
-
-def spec_of_run(run: EvaluationRun) -> RunSpec:
+def _spec_of(run: EvaluationRun) -> RunSpec:
     """What a run that waits for its simulation asks for, as a spec of real speech."""
     return RunSpec(
         agent=run.agent,

@@ -11,7 +11,7 @@ from tests.console import list_of, page_of
 
 NAMES = (
     "home",
-    "cast",
+    "drift-overview",
     "agent",
     "propositions",
     "thresholds",
@@ -30,7 +30,7 @@ def main_pages() -> dict[str, str]:
     """Path by name; the names are those of the files under docs/screenshots."""
     michael = Agent.objects.get(slug="michael")
     scenes = Channel.objects.get(slug="demo-1")
-    flat = EvaluationRun.objects.filter(agent=michael, is_baseline=False).latest("pk")
+    drifted = EvaluationRun.objects.filter(agent=michael, is_baseline=False).latest("pk")
     forced = CorrectionLog.objects.filter(agent=michael, outcome="forced_through").latest("pk")
     return {
         "home": reverse("admin:index"),
@@ -39,7 +39,7 @@ def main_pages() -> dict[str, str]:
         "propositions": reverse("admin:evaluation_proposition_change", args=["michael"]),
         "thresholds": reverse("admin:correction_agentevaluationconfig_thresholds", args=[michael.pk]),
         "channel": reverse("admin:agents_channel_transcript", args=[scenes.pk]),
-        "evaluation-run": page_of(flat),
+        "evaluation-run": page_of(drifted),
         "gate-session": page_of(forced),
         "turn": page_of(Run.objects.filter(agent=michael).latest("pk")),
         "correction-matrix": reverse("admin:correction_agentevaluationconfig_changelist"),

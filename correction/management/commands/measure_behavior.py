@@ -41,7 +41,7 @@ class Command(CodedCommand):
         parser.add_argument("request", type=int, metavar="REQUEST_ID", help="number of the behaviour request")
         parser.add_argument(
             "--messages", type=int, default=MESSAGES, metavar="N",
-            help=f"messages of each side, 1 to {MOST_MESSAGES} (default: {MESSAGES}); fewer are judged where there are no more",
+            help=f"messages before and after each, 1 to {MOST_MESSAGES} (default: {MESSAGES}); fewer are judged where there are no more",
         )  # fmt: skip
         parser.add_argument("--model", default="", help="model to ask (default: JUDGE_MODEL)")
         parser.add_argument("--dry-run", action="store_true", help="print messages, calls and cost, ask nothing")

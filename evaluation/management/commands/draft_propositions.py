@@ -61,9 +61,7 @@ class Command(CodedCommand):
             with Progress(console=console_for_bars(sys.stderr), transient=True) as bar:
                 task = bar.add_task("Asking", total=len(agents))
                 model, most = options["model"], options["max"]
-                asked = suggest_for(
-                    agents=agents, model=model, most=most, known=known, done=lambda agent: bar.advance(task)
-                )
+                asked = suggest_for(agents=agents, model=model, most=most, known=known, done=lambda: bar.advance(task))
                 outcomes = [_written(suggestions, target) for suggestions in asked]
         except PropositionError as error:
             raise CommandError(f"proposition files cannot be used:\n{error}", returncode=WRONG_USAGE) from None

@@ -47,7 +47,7 @@ def test_a_request_that_was_followed_shows_more_of_its_trait(
     prompts = [prompt_of(body) for body in llm_server.bodies[asked:]]
     assert not any("<<<PERSONA" in prompt for prompt in prompts), "the same question on both sides"
     assert not any("Please use emoji" in prompt for prompt in prompts), "nobody tells the judge what to expect"
-    assert [row["side"] for row in shown["messages"]] == ["before"] * 10 + ["after"] * 10
+    assert [row["sample"] for row in shown["messages"]] == ["before"] * 10 + ["after"] * 10
 
 
 def test_a_request_that_was_not_followed_shows_no_change(
@@ -94,7 +94,7 @@ def test_what_cannot_be_scored_is_seen_and_in_no_mean(
     shown = outcome_as_json(judge_request(request=request, n=4))
 
     assert (shown["verdict"], shown["mean_before"], shown["mean_after"], shown["as_requested"]) == (
-        "cannot tell",
+        "not enough data",
         None,
         None,
         None,

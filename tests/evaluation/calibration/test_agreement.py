@@ -18,7 +18,7 @@ from evaluation.calibration import (
     save_label,
     withdraw_label,
 )
-from evaluation.calibration.agreement import Agreement, Calibration, confusion, refresh, work_one
+from evaluation.calibration.agreement import Calibration, agreements_text, confusion, figure_text, refresh, work_one
 from evaluation.models import Baseline, JudgeCalibration, LabelSet, ScoreLabel
 from evaluation.runs.as_json import numbers_json
 from evaluation.runs.summary import summarize
@@ -258,7 +258,7 @@ JUDGE = [0, 3, 6, 9, 2, 5, 8, 1, 4, 7] * 4
 PEOPLE = [1, 3, 5, 9, 2, 6, 8, 0, 4, 6] * 4
 
 
-def calibrated() -> Agreement:
+def calibrated() -> JudgeCalibration:
     label_all(judgements(JUDGE), PEOPLE)
     refresh(KEY)
     return calibration_of(KEY.judge, KEY.procedure)["adherence"]
@@ -269,9 +269,9 @@ def test_figures_are_kept_and_read_in_one_query(django_assert_num_queries: pytes
     with django_assert_num_queries(1):  # type: ignore[operator]
         assert calibration_of(LLM, "plumbline") == {"adherence": found}
 
-    assert str(found).startswith("κ 0.97 [0.9")
-    assert str(found).endswith("], 40 labels")
-    assert (found.labels, found.items, found.annotators, found.stale) == (40, 40, 1, False)
+    assert figure_text(found).startswith("κ 0.97 [0.9")
+    assert figure_text(found).endswith("], 40 labels")
+    assert (found.labels, found.items, found.annotators, found.is_stale) == (40, 40, 1, False)
 
 
 def test_figures_of_another_judge_or_procedure_are_others() -> None:
@@ -286,12 +286,12 @@ def test_a_label_makes_the_figures_stale_until_the_worker_computed_them() -> Non
     score = ScoreLabel.objects.select_related("evaluation_score__evaluation_run").earliest("pk").evaluation_score
     save_label(score=score, annotator="ben", value=9)
     stale = calibration_of(LLM, "plumbline")["adherence"]
-    assert (stale.stale, stale.kappa, stale.labels) == (True, before.kappa, 40)
-    assert "labels changed since" in str(stale)
+    assert (stale.is_stale, stale.kappa, stale.labels) == (True, before.kappa, 40)
+    assert "labels changed since" in agreements_text([("adherence", stale)])
 
     assert work_one(owner="test")
     found = calibration_of(LLM, "plumbline")["adherence"]
-    assert (found.stale, found.labels, found.annotators) == (False, 41, 2)
+    assert (found.is_stale, found.labels, found.annotators) == (False, 41, 2)
     assert not work_one(owner="test")
 
 
@@ -323,28 +323,30 @@ def test_few_labels_are_no_figure() -> None:
     refresh(KEY)
     found = calibration_of(LLM, "plumbline")["adherence"]
 
-    assert str(found) == "12 of 20 labels needed"
+    assert figure_text(found) == "12 of 20 labels needed"
     assert not found.enough
 
 
 @pytest.mark.parametrize(
     ("found", "told"),
     [
-        ({"kappa": 0.616, "low": 0.484, "high": 0.741, "labels": 80, "items": 80}, "κ 0.62 [0.48, 0.74], 80 labels"),
         (
-            {"kappa": -0.04, "low": -0.26, "high": 0.16, "labels": 72, "items": 72},
+            {"kappa": 0.616, "kappa_low": 0.484, "kappa_high": 0.741, "labels": 80, "items": 80},
+            "κ 0.62 [0.48, 0.74], 80 labels",
+        ),
+        (
+            {"kappa": -0.04, "kappa_low": -0.26, "kappa_high": 0.16, "labels": 72, "items": 72},
             "κ −0.04 [−0.26, 0.16], 72 labels: no better than chance so far",
         ),
         ({"kappa": 0.0, "labels": 25, "items": 25}, "κ 0.00, 25 labels: no better than chance so far"),
         ({"kappa": 1.0, "labels": 25, "items": 25}, "κ 1.00, 25 labels"),
         ({"kappa": None, "labels": 25, "items": 25}, "κ undefined, 25 labels"),
         ({"kappa": None, "labels": 0, "items": 0}, "not calibrated"),
-        ({"kappa": 0.5, "labels": 1, "items": 1, "stale": True}, "1 of 20 labels needed (labels changed since)"),
+        ({"kappa": 0.5, "labels": 1, "items": 1, "changes": 1}, "1 of 20 labels needed (labels changed since)"),
     ],
 )
 def test_a_figure_is_one_line(found: dict[str, float | None], told: str) -> None:
-    given = {"low": None, "high": None, "annotators": 1, "dimension": "adherence", **found}
-    assert str(Agreement(**given)) == told  # type: ignore[arg-type]
+    assert agreements_text([("adherence", JudgeCalibration(**found))]) == f"adherence {told}"
 
 
 def test_json_of_what_is_not_calibrated_is_null() -> None:

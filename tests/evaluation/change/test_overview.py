@@ -24,7 +24,7 @@ pytestmark = pytest.mark.django_db
 STEADY = [7, 8, 7, 8, 7, 8, 7, 8]
 
 
-def test_the_flattest_stand_first_and_those_of_whom_nothing_is_known_last() -> None:
+def test_those_who_lost_most_stand_first_and_those_of_whom_nothing_is_known_last() -> None:
     bob, cleo, ada, dan, eve = map(make_agent, ("bob", "cleo", "ada", "dan", "eve"))
     flattened(ada)
     capture(bob, {"dry": STEADY})

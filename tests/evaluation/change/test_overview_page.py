@@ -1,4 +1,4 @@
-"""The cast page: a card per agent, filters in the URL, and what each group may see and do."""
+"""The drift overview: a card per agent, filters in the URL, and what each group may see and do."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("propositions")]
 
 
 def suggested(most: int = 8, agent: Agent | None = None) -> Suggestions:
-    return next(suggest_for(agents=[agent or make_ada()], most=most))
+    return suggest_for(agents=[agent or make_ada()], most=most)[0]
 
 
 def dropped(found: Suggestions) -> dict[str, str]:
@@ -201,17 +201,18 @@ def test_traits_are_part_of_the_persona(llm_server: LLMServer) -> None:
     assert len(suggested(agent=agent).usable) == 1
 
 
+@pytest.mark.django_db(transaction=True)
 def test_several_agents_are_asked_at_the_same_time_and_come_back_in_their_order(llm_server: LLMServer) -> None:
     agents = [make_ada(slug, display_name=slug.capitalize()) for slug in ("ada", "bob", "cyd")]
     llm_server.respond = lambda body: reply(
         proposal(id=prompt_of(body).split("The specification of ")[1].split(":")[0])
     )
     seen: list[str] = []
-    found = list(suggest_for(agents=agents, done=lambda agent: seen.append(agent.slug)))
+    found = suggest_for(agents=agents, done=lambda: seen.append("one"))
 
     assert [d.agent.slug for d in found] == ["ada", "bob", "cyd"]
     assert [d.usable[0].spec.id for d in found] == ["ada-ada", "bob-bob", "cyd-cyd"]
-    assert sorted(seen) == ["ada", "bob", "cyd"]
+    assert len(seen) == 3
 
 
 def test_an_answer_that_never_comes_is_a_failure_with_its_reason(llm_server: LLMServer) -> None:
