@@ -7,9 +7,9 @@ class AgentsConfig(AppConfig):
     verbose_name = "Agents and conversations"
 
     def ready(self) -> None:
-        from agents import checks  # noqa: F401 (registers the system checks)
         from agents.groups import make_groups, note_what_is_there
         from agents.llm.prices import seed_prices
+        from agents.ops import checks  # noqa: F401 (registers the system checks)
 
         post_migrate.connect(seed_prices, sender=self, dispatch_uid="agents.seed_prices")
         pre_migrate.connect(note_what_is_there, dispatch_uid="agents.note_what_is_there")

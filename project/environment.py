@@ -1,4 +1,4 @@
-"""What the environment (and ``.env``) says, and the kind of place this is: somebody's machine, or production."""
+"""What the environment (and ``.env``) says, and whether this is a personal machine or production."""
 
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ class Environment(environ.FileAwareEnv):  # type: ignore[misc]  # untyped
             value = super().get_value(var, *args, **kwargs)
         except (OSError, UnicodeDecodeError) as error:
             raise ImproperlyConfigured(f"{var}_FILE: {getattr(error, 'strerror', None) or 'not a text file'}") from None
-        # An editor ends a file with a newline; nobody means it.
+        # An editor ends a file with a newline.
         return value.rstrip("\r\n") if isinstance(value, str) and f"{var}_FILE" in self.ENVIRON else value
 
 

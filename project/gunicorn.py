@@ -22,7 +22,7 @@ max_requests = 200_000
 max_requests_jitter = 20_000
 limit_request_line = 8_190
 worker_tmp_dir = "/dev/shm" if os.path.isdir("/dev/shm") else tempfile.gettempdir()  # noqa: S108 (heartbeats need no disk)
-control_socket_disable = True  # nothing is written beside /tmp, and nobody else commands it
+control_socket_disable = True  # nothing is written beside /tmp
 logconfig_dict = {
     **LOGGING,
     "loggers": {

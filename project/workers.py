@@ -35,7 +35,7 @@ ROLLUPS = ["agents.ops.sums.LEDGER", "correction.gate.statistics.GATE"]
 ROLLUP_LAG_MINUTES = 10
 # What `manage.py prune_logs` deletes when it is old, in this order: dotted paths of sequences of `agents.ops.retention.Log`.
 RETENTION = ["correction.lifecycle.LOGS", "agents.ops.retention.LOGS"]
-# Where `manage.py forget` looks for somebody's words, in this order: dotted paths of sequences of `agents.ops.erasure.Place`.
+# Where `manage.py forget` looks for a person's words, in this order: dotted paths of sequences of `agents.ops.erasure.Place`.
 ERASURE = ["correction.lifecycle.PLACES", "evaluation.erasure.PLACES", "agents.ops.erasure.PLACES"]
 WORKER_THREADS = int(
     number("WORKER_THREADS", 4)

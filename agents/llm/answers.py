@@ -229,7 +229,7 @@ def read_answer(
 ) -> Answer:
     """Judge what a model gave, stop reason first.
 
-    A cut answer is `truncated` even when its text happens to parse, for nobody knows what is missing; a tool call in it
+    A cut answer is `truncated` even when its text happens to parse, because a part is missing; a tool call in it
     must not be carried out. Without a schema the text is the answer, and an empty one is `malformed` unless it comes
     with tool calls; `parse`, where given, then receives the text. Tool calls count only where the request has tools.
     """

@@ -55,7 +55,7 @@ def body_of(request: LLMRequest, *, model: str, structured: bool, example: bool)
     if structured and request.schema is not None:
         body["output_config"] = {"format": {"type": "json_schema", "schema": dict(request.schema)}}
     if model.startswith("claude-haiku-5"):
-        body["thinking"] = {"type": "disabled"}  # it thinks unless told not to, and thoughts count against max_tokens
+        body["thinking"] = {"type": "disabled"}  # it thinks by default, and thoughts count against max_tokens
     return body
 
 
@@ -262,7 +262,7 @@ async def answer(
         deadline: Seconds for everything.
         handed_at: When the calling thread handed the request over, on the loop's clock.
         waiting_counts: Whether the deadline runs while the request waits for a slot.
-        stage: Told when the request is sent, for a caller that gives it up.
+        stage: Receives the time of sending, for a caller that gives the request up.
     """
     limiter = background.limiter(route.base_url)
     limiter.configure(maximum=route.max_concurrency, gate_slots=route.gate_slots)

@@ -67,7 +67,7 @@ def hand_in(way: Route, requests: Sequence[tuple[str, dict[str, Any]]]) -> Seen:
     """Hand in bodies by custom id.
 
     Raises:
-        BatchProblem: It was refused, or nobody knows whether it arrived.
+        BatchProblem: It was refused, or it is unknown whether it arrived.
     """
     entries = [{"custom_id": name, "params": body} for name, body in requests]
     return _seen(_call(way, lambda batches: batches.create(requests=entries), HAND_IN_SECONDS))

@@ -11,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -25,7 +25,8 @@ from agents.llm.answers import Exchange, read_answer
 from agents.llm.anthropic_api import body_of
 from agents.llm.batch_api import BatchProblem, Entry, Seen
 from agents.llm.endpoints import Route, route_of
-from agents.llm.requests import Label, LLMRequest, Reply, Role, Status
+from agents.llm.requests import Label, LLMRequest, Reply, Role
+from agents.llm.requests import Status as ReplyStatus
 from agents.models import Agent, LLMBatch, LLMBatchRequest, LLMCall, Run
 from agents.work.outages import outlasting
 from agents.work.queues import wake_workers
@@ -34,7 +35,17 @@ MOST_REQUESTS = 2_000  # of the 100,000 that a batch may have: what is lost with
 MOST_BYTES = 20_000_000  # of the 256 MB
 LEASE = timedelta(minutes=5)
 LOOKED_FOR_AFTER = timedelta(minutes=1)  # when it is unknown whether a batch arrived: by then the server lists it
+LONGEST_PAUSE = 600.0  # seconds between two looks
+SLOWER = 1.5  # factor by which each pause grows
+OVERDUE = timedelta(hours=2)  # past the server's own deadline
+LIFETIME = timedelta(hours=24)  # of a batch whose deadline is not known
+SILENT = timedelta(days=2)  # past its deadline, without an answer of the server about it: it is given up
+CLOCKS_DIFFER = timedelta(minutes=10)
+Status = LLMBatch.Status
 Result = LLMBatchRequest.Result
+NO_ANSWER = (Result.ERRORED, Result.EXPIRED)  # asked without an answer; cancelled and lost questions count as not asked
+
+log = logging.getLogger(__name__)
 
 
 class NotHandedIn(Exception):
@@ -42,12 +53,12 @@ class NotHandedIn(Exception):
 
 
 def request_key(request: LLMRequest, digest: str) -> str:
-    """What a question is found by: equal ones for different items of the same work are different questions."""
+    """The key of a question. Equal questions for different items of the same work have different keys."""
     return hashlib.sha256(f"{request.label.item}\n{digest}".encode()).hexdigest()
 
 
 def next_round(work_id: str) -> int:
-    """Which time it is that this work hands something in; what never reached the server does not count."""
+    """Number the next batch of this work; batches that never reached the server do not count."""
     reached = LLMBatch.objects.filter(work_id=work_id).exclude(batch_id="")
     return (reached.aggregate(last=Max("round"))["last"] or 0) + 1
 
@@ -88,13 +99,13 @@ def hand_in(
 
     Args:
         outgoing: What to ask.
-        owner: Who holds the batch meanwhile.
-        allowed: Asked once more just before it is sent, whether the work is still the caller's.
-        agent_id: Whom the questions are about; None = nobody.
-        planned: US dollars they are expected to cost: budgets count them while the batch is open.
+        owner: Of the batch's lease meanwhile.
+        allowed: Called just before it is sent: whether the work is still the caller's.
+        agent_id: The agent whom the questions are about, if any.
+        planned: US dollars they are expected to cost; budgets count them while the batch is open.
 
     Returns:
-        The batch, whether or not it is known to have arrived; None where somebody else has these questions on their way, or the work.
+        The batch, whether or not it is known to have arrived; None where another process has the work, or has asked these questions.
 
     Raises:
         NotHandedIn: The server said no.
@@ -114,27 +125,19 @@ def hand_in(
         )
     except BatchProblem as problem:
         if not problem.is_refusal:
-            batch.finish(
-                owner=owner,
-                status=LLMBatch.Status.PENDING,
-                error=f"unknown whether it arrived: {problem}",
-                next_look_at=timezone.now() + LOOKED_FOR_AFTER,
-            )
+            _wait(batch, owner, f"unknown whether it arrived: {problem}", timezone.now() + LOOKED_FOR_AFTER)
             return batch
         batch.rows.update(result=Result.LOST)
-        batch.finish(owner=owner, status=LLMBatch.Status.FAILED, error=str(problem))
-        raise NotHandedIn(_explained(problem, outgoing.way)) from None
-    except BaseException:  # told to stop meanwhile
-        batch.finish(owner=owner, status=LLMBatch.Status.PENDING, error="unknown whether it arrived: broken off")
+        batch.finish(owner=owner, status=Status.FAILED, error=str(problem))
+        if problem.http_status == 404:
+            why = f"{outgoing.way.endpoint} has no Message Batches ({problem}): ask without batches"
+            raise NotHandedIn(why) from None
+        raise NotHandedIn(f"the batch was refused: {problem}") from None
+    except BaseException:  # the work is to stop
+        batch.finish(owner=owner, status=Status.PENDING, error="unknown whether it arrived: broken off")
         raise
-    batch.finish(
-        owner=owner,
-        status=LLMBatch.Status.PENDING,
-        batch_id=seen.id,
-        provider_status=seen.status[:16],
-        expires_at=seen.expires_at,
-        next_look_at=timezone.now() + timedelta(seconds=settings.LLM_BATCH_POLL_SECONDS),
-    )
+    due = timezone.now() + timedelta(seconds=settings.LLM_BATCH_POLL_SECONDS)
+    _wait(batch, owner, "", due, batch_id=seen.id, provider_status=seen.status[:16], expires_at=seen.expires_at)
     wake_workers()
     return batch
 
@@ -150,7 +153,7 @@ def _write_rows(
     now = timezone.now()
     with transaction.atomic():
         batch: LLMBatch = LLMBatch.objects.create(
-            status=LLMBatch.Status.RUNNING,
+            status=Status.RUNNING,
             lease_owner=owner,
             lease_expires_at=now + LEASE,
             started_at=now,
@@ -180,32 +183,20 @@ def _write_rows(
     return batch
 
 
-def _explained(problem: BatchProblem, way: Route) -> str:
-    if problem.http_status == 404:
-        return f"{way.endpoint} has no Message Batches ({problem}): ask without batches"
-    return f"the batch was not taken: {problem}"
-
-
-LONGEST_PAUSE = 600.0  # seconds between two looks
-SLOWER = 1.5  # each pause is so much longer than the one before
-OVERDUE = timedelta(hours=2)  # past the server's own deadline
-LIFETIME = timedelta(hours=24)  # of a batch whose deadline the server never said
-SILENT = timedelta(days=2)  # past its deadline, without a word of the server about it: it is given up
-CLOCKS_DIFFER = timedelta(minutes=10)
-
-
-log = logging.getLogger(__name__)
+def _wait(batch: LLMBatch, owner: str, error: str, due: datetime, **fields: Any) -> None:
+    """End the lease until the next look."""
+    batch.finish(owner=owner, status=Status.PENDING, error=error, next_look_at=due, **fields)
 
 
 def work_one(*, owner: str) -> bool:
-    """Claim a batch whose next look is due, and look; whether there was one. What `manage.py work` calls."""
+    """Look at a batch whose next look is due; return whether there was one."""
     batch = LLMBatch.acquire_next(owner=owner, lease=LEASE)
     if batch is None:
         return False
     try:
         _look(batch, owner)
     except BatchProblem as problem:
-        _not_told(batch, owner, str(problem))
+        _unknown(batch, owner, str(problem))
     except BaseException:
         _later(batch, owner, "the look at it was broken off")
         raise
@@ -216,13 +207,17 @@ def _look(batch: LLMBatch, owner: str) -> None:
     way = route_of(_role(batch), batch.model)
     if way.problem or way.base_url != batch.base_url:
         why = way.problem or f"{batch.role} calls go to {way.endpoint} now, but {batch.base_url} was given this batch"
-        _not_told(batch, owner, why)
+        _unknown(batch, owner, why)
         return
     if not batch.batch_id:
         _find(batch, way, owner)
         return
     if batch.cancel_requested_at is not None and batch.provider_status == "in_progress" and not batch.presumed:
-        _cancel(batch, way)
+        try:
+            batch_api.cancel(way, batch.batch_id)
+        except BatchProblem as problem:
+            if not problem.is_refusal:  # else it has ended
+                raise
     try:
         seen = batch_api.look(way, batch.batch_id)
     except BatchProblem as problem:
@@ -241,28 +236,19 @@ def _look(batch: LLMBatch, owner: str) -> None:
         _later(batch, owner, "")
 
 
-def _cancel(batch: LLMBatch, way: Route) -> None:
-    try:
-        batch_api.cancel(way, batch.batch_id)
-    except BatchProblem as problem:
-        if not problem.is_refusal:  # it has ended
-            raise
-
-
-def _not_told(batch: LLMBatch, owner: str, why: str) -> None:
-    """Nothing was learnt of it: asked again later, but not for ever, or what it serves would wait for ever."""
+def _unknown(batch: LLMBatch, owner: str, why: str) -> None:
+    """The server did not say how far it is: look again later, until it is given up."""
     ended = batch.expires_at or batch.created_at + LIFETIME
     patience = SILENT if batch.cancel_requested_at is None else timedelta(0)
     if timezone.now() > ended + patience:
-        _give_up(batch, owner, Result.EXPIRED, f"the server told nothing of it: {why}")
+        _give_up(batch, owner, Result.EXPIRED, f"the server said nothing about it: {why}")
     else:
         _later(batch, owner, why)
 
 
 def _later(batch: LLMBatch, owner: str, error: str) -> None:
     pause = min(settings.LLM_BATCH_POLL_SECONDS * SLOWER ** min(batch.looks, 20), LONGEST_PAUSE)
-    due = timezone.now() + timedelta(seconds=pause)
-    batch.finish(owner=owner, status=LLMBatch.Status.PENDING, error=error, looks=F("looks") + 1, next_look_at=due)
+    _wait(batch, owner, error, timezone.now() + timedelta(seconds=pause), looks=F("looks") + 1)
 
 
 def _find(batch: LLMBatch, way: Route, owner: str) -> None:
@@ -278,15 +264,8 @@ def _find(batch: LLMBatch, way: Route, owner: str) -> None:
         _give_up(batch, owner, Result.LOST, "it never reached the server")
         return
     log.warning("batch %s of %s is taken for %s, whose name was lost", batch.pk, batch.work_id, found.id)
-    batch.finish(
-        owner=owner,
-        status=LLMBatch.Status.PENDING,
-        batch_id=found.id,
-        presumed=True,
-        provider_status=found.status[:16],
-        expires_at=found.expires_at,
-        next_look_at=timezone.now(),
-    )
+    seen = {"provider_status": found.status[:16], "expires_at": found.expires_at}
+    _wait(batch, owner, "", timezone.now(), batch_id=found.id, presumed=True, **seen)
 
 
 def _collect(batch: LLMBatch, way: Route, seen: Seen, owner: str) -> None:
@@ -297,35 +276,21 @@ def _collect(batch: LLMBatch, way: Route, seen: Seen, owner: str) -> None:
         if not batch.extend_lease(owner=owner, lease=LEASE):
             return
         if not batch.rows.filter(custom_id__in=[entry.custom_id for entry in entries]).exists():
-            _not_ours(batch, owner)
+            unknown = {"batch_id": "", "presumed": False, "provider_status": "", "expires_at": None}
+            _wait(batch, owner, "", timezone.now(), not_ours=[*batch.not_ours, batch.batch_id], **unknown)
             return
         if batch.presumed:
             LLMBatch.objects.filter(pk=batch.pk).update(presumed=False)
             batch.presumed = False
         outlasting(lambda entries=entries: _store(batch, way, entries))  # type: ignore[misc]
     batch.rows.filter(result="").update(result=Result.ERRORED, error="the results hold nothing for it")
-    batch.finish(owner=owner, status=LLMBatch.Status.COMPLETED, answered=batch.requests)
+    batch.finish(owner=owner, status=Status.COMPLETED, answered=batch.requests)
     wake_workers()
-
-
-def _not_ours(batch: LLMBatch, owner: str) -> None:
-    others = [*batch.not_ours, batch.batch_id]
-    now = timezone.now()
-    batch.finish(
-        owner=owner,
-        status=LLMBatch.Status.PENDING,
-        batch_id="",
-        presumed=False,
-        provider_status="",
-        not_ours=others,
-        expires_at=None,
-        next_look_at=now,
-    )
 
 
 def _give_up(batch: LLMBatch, owner: str, result: Result, why: str) -> None:
     batch.rows.filter(result="").update(result=result, error=why)
-    batch.finish(owner=owner, status=LLMBatch.Status.FAILED, error=why)
+    batch.finish(owner=owner, status=Status.FAILED, error=why)
     wake_workers()
 
 
@@ -349,7 +314,7 @@ def _store(batch: LLMBatch, way: Route, entries: Sequence[Entry]) -> None:
 
 
 def _forget_the_deleted(rows: Sequence[LLMBatchRequest]) -> None:
-    """An agent or turn may have been deleted while the batch was out: its calls were made, and are nobody's."""
+    """Empty the agent or turn of calls whose agent or turn was deleted while the batch was out."""
     models: tuple[tuple[str, type[Model]], ...] = (("agent_id", Agent), ("run_id", Run))
     for name, model in models:
         named = {row.label.get(name) for row in rows} - {None}
@@ -360,13 +325,13 @@ def _forget_the_deleted(rows: Sequence[LLMBatchRequest]) -> None:
 
 
 def _call(row: LLMBatchRequest, entry: Entry, batch: LLMBatch, way: Route) -> tuple[LLMRequest, Exchange] | None:
-    """The ledger's row: what nobody bills costs nothing. None for what the server never looked at."""
+    """The call for the ledger: one that is not billed costs nothing. None for a question that the server cancelled."""
     if entry.result == Result.CANCELED:
         return None
     request = LLMRequest(role=_role(batch), task="", system=(), turns=(), label=Label(**row.label))
-    fields: dict[str, Any] = {"status": Status.REJECTED, "error": entry.error, "attempts": 0}
+    fields: dict[str, Any] = {"status": ReplyStatus.REJECTED, "error": entry.error, "attempts": 0}
     if entry.result == Result.EXPIRED:
-        fields = {"status": Status.TIMEOUT, "error": "not answered before its batch expired", "attempts": 0}
+        fields = {"status": ReplyStatus.TIMEOUT, "error": "not answered before its batch expired", "attempts": 0}
     if entry.result == Result.SUCCEEDED:
         found = read_answer(request, text=entry.text, stop_reason=entry.stop_reason)
         fields = {"status": found.status, "error": found.error}
@@ -387,12 +352,6 @@ def _call(row: LLMBatchRequest, entry: Entry, batch: LLMBatch, way: Route) -> tu
 
 def _role(batch: LLMBatch) -> Role:
     return "judge" if batch.role == "judge" else "actor"
-
-
-NO_ANSWER = (
-    Result.ERRORED,
-    Result.EXPIRED,
-)  # asked in vain; what was cancelled or lost is asked as if for the first time
 
 
 def is_waiting(work_id: str) -> bool:
@@ -416,7 +375,7 @@ class Answers:
 
 
 def reply_of(request: LLMRequest, row: LLMBatchRequest, way: Route) -> Reply:
-    """Read an answer just as a live one is read. What the ledger could not know when it came in, it is told now."""
+    """Read an answer as a live one is read, and add to its ledger row what was not known when it came in."""
     found = read_answer(request, text=row.text, stop_reason=row.stop_reason)
     reply = Reply(
         status=found.status,
@@ -434,9 +393,9 @@ def reply_of(request: LLMRequest, row: LLMBatchRequest, way: Route) -> Reply:
     )
     if row.call_id is not None:
         body = body_of(request, model=way.model, structured=endpoints.ability(way).structured, example=False)
-        ledger.keep_payload(row.call_id, request, Exchange(reply, time.time(), body))
-        if found.status is Status.MALFORMED:
-            LLMCall.objects.filter(pk=row.call_id, status=Status.OK.value).update(
+        ledger.store_payload(row.call_id, request, Exchange(reply, time.time(), body))
+        if found.status is ReplyStatus.MALFORMED:
+            LLMCall.objects.filter(pk=row.call_id, status=ReplyStatus.OK.value).update(
                 status=reply.status.value, error=reply.error[:500]
             )
     return reply

@@ -100,7 +100,7 @@ def record_all(calls: Sequence[tuple[LLMRequest, Exchange]]) -> list[int | None]
         keys = outlasting(lambda: _record_together(rows, again=next(tries) > 0))
     except Exception as problem:  # noqa: BLE001 (what is wrong is said when the row is written alone)
         if isinstance(problem, OUTAGE) and not connection.in_atomic_block:
-            _keep(rows)
+            _hold(rows)
             return [None] * len(rows)
         logger.info("%d ledger rows could not be written at once, now one by one: %r", len(calls), problem)
         return [_record_or_log(row) for row in rows]
@@ -163,8 +163,8 @@ _lost = 0
 _lock, _writing = threading.Lock(), threading.Lock()
 
 
-def _keep(rows: Sequence[_Row]) -> None:
-    """Hold rows that an outage kept from being written; those beyond the bound are counted as lost, and logged."""
+def _hold(rows: Sequence[_Row]) -> None:
+    """Hold rows that could not be written in an outage; those beyond the bound are counted as lost, and logged."""
     global _lost
     with _lock:
         room = max(0, MOST_LATE - len(_late))
@@ -188,7 +188,7 @@ def _as_small(row: _Row) -> _Row:
 
 
 def write_late() -> None:
-    """Write the rows that an outage kept from being written, oldest first, each once and with its own time."""
+    """Write the rows that an outage delayed, oldest first, each once and with its own time."""
     if not _late or connection.in_atomic_block or not _writing.acquire(blocking=False):
         return
     try:
@@ -254,7 +254,7 @@ os.register_at_fork(after_in_child=forget_late)
 atexit.register(_write_at_exit)
 
 
-def keep_payload(call_id: int, request: LLMRequest, exchange: Exchange) -> None:
+def store_payload(call_id: int, request: LLMRequest, exchange: Exchange) -> None:
     """Store the payload of a call whose row is there already, once, where `LLM_STORE_PAYLOADS` says so."""
     if _stores_payload(request, exchange) and not LLMPayload.objects.filter(call=call_id).exists():
         _insert_payload(_payload(call_id, exchange))
@@ -320,7 +320,7 @@ def _cost(reply: Reply, at: datetime) -> Decimal | None:
         or reply.error.startswith("HTTP 5")
         or "ConnectError" in reply.error
     )
-    if reply.attempts == 0 or turned_away:  # nothing was sent, or an HTTP error came back, which nobody bills
+    if reply.attempts == 0 or turned_away:  # nothing was sent, or an HTTP error came back, which is not billed
         return Decimal(0)
     day = at.astimezone(UTC).date()
     return prices.cost(reply.model, reply.usage, day=day, served_model=reply.served_model, batch=reply.batch)

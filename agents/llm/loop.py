@@ -1,6 +1,6 @@
 """The one background thread with the one event loop in which a process calls models.
 
-An HTTP client belongs to the loop that made it, so there is one loop per process: made on first use, made anew in a
+An HTTP client belongs to the loop that made it, so there is one loop per process: made on first use, made again in a
 forked child, closed at exit.
 """
 
@@ -149,7 +149,7 @@ class Trace:
     """What is seen of one call on the wire, the SDK's own retries included.
 
     Attributes:
-        limiter: The endpoint's slots, told about every answer.
+        limiter: The endpoint's slots; it hears of every answer.
         give_up_at: End of the call's deadline on the loop's clock, in seconds.
         attempts: HTTP requests sent.
         http_status: Status of the answer to the last request; 0 while there is none.
@@ -170,8 +170,8 @@ trace_of_call: ContextVar[Trace | None] = ContextVar("trace_of_call", default=No
 def load() -> None:
     """Import the SDK with what it would import during its first call: seconds, once per process.
 
-    Its types are some hundred thousand objects that stay for good: frozen, they are not gone through by each collection of garbage,
-    which would hold up all calls.
+    Its types are some hundred thousand objects that are never freed. Frozen, they are not visited by each garbage collection, which
+    would delay all calls.
     """
     import anthropic.resources.messages  # noqa: F401
     import httpcore2  # noqa: F401

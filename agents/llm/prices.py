@@ -61,7 +61,7 @@ def price_on(model: str, day: date) -> ModelPrice | None:
 
 
 def forget_prices() -> None:
-    """Read the prices anew on the next call; otherwise a change is seen within a minute."""
+    """Read the prices again on the next call; otherwise a change is seen within a minute."""
     global _cache
     _cache = None
 
@@ -94,7 +94,7 @@ def has_seed_price(model: str) -> bool:
 
 
 def seed_prices(**kwargs: Any) -> None:
-    """After migrate and flush: add the rows of ``prices.yaml`` that are missing. A row that somebody changed is left alone."""
+    """After migrate and flush: add the rows of ``prices.yaml`` that are missing. A row that was changed is left alone."""
     try:
         model = kwargs.get("apps", apps).get_model("agents", "ModelPrice")  # flush names none
     except LookupError:  # migrated back to before the table

@@ -165,12 +165,12 @@ SALT = "agents.erasure"
 
 
 class Unknown(LookupError):
-    """Nobody is called so; says who is called nearly so."""
+    """There is no person of this name; the message lists similar names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Person:
-    """Somebody whose words are to go.
+    """A person whose words are to be erased.
 
     Attributes:
         names: What they are called in texts.
@@ -211,7 +211,7 @@ def find_outsider(name: str, *, channels: Collection[str] = ()) -> Person:
         said &= Q(channel__slug__in=channels)
     if not name or not Message.objects.filter(said).exists():
         like = Message.objects.filter(outsider__icontains=name).order_by("outsider").values_list("outsider", flat=True)
-        others = ", ".join(map(repr, like.distinct()[:LISTED])) or "nobody is called nearly so"
+        others = ", ".join(map(repr, like.distinct()[:LISTED])) or "no similar name"
         raise Unknown(f"outsider {name!r} said nothing here; allowed: a speaker's name to the letter ({others})")
     return _person(names=(name,), label=label, said=said)
 
@@ -228,7 +228,7 @@ def find_user(who: str, *, deactivate: bool = False) -> Person:
         user = users.filter(pk=int(who)).first()
     if user is None:
         like = users.filter(username__icontains=who).order_by("username").values_list("username", flat=True)
-        others = ", ".join(map(repr, like[:LISTED])) or "nobody is called nearly so"
+        others = ", ".join(map(repr, like[:LISTED])) or "no similar name"
         raise Unknown(f"user {who!r}: there is none; allowed: an id or a username ({others})")
     names = [user.get_full_name(), user.get_username()]
     return _person(
@@ -276,7 +276,7 @@ class Place:
         rows: Leaves rows out.
         emptied: JSON columns that become empty where a row is blanked.
         delete: A row with the person's words goes as a whole.
-        told_only: Nothing is changed: people wrote this as configuration, and are told that it looks like a quote.
+        told_only: Nothing is changed: people wrote this as configuration; they are shown that it looks like a quote.
     """
 
     model: type[Model]
@@ -349,7 +349,7 @@ def forget(
         dry_run: Only count.
         shortest_quote: Characters of theirs in a row that count as a quote.
         name_everywhere: Take every text with the name for one about them, also where they are not known to have been.
-        progress: Told how far a place is, 0 to 1.
+        progress: Called with how far a place is, 0 to 1.
     """
     texts = person.own().order_by().values_list("text", flat=True).iterator()
     words = Words(texts, names=person.names, label=person.label, shortest=shortest_quote)
@@ -425,7 +425,7 @@ def _fitting(place: Place, column: str, value: Any) -> Any:
 
 
 def _write(place: Place, changes: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> None:
-    """Change or delete these rows. A text that somebody else changed meanwhile stays for the next time."""
+    """Change or delete these rows. A text that was changed meanwhile stays for the next time."""
     rows = place.model._default_manager
     with transaction.atomic():
         if place.delete:

@@ -1,7 +1,7 @@
 """What an orchestrator asks: does this process live (``/healthz``), and can it serve (``/readyz``)? And ``/metrics`` for Prometheus.
 
-The three are answered before anything else of a request is looked at: whoever probes a container knows it by its address, speaks
-plain http and has no session.
+They are answered before anything else of a request is looked at: a prober knows a container by its address, speaks plain http and
+has no session.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ def healthz(request: HttpRequest) -> HttpResponse:
 def readyz(request: HttpRequest) -> HttpResponse:
     """Whether this process can serve: 200, or 503 with what is wrong.
 
-    Everybody sees which check failed; in which words, only who has the token of ``/metrics``. What `READY_WITHOUT` names is
-    reported and fails nothing.
+    Everyone sees which check failed; its message needs the token of ``/metrics``. What `READY_WITHOUT` names is reported and fails
+    nothing.
     """
     found = {name: problem for name, probe in CHECKS.items() if (problem := _asked(name, probe)) is not None}
     failed = [name for name, problem in found.items() if problem and name not in settings.READY_WITHOUT]
@@ -121,7 +121,7 @@ def _asked(name: str, probe: Probe) -> str | None:
 
 
 def _database() -> str:
-    if not connection.in_atomic_block:  # inside somebody's transaction it is theirs
+    if not connection.in_atomic_block:  # a transaction is open in tests only
         connection.close_if_unusable_or_obsolete()
     try:
         with connection.cursor() as cursor:

@@ -192,6 +192,6 @@ LOGS = (
         ),
         children=((ImportFile, "of"), (ImportChunk, "file__of")),
     ),
-    # Nobody gets their answer any more, however long the other logs are kept.
+    # Their answers are not sent any more, however long the other logs are kept.
     Log(rows=lambda _before: IdempotentRequest.objects.filter(created_at__lt=timezone.now() - IdempotentRequest.KEPT)),
 )

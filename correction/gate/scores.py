@@ -11,7 +11,7 @@ from agents.llm import Reply, Status
 from agents.text.patterns import TIMED_OUT
 from correction.models import Outcome
 from evaluation.judge.questions import Question, read_reply
-from evaluation.judge.verdicts import MAX_SCORE, Verdict
+from evaluation.judge.verdicts import MALFORMED, MAX_SCORE, Verdict
 from evaluation.models import is_heuristic
 from evaluation.propositions.schema import Proposition
 
@@ -140,7 +140,7 @@ def judge_parts(question: Question, reply: Reply) -> list[Part]:
     for (key, proposition), verdict in zip(question.keyed().items(), read_reply(question, reply), strict=True):
         failed: DimensionStatus | None = None  # the call brought an answer, even if only that this cannot be judged
         if reply.ok:
-            failed = "error" if verdict.reason.startswith("malformed") else None
+            failed = "error" if verdict.cause == MALFORMED else None
         elif reply.status is Status.TIMEOUT:
             failed = "timeout" if reply.attempts else "overload"  # without an attempt: no free slot, or it hangs
         else:

@@ -71,7 +71,7 @@ def test_what_the_server_will_not_talk_about_is_given_up_two_days_past_its_time_
     look()
 
     assert only_batch().status == "failed"
-    assert "the server told nothing of it" in only_batch().error
+    assert "the server said nothing about it" in only_batch().error
     server.fail = lambda method, path: None
     assert (work(run).status, server.live()) == ("completed", 3)
 

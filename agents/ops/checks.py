@@ -105,7 +105,7 @@ def check_pipeline(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> li
     for path in settings.TURN_PIPELINE:
         try:
             stage = import_string(path)()
-        except Exception as error:  # noqa: BLE001 (whatever an import can raise is told, not a traceback on every command)
+        except Exception as error:  # noqa: BLE001 (an import can raise anything; the check names it, without a traceback on every command)
             problem = f"cannot be loaded: {type(error).__name__}: {error}"
         else:
             if any(callable(getattr(stage, phase, None)) for phase in PHASES):
@@ -121,7 +121,7 @@ NEW_KEY = "python3 -c 'import secrets; print(secrets.token_urlsafe(64))'"
 
 @register(deploy=True)
 def check_unset(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
-    """Warn of settings that a deployment needs and that are left to a default meant for one's own machine."""
+    """Warn of settings that a deployment needs and that are left to a default for a personal machine."""
     found: list[CheckMessage] = []
     if "SECRET_KEY" in settings.NOT_SET:
         hint = f"Set it to a long random string, e.g. the output of: {NEW_KEY}"
