@@ -170,16 +170,17 @@ def create_agent(given: dict[str, Any], user: AbstractBaseUser) -> Agent:
     """
     fields = dict(given)
     traits, note = _persona_parts(fields, CREATED)
-    if Agent.objects.filter(slug=fields["slug"]).exists():
-        _taken(fields["slug"])
+    there = Agent.objects.filter(slug=fields["slug"])
     agent = Agent(**fields, description_origin=Agent.DescriptionOrigin.PERSON if fields.get("description") else "")
     try:
-        save_persona(agent=agent, traits=traits, note=note, source=user.get_username(), user=user)
+        if not there.exists():
+            save_persona(agent=agent, traits=traits, note=note, source=user.get_username(), user=user)
+            return agent
     except IntegrityError:  # another request was faster
-        if not Agent.objects.filter(slug=fields["slug"]).exists():
+        if not there.exists():
             raise
-        _taken(fields["slug"])
-    return agent
+    text = f"slug {agent.slug!r}: there is an agent of that name already; allowed: another one"
+    raise ValidationError({"slug": [text]})
 
 
 def change_agent(
@@ -214,10 +215,6 @@ def _persona_parts(fields: dict[str, Any], otherwise: str) -> tuple[list[TraitVa
     """Takes the traits (None = not given) and the note out of the fields."""
     note = fields.pop("note", "")
     return fields.pop("traits", None), f"edited: {note}" if note and otherwise == WITHOUT_NOTE else note or otherwise
-
-
-def _taken(slug: str) -> None:
-    raise ValidationError({"slug": [f"slug {slug!r}: there is an agent of that name already; allowed: another one"]})
 
 
 ORDERS = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from django.contrib.auth import get_user_model
@@ -143,18 +142,17 @@ class OneChannel(Conditional, GenericAPIView[Channel]):
 
 def _make(given: dict[str, Any]) -> str:
     fields = dict(given)
-    members = _members(fields)
-    slug: str = fields["slug"]
-    if Channel.objects.filter(slug=slug).exists():
-        _taken(slug)
+    members, slug = _members(fields), str(fields["slug"])
+    there = Channel.objects.filter(slug=slug)
     try:
-        with transaction.atomic():
-            _set_members(Channel.objects.create(**fields), members)
+        if not there.exists():
+            with transaction.atomic():
+                _set_members(Channel.objects.create(**fields), members)
+            return slug
     except IntegrityError:  # another request was faster
-        if not Channel.objects.filter(slug=slug).exists():
+        if not there.exists():
             raise
-        _taken(slug)
-    return slug
+    raise ValidationError({"slug": [f"slug {slug!r}: there is a channel of that name already; allowed: another one"]})
 
 
 def _change(channel: Channel, given: dict[str, Any], expected: tuple[str, ...] | None) -> None:
@@ -185,27 +183,28 @@ def _etag(channel: Channel) -> str:
 
 
 def _members(fields: dict[str, Any]) -> dict[str, set[int]]:
-    """Takes the members out of the fields: of each kind that is given, all primary keys.
+    """Take the members out of the fields: of each kind that is given, all primary keys.
 
     Raises:
         ValidationError: A name is unknown.
     """
-    found: dict[str, set[int]] = {}
-    if (slugs := fields.pop("agents", None)) is not None:
-        known = dict(Agent.objects.filter(slug__in=slugs).values_list("slug", "pk"))
-        _all_known("agents", slugs, known, no_agent)
-        found["agent_id"] = set(known.values())
-    if (names := fields.pop("users", None)) is not None:
-        known = dict(get_user_model()._default_manager.filter(username__in=names).values_list("username", "pk"))
-        _all_known("users", names, known, lambda name: f"there is no user {name[:80]!r}; allowed: names of users")
-        found["user_id"] = set(known.values())
-    return found
+    members: dict[str, set[int]] = {}
+    for field, column, rows, named_by, unknown in (
+        ("agents", "agent_id", Agent.objects.all(), "slug", no_agent),
+        ("users", "user_id", get_user_model()._default_manager.all(), "username", _no_user),
+    ):
+        if (names := fields.pop(field, None)) is None:
+            continue
+        known = dict(rows.filter(**{f"{named_by}__in": names}).values_list(named_by, "pk"))
+        for name in names:
+            if name not in known:
+                raise ValidationError({field: [f"{field}: {unknown(name)}"]})
+        members[column] = set(known.values())
+    return members
 
 
-def _all_known(field: str, names: Iterable[str], known: dict[str, int], sentence: Any) -> None:
-    for name in names:
-        if name not in known:
-            raise ValidationError({field: [f"{field}: {sentence(name)}"]})
+def _no_user(name: str) -> str:
+    return f"there is no user {name[:80]!r}; allowed: names of users"
 
 
 def _set_members(channel: Channel, members: dict[str, set[int]]) -> None:
@@ -215,7 +214,3 @@ def _set_members(channel: Channel, members: dict[str, set[int]]) -> None:
         mine.filter(**{f"{column}__in": present - wanted}).delete()
         new = [ChannelMember(channel=channel, **{column: pk}) for pk in sorted(wanted - present)]
         ChannelMember.objects.bulk_create(new, ignore_conflicts=True)
-
-
-def _taken(slug: str) -> None:
-    raise ValidationError({"slug": [f"slug {slug!r}: there is a channel of that name already; allowed: another one"]})

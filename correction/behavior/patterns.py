@@ -25,6 +25,7 @@ DATA = Path(__file__).resolve().parent.parent / "behavior_data"
 LONGEST_NAME = 60
 MOST_SENTENCES = 60  # of a message, from its beginning and its end
 Pattern = re.Pattern[str]
+_TURNING = ("not", "end", "less", "turn")
 
 _SENTENCE = re.compile(r"[^.!?…。！？؟।\n]+(?:\.(?=\w)[^.!?…。！？؟।\n]+)*[.!?…。！？؟।]*")
 # Scripts without spaces between words, or with prefixes.
@@ -124,7 +125,14 @@ def _read_sentence(sentence: str) -> Reading | None:
     body = _form_of("kindness").sub(r"\1 good", _form_of("wish").sub(r"\1 ", body))
     languages = _languages()
     marks = {
-        name: len({found.start() for pattern in words.kinds.values() for found in pattern.finditer(body)})
+        name: len(
+            {
+                found.start()
+                for kind, pattern in words.kinds.items()
+                if kind not in ("plain", "known", "turning")
+                for found in pattern.finditer(body)
+            }
+        )
         for name, words in languages.items()
     }
     most = max(marks.values())
@@ -233,8 +241,14 @@ def _decide(words: _Words, language: str, rest: str, form: str, is_more: bool) -
             continue
         name, text, start, end = topic
         before, word, after = cut[:start], cut[start:end], _form_of("and").split(cut[end:], maxsplit=1)[0]
+        if _is_of_a_thing(name, before, after) or (
+            _form_of("somebody to call").match(cut, start) and not words.has("turning", before)
+        ):
+            return None
         sign, soft, stop = _direction(words, language, before, word, after)
-        if _form_of("twice").search(cut):
+        if _form_of("twice").search(cut) or not _is_certain(words, language, before, after):
+            return Reading(rest, form)
+        if sign < 0 and _form_of("subordinate").match(cut) and any(words.has(kind, earlier) for kind in _TURNING):
             return Reading(rest, form)
         if sign < 0 and re.search(r"\b(?:without|ohne|sans|sin|senza|sem|zonder)\b", cut[end:]):
             return Reading(rest, form)
@@ -295,7 +309,7 @@ def _decide(words: _Words, language: str, rest: str, form: str, is_more: bool) -
             )
         ):
             return None
-        if sign > 0 and earlier and any(words.has(kind, earlier) for kind in ("not", "end", "less", "turn")):
+        if sign > 0 and earlier and any(words.has(kind, earlier) for kind in _TURNING):
             return Reading(rest, form)
         opposite = _topics()[name][2] if name in _topics() else ""
         if form == "complaint" and sign < 0 and opposite:
@@ -322,7 +336,15 @@ def _direction(words: _Words, language: str, before: str, word: str, after: str)
     negated = words.has("not", before)
     ends, less, turns = words.count("end", before), words.count("less", before), words.count("turn", before)
     after_end, after_less = words.count("end", after), words.count("less", after)
-    if not (negated or ends or less):  # where the verb, or its negation, stands at the end
+    if language in ("de", "nl", "others", "unspaced") and not words.has(
+        "turning", before
+    ):  # the verb stands at the end
+        negated, turns = words.has("not", after), turns + words.count("turn", after)
+        ends, less = ends + after_end, less + after_less
+        after_end = after_less = 0
+    elif language in ("de", "nl") and _form_of("not at the end").search(after):
+        negated = not negated
+    elif not (negated or ends or less):  # where the verb, or its negation, stands at the end
         negated = (
             words.has("not", after)
             if language != "en"
@@ -355,6 +377,36 @@ def _direction(words: _Words, language: str, before: str, word: str, after: str)
     return sign, soft or bool(less) or (negated and _compares(words, before, word)), bool(ends) or negated
 
 
+def _is_certain(words: _Words, language: str, before: str, after: str) -> bool:
+    """Whether what turns the meaning around is understood: an unknown verb beside it ("don't spare", "stop limiting") could do so, too."""
+    turning = words.kinds["turning"]
+    spoken, later = turning.search(before), turning.search(after)
+    verb_at_the_end = language in ("de", "nl", "others", "unspaced")
+    if later and spoken and language in ("de", "nl"):
+        return _form_of("not at the end").search(after) is not None
+    if spoken and _form_of("taken away").match(after):
+        return False
+    if spoken and _form_of("made so").search(before) and words.kinds["known"].sub("", "".join(after.split()[:1])):
+        return False
+    if language in ("en", "de", "nl") and words.count("not", before) > 1:
+        return False
+    if not spoken and not (later and verb_at_the_end):
+        return True
+    read = _form_of("described").sub(r"\1 ", before if verb_at_the_end or not spoken else before[spoken.start() :])
+    return not words.kinds["known"].sub(" ", f"{read} {after}" if verb_at_the_end else read).strip(" ,:;'-–")
+
+
+def _is_of_a_thing(name: str, before: str, after: str) -> bool:
+    """Whether the words tell the quality of something else than what the agent writes: "a shorter route"."""
+    noun = re.match(r" (\w+)", after)
+    if name not in _topics_marked("quality"):
+        return False
+    if noun and _form_of("before a thing").search(before):
+        return _form_of("of the agent").fullmatch(noun[1]) is None
+    thing = _form_of("a thing before").search(before)
+    return thing is not None and _form_of("of the agent").fullmatch(thing[1]) is None
+
+
 def _compares(words: _Words, before: str, word: str) -> bool:
     return words.has("more", before) or words.compares.search(word) is not None
 
@@ -385,6 +437,8 @@ def _topic(clause: str) -> tuple[str, str, int, int] | None:
             r"\b(?:plain|simpler?|easy) \w+$", clause[: found.end()]
         ):
             return f"answering in {language}", f"Answers in {language}.", found.start(), found.end()
+    if said := _form_of("said").search(clause):
+        clause = clause[: said.start()]
     places = [
         (found.start(), number, found.end(), name)
         for number, (name, topic) in enumerate(_topics().items())
@@ -473,6 +527,8 @@ def _languages() -> dict[str, _Words]:
     for language, kinds in _read("requests.yaml").items():
         frame = "(?:{})" if language == "unspaced" else r"(?<!\w)(?:{})(?!\w)"
         endings = _ENDINGS_OF_COMPARATIVES.get(language, "")
+        kinds["turning"] = "|".join(kinds[kind] for kind in _TURNING if kind in kinds)
+        kinds["known"] = "|".join(words for kind, words in kinds.items() if kind != "fault")
         found[language] = _Words(
             {kind: re.compile(frame.format("|".join(_alternatives(words)))) for kind, words in kinds.items()},
             re.compile(rf"(?:{endings})$" if endings else r"(?!)"),
@@ -499,7 +555,9 @@ def _form_of(name: str) -> Pattern:
     """A pattern of `forms.yaml`."""
     if name == "clauses in Portuguese":  # where "mais" is no "but"
         return re.compile(_form_of("clauses").pattern.replace("mais|", ""))
-    return re.compile("".join(_forms()[name]).replace("{QUOTE}", QUOTE))
+    return re.compile(
+        "".join(_forms()[name]).replace("{QUOTE}", QUOTE).replace("{WORDS}", _forms()["words of language"])
+    )
 
 
 @cache

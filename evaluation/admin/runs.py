@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
-from django.contrib import admin
-from django.db.models import QuerySet, TextField
+from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
+from django.db.models import Count, Q, QuerySet, Sum, TextField
 from django.db.models.functions import Cast
-from django.http import HttpRequest
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
 from django.template.loader import render_to_string
-from django.urls import reverse
+from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
+from agents.admin.ledger import ALL_TOKENS
 from agents.admin.transcript import transcript_url
 from agents.console import display
 from agents.console.filters import AgentFilter, DateRangeFilter, ErrorFilter, RecentValuesFilter, tag_filter
-from agents.console.logs import Export, export_of, same
+from agents.console.logs import Export, LogAdmin, export_of, same
 from agents.models import LLMCall, Message
 from evaluation.admin.baselines import comparison_panel
 from evaluation.admin.display import (
@@ -33,13 +36,98 @@ from evaluation.admin.display import (
     simulated_by,
 )
 from evaluation.admin.lineups import line_up_link
-from evaluation.admin.run_control import ControlledRunAdmin, buttons_of
-from evaluation.admin.run_totals import add_totals
 from evaluation.calibration import calibration_of
 from evaluation.models import COUNTED, Dimension, EvaluationRun, EvaluationScore
 from evaluation.runs.batches import waiting_words
+from evaluation.runs.control import CANCELLABLE, NotPossible, can_resume, cancel_run, resume_run
+from evaluation.runs.coverage import shares_of, total
 from evaluation.runs.ideas import DistinctIdea, distinct_ideas
 from evaluation.runs.summary import DimensionSummary, PropositionSummary, summarize, worst_judgement
+
+
+def add_totals(runs: Sequence[Any]) -> None:
+    """Set `share`, `scored_total` and its likes, `ledger_tokens`, `ledger_cost` and `ledger_unpriced`; None where there is nothing."""
+    judged: dict[tuple[int, str], int] = {}
+    counted = EvaluationScore.objects.filter(evaluation_run__in=[run.pk for run in runs]).order_by()
+    for run, status, n in counted.values_list("evaluation_run", "status").annotate(n=Count("*")):
+        judged[run, status] = n
+    shares = shares_of([run.pk for run in runs])
+    calls = LLMCall.objects.filter(work_id__in=[run.work_id for run in runs]).order_by().values("work_id")
+    sums = calls.annotate(
+        tokens=Sum(ALL_TOKENS), cost=Sum("cost_usd"), unpriced=Count("pk", filter=Q(cost_usd__isnull=True))
+    )
+    ledger: dict[str, dict[str, Any]] = {row["work_id"]: dict(row) for row in sums}
+    for run in runs:
+        run.share = total(shares[run.pk].values())
+        for status in EvaluationScore.Status.values:
+            setattr(run, f"{status}_total", judged.get((run.pk, status)))
+        for name in ("tokens", "cost", "unpriced"):
+            setattr(run, f"ledger_{name}", ledger.get(run.work_id, {}).get(name))
+
+
+PERMISSION = "evaluation.change_evaluationrun"
+
+
+class Button(NamedTuple):
+    """A way to act on an evaluation, as its page shows it."""
+
+    label: str
+    url: str
+    says: str
+
+
+_ACTS: dict[str, tuple[Callable[[EvaluationRun], EvaluationRun], str]] = {
+    "cancel": (cancel_run, "is cancelled; what was judged stays"),
+    "resume": (resume_run, "waits for the worker (manage.py work), which asks only what is left"),
+}
+
+
+class ControlledRunAdmin(LogAdmin[EvaluationRun]):
+    """Evaluations are a log that nobody edits; whoever may change them can cancel one and have it go on."""
+
+    def get_urls(self) -> list[URLPattern]:
+        view = self.admin_site.admin_view(self.act_view)
+        own = [
+            path(f"<int:pk>/{name}/", view, kwargs={"act": name}, name=f"evaluation_evaluationrun_{name}")
+            for name in _ACTS
+        ]
+        return [*own, *super().get_urls()]
+
+    def act_view(self, request: HttpRequest, pk: int, act: str) -> HttpResponse:
+        """Cancel or resume; the page of the evaluation says what came of it."""
+        if request.method != "POST":
+            return HttpResponseNotAllowed(["POST"])
+        if not request.user.has_perm(PERMISSION):
+            raise PermissionDenied
+        run = EvaluationRun.objects.filter(pk=pk).first()
+        if run is None:
+            raise Http404(f"There is no evaluation {pk}.")
+        carry_out, done = _ACTS[act]
+        try:
+            carry_out(run)
+        except NotPossible as problem:
+            self.message_user(request, f"Nothing was changed: {problem}.", messages.ERROR)
+        else:
+            self.log_change(request, run, f"{act} pressed")
+            self.message_user(request, f"Evaluation {pk} {done}.", messages.SUCCESS)
+        return HttpResponseRedirect(reverse("admin:evaluation_evaluationrun_change", args=[pk]))
+
+
+def buttons_of(request: HttpRequest, run: EvaluationRun) -> list[Button]:
+    """What the user may do with an evaluation as it stands."""
+    if not request.user.has_perm(PERMISSION):
+        return []
+    if run.status in CANCELLABLE:
+        return [Button("Cancel", _url("cancel", run), "Stops it; what was judged stays, and it can go on later.")]
+    if can_resume(run):
+        return [
+            Button("Go on", _url("resume", run), "A worker asks what is left; stored judgements are not made again.")
+        ]
+    return []
+
+
+def _url(act: str, run: EvaluationRun) -> str:
+    return reverse(f"admin:evaluation_evaluationrun_{act}", args=[run.pk])
 
 
 def scores_url(run: EvaluationRun, **filters: str) -> str:

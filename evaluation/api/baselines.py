@@ -20,12 +20,18 @@ from agents.api.requests import ModelPermissions, PaidRequests
 from agents.api.schema import AGENT, documented, query
 from agents.finding import no_agent
 from agents.models import Agent
-from evaluation.api.answers import AcceptedRun, BaselinesAnswer, ComparisonAnswer
-from evaluation.api.filters import DIMENSION, JUDGE, PROCEDURE, PROCEDURES, number
-from evaluation.api.refusals import reading_propositions
-from evaluation.api.run_request import CaptureRequest, spec_of
+from evaluation.api.requests import (
+    DIMENSION,
+    JUDGE,
+    PROCEDURE,
+    PROCEDURES,
+    CaptureRequest,
+    number,
+    reading_propositions,
+    spec_of,
+)
 from evaluation.api.runs import accepted
-from evaluation.api.serializers import BaselineRow, shown_run
+from evaluation.api.serializers import AcceptedRun, BaselineRow, BaselinesAnswer, ComparisonAnswer, shown_run
 from evaluation.calibration.agreement import all_agreements
 from evaluation.change.choosing import nothing_newer
 from evaluation.change.comparison import compare_runs, comparison_json

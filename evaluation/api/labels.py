@@ -21,7 +21,7 @@ from agents.api.headers import IdempotentPosts
 from agents.api.parameters import Log
 from agents.api.problems import Conflict
 from agents.api.schema import documented, query
-from evaluation.api.filters import DIMENSION, number
+from evaluation.api.requests import DIMENSION, number
 from evaluation.calibration.labels import MOST_NOTE, save_label, why_not_labelled
 from evaluation.models import Dimension, EvaluationScore, ScoreLabel, is_heuristic
 

@@ -13,9 +13,8 @@ from agents.api import parameters
 from agents.api.parameters import Pages
 from agents.api.schema import AGENT, PAGES, documented, query
 from agents.models import Agent
-from evaluation.api.answers import PropositionPage, PropositionShown
-from evaluation.api.filters import DIMENSION, YES_NO
-from evaluation.api.refusals import reading_propositions
+from evaluation.api.requests import DIMENSION, YES_NO, reading_propositions
+from evaluation.api.serializers import PropositionPage, PropositionShown
 from evaluation.models import Dimension, EvaluationScore
 from evaluation.propositions.files import DEFAULT, LoadedFile, applying, load_all, propositions_for
 from evaluation.propositions.schema import Proposition

@@ -23,11 +23,16 @@ from agents.api.parameters import Log
 from agents.api.problems import Conflict
 from agents.api.requests import ActionPermissions, PaidRequests
 from agents.api.schema import documented, query
-from evaluation.api.answers import AcceptedRun, WholeRun
-from evaluation.api.filters import DIMENSION, RUN_FILTERS, YES_NO, filtered_runs
-from evaluation.api.refusals import reading_propositions
-from evaluation.api.run_request import RunRequest, spec_of
-from evaluation.api.serializers import BlindScoreRow, RunRow, ScoreRow, links_of, shown_run
+from evaluation.api.requests import (
+    DIMENSION,
+    RUN_FILTERS,
+    YES_NO,
+    RunRequest,
+    filtered_runs,
+    reading_propositions,
+    spec_of,
+)
+from evaluation.api.serializers import AcceptedRun, BlindScoreRow, RunRow, ScoreRow, WholeRun, links_of, shown_run
 from evaluation.models import Dimension, EvaluationRun, EvaluationScore
 from evaluation.runs.as_json import numbers_json
 from evaluation.runs.control import NotPossible, Progress, cancel_run, progress_of, queue_run, resume_run

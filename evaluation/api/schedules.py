@@ -14,7 +14,7 @@ from rest_framework.reverse import reverse
 from agents.api import parameters
 from agents.api.parameters import Log
 from agents.api.schema import AGENT, SINCE, UNTIL, documented, query
-from evaluation.api.filters import DIMENSION, YES_NO, in_time
+from evaluation.api.requests import DIMENSION, YES_NO, in_time
 from evaluation.models import Dimension, DriftAlert, EvaluationSchedule, is_heuristic
 
 

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Case, Count, F, FloatField, Q, Sum, When
+from django.db.models import Case, F, FloatField, Q, Sum, When
 from django.db.models.functions import Cast
 
 from agents.models import Agent
 from evaluation.change.evidence import Judged, runs_judged
 from evaluation.judge.verdicts import RULE_JUDGE
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore, procedure_name
-from evaluation.runs.coverage import COVERABLE, MESSAGES, Share, why_too_little
+from evaluation.runs.coverage import MESSAGES, Share, share_counts, why_too_little
 
 NEWEST_RUNS = 500  # looked through for who was measured lately, and by whom
 MOST_AGENTS = 40  # whose scores are read
@@ -150,14 +150,13 @@ def _summed(runs: Collection[int], dimension: str) -> dict[int, float]:
         default=F("weight") / Cast("evaluation_run__repeats", FloatField()),
         output_field=FloatField(),
     )
-    sums = (
+    sums: Any = (
         rows.order_by()
         .values("evaluation_run")
         .annotate(
             points=Sum(share * F("score"), filter=scored, output_field=FloatField()),
             weights=Sum(share, filter=scored),
-            hits=Count("pk", filter=MESSAGES & Q(status="scored", repeat=1)),
-            asked=Count("pk", filter=MESSAGES & COVERABLE & Q(repeat=1)),
+            **share_counts(MESSAGES),
         )
     )
     return {

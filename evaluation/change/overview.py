@@ -29,7 +29,7 @@ from evaluation.change.evidence import (
     runs_of,
 )
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore, Evidence
-from evaluation.runs.coverage import COVERABLE, MESSAGES, NOTHING, Share, why_too_little
+from evaluation.runs.coverage import MESSAGES, NOTHING, Share, share_counts, why_too_little
 from evaluation.statistics.bootstrap import RESOLUTION
 from evaluation.statistics.difference import ALPHA, MARGIN, holm, welch_p
 
@@ -358,7 +358,7 @@ def _cards(agents: Sequence[Agent], judged: Judged, compared: Mapping[int, Compa
 def _parts(runs: Collection[int]) -> Parts:
     once = Q(status="scored", repeat=1, message__isnull=False, score__isnull=False)
     scored = Q(status="scored", score__isnull=False)
-    rows = (
+    rows: Any = (
         EvaluationScore.objects.filter(evaluation_run__in=runs, count__isnull=True)
         .order_by()
         .values("evaluation_run", "dimension", "proposition_id", "weight", "inverted")
@@ -369,8 +369,7 @@ def _parts(runs: Collection[int]) -> Parts:
             n=Count("pk", filter=once),
             total=Sum("score", filter=once),
             squares=Sum(F("score") * F("score"), filter=once, output_field=IntegerField()),
-            hits=Count("pk", filter=Q(status="scored", repeat=1)),
-            asked=Count("pk", filter=COVERABLE & Q(repeat=1)),
+            **share_counts(),
             single=Count("pk", filter=MESSAGES),
         )
     )

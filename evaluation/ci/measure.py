@@ -9,10 +9,10 @@ from pathlib import Path
 
 from django.db.models import Count
 
-from agents.llm import Status
 from evaluation.change.comparison import Change, Comparison, adjusted, compare, compare_to_baseline
 from evaluation.change.measurement_files import measurements_of_file
 from evaluation.change.measurements import Measurement, NotComparable, measurement_of
+from evaluation.judge.verdicts import OUT_OF_REACH
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore, is_heuristic
 from evaluation.runs.capture import Captured, capture
 from evaluation.runs.coverage import Share
@@ -64,22 +64,18 @@ class Coverage:
         return Coverage(**summed, example=self.example or other.example)
 
 
-_FAILED = tuple(status.value for status in Status if status != Status.OK)  # what a judgement's reason begins with
-_NEEDS_LLM = "needs an LLM judge"
-
-
 def coverage_of(run: EvaluationRun) -> dict[str, Coverage]:
     """The coverage of every dimension of a run; an agent's channel dimensions are those of its channels' runs."""
     coverage = {dimension: Coverage() for dimension in run.dimensions}
     runs = [run.pk, *run.channel_runs.values_list("pk", flat=True)]
     rows = EvaluationScore.objects.filter(evaluation_run__in=runs, dimension__in=run.dimensions).order_by()
-    for row in rows.values("dimension", "status", "judge", "reason").annotate(n=Count("pk")):
+    for row in rows.values("dimension", "status", "judge", "reason", "cause").annotate(n=Count("pk")):
         status, judge, reason = row["status"], row["judge"], row["reason"]
         if status in ("scored", "trivial"):
             kind = status
-        elif status == "pending" or reason.startswith(_FAILED):
+        elif status == "pending" or row["cause"] not in ("", OUT_OF_REACH):
             kind = "failed"
-        elif reason.startswith(_NEEDS_LLM) or is_heuristic(judge):
+        elif row["cause"] or is_heuristic(judge):
             kind = "beyond_judge"
         else:
             kind = "failed" if judge else "not_evaluable"

@@ -17,6 +17,7 @@ from agents.llm.answers import one_line
 from agents.text.fences import new_nonce
 from evaluation.judge.prompts import Context, render, system_blocks, user_turn
 from evaluation.judge.verdicts import (
+    MALFORMED,
     Abstention,
     Answer,
     Verdict,
@@ -150,7 +151,7 @@ def read_reply(question: Question, reply: Reply) -> list[Verdict]:
     who: dict[str, Any] = {"judge": judge_name(question), "served_model": served, "call": reply.call_id}
     if not reply.ok:
         reason = f"{reply.status}: {reply.error}" if reply.error else str(reply.status)
-        return [unscored(reason, **who) for _ in question.propositions]
+        return [unscored(reason, cause=reply.status.value, **who) for _ in question.propositions]
     entries: dict[str, Answer | Abstention] = reply.value
     verdicts = (judged(entries[key], p, question.method) for key, p in question.keyed().items())
     return [with_call(verdict, **who) for verdict in verdicts]
@@ -266,7 +267,7 @@ def ask_all(
 def _second_try(reply: Reply, verdicts: Sequence[Verdict]) -> tuple[int, ...]:
     """Positions worth asking again: all of a call whose failure may pass, the invalid entries of an answer."""
     if reply.ok:
-        return tuple(i for i, v in enumerate(verdicts) if v.status == "unscored" and v.reason.startswith("malformed"))
+        return tuple(i for i, v in enumerate(verdicts) if v.cause == MALFORMED)
     return tuple(range(len(verdicts))) if reply.status in _WORTH_ANOTHER_TRY else ()
 
 

@@ -60,6 +60,7 @@ def example_answer(keyed: Mapping[str, Proposition]) -> dict[str, Any]:
 MIN_SCORE, MAX_SCORE = 0, 9
 HARD_PENALTY = 0.2  # share taken off per flaw (AC-6.0.16)
 RULE_JUDGE = "rule"
+MALFORMED, OUT_OF_REACH = "malformed", "out_of_reach"
 
 VerdictStatus = Literal["scored", "trivial", "unscored"]
 
@@ -78,6 +79,8 @@ class Verdict:
         recommendations: Advice for a low score: the proposition's, else the judge's (AC-6.0.14).
         first_value: The value before the judge was asked whether it is sure (AC-6.0.11); None when it was asked once.
         reason: Why it is trivial or unscored.
+        cause: Why it is unscored, for programs: the status of a call that failed, ``malformed`` for an invalid entry, `OUT_OF_REACH`
+            where this judge cannot score the proposition whatever the text; empty for other reasons.
         judge: ``rule``, or the model asked. `served_model`: the one that answered.
         call: Ledger row of the call; None for rules.
     """
@@ -93,6 +96,7 @@ class Verdict:
     recommendations: str = ""
     first_value: int | None = None
     reason: str = ""
+    cause: str = ""
     judge: str = ""
     served_model: str = ""
     call: int | None = None
@@ -166,6 +170,7 @@ class Abstention:
 
     reason: str
     invalid: bool = False
+    out_of_reach: bool = False
 
 
 def parse_answers(data: Any, propositions: Mapping[str, Proposition]) -> dict[str, Answer | Abstention]:
@@ -196,8 +201,8 @@ def parse_answers(data: Any, propositions: Mapping[str, Proposition]) -> dict[st
 def _entry(data: Any, proposition: Proposition) -> Answer | Abstention:
     if data is None:
         return Abstention("no entry for this claim", invalid=True)
-    if isinstance(data, dict) and set(data) == {"unscored"} and isinstance(data["unscored"], str):
-        return Abstention(data["unscored"])
+    if isinstance(data, dict) and isinstance(data.get("unscored"), str) and set(data) <= {"unscored", OUT_OF_REACH}:
+        return Abstention(data["unscored"], out_of_reach=OUT_OF_REACH in data)
     try:
         answer = Answer.model_validate(data)
     except ValidationError as error:
@@ -216,7 +221,9 @@ def judged(entry: Answer | Abstention, proposition: Proposition, method: str = M
     By TinyTroupe's method absent evidence counts as the 9 the judge was told to give, and penalties are the judge's own.
     """
     if isinstance(entry, Abstention):
-        return unscored(f"malformed: {entry.reason}" if entry.invalid else entry.reason)
+        if entry.invalid:
+            return unscored(f"malformed: {entry.reason}", cause=MALFORMED)
+        return unscored(entry.reason, cause=OUT_OF_REACH if entry.out_of_reach else "")
     fields: dict[str, Any] = {
         "reasoning": entry.reasoning,
         "justification": entry.justification,

@@ -260,6 +260,12 @@ class EvaluationScore(models.Model):
     confidence = models.FloatField(null=True, blank=True, help_text="0 to 1, the judge's own")
     recommendations = models.TextField(blank=True, default="")
     reason = models.CharField(max_length=300, blank=True, default="", help_text="why it is unscored or trivial")
+    cause = models.CharField(
+        max_length=16,
+        blank=True,
+        default="",
+        help_text="why it is unscored: status of a failed call, malformed, or out_of_reach (of this judge)",
+    )
     context_snippet = models.TextField(blank=True, default="", help_text="the start of what was judged")
     judge = models.CharField(max_length=200, blank=True, default="", help_text="rule, or the model that judged")
     served_model = models.CharField(max_length=200, blank=True, default="")

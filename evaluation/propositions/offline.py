@@ -26,7 +26,6 @@ from evaluation.propositions.schema import Cues, Proposition
 NEEDS_JUDGE = "needs an LLM judge: the claim lists no cues for the offline one"
 NEEDS_JUDGE_FOR_FLAWS = "needs an LLM judge: hard mode takes off for every flaw, and cues list none"
 NO_CUE_FOUND = "needs an LLM judge: none of the claim's cues occurs in the text"
-BEYOND_OFFLINE = (NEEDS_JUDGE, NEEDS_JUDGE_FOR_FLAWS)  # whatever the text: the claim gives nothing to go by
 SUPPORTED, CONTRADICTED, BOTH = 8, 1, 4
 ORDINARY_COMPRESSION_GAIN = 0.45  # what unrelated chat messages gain anyway, see agents.text.ngrams.compression_gain
 
@@ -97,7 +96,7 @@ def _score_voices(figures: Mapping[str, Any] | None) -> dict[str, Any]:
 
 @one_message()
 def score_claim(claim: Mapping[str, Any], texts: Sequence[str], history: Sequence[str] | None = None) -> dict[str, Any]:
-    """One claim's entry of a reply, or ``{"unscored": why}``.
+    """One claim's entry of a reply, or ``{"unscored": why}``, with ``"out_of_reach"`` where the claim gives nothing to go by.
 
     Args:
         claim: As a request's facts hold it: ``cues``, ``measure``, ``hard``.
@@ -105,12 +104,12 @@ def score_claim(claim: Mapping[str, Any], texts: Sequence[str], history: Sequenc
         history: What the agent said before, where the text is a draft; None for what has been said already.
     """
     if claim["hard"]:
-        return {"unscored": NEEDS_JUDGE_FOR_FLAWS}
+        return {"unscored": NEEDS_JUDGE_FOR_FLAWS, "out_of_reach": True}
     if claim["measure"] == "repetition":
         return _score_repetition(texts) if history is None else _score_draft_repetition("\n".join(texts), history)
     cues = claim["cues"]
     if not cues:
-        return {"unscored": NEEDS_JUDGE}
+        return {"unscored": NEEDS_JUDGE, "out_of_reach": True}
     text = "\n".join(texts)
     places_of_each = []
     for phrases in (cues["supports"], cues["contradicts"]):

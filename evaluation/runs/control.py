@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from django.db import models, transaction
 from django.db.models import Count, Exists, OuterRef, Q
@@ -15,7 +16,7 @@ from agents.work.queues import wake_workers
 from evaluation.models import ChannelShare, EvaluationRun, EvaluationScore
 from evaluation.propositions.files import default_dimensions
 from evaluation.runs.batches import cancel_batches, waiting_words
-from evaluation.runs.coverage import COVERABLE, NOTHING, Share
+from evaluation.runs.coverage import NOTHING, Share, share_counts
 from evaluation.runs.execute import RESUMABLE
 from evaluation.runs.planning import prepare_run
 from evaluation.runs.spec import RunSpec
@@ -45,15 +46,10 @@ def progress_of(runs: Sequence[EvaluationRun]) -> dict[int, Progress]:
         linked.setdefault(agent_run, set()).add(channel_run)
     every = {*own, *(pk for found in linked.values() for pk in found)}
     rows = EvaluationScore.objects.filter(evaluation_run__in=every).order_by().values("evaluation_run")
-    counted = {
-        row["evaluation_run"]: (row["settled"], row["total"], row["scored"], row["asked"])
-        for row in rows.annotate(
-            settled=Count("pk", filter=~Q(status="pending")),
-            total=Count("pk"),
-            scored=Count("pk", filter=Q(status="scored", repeat=1)),
-            asked=Count("pk", filter=COVERABLE & Q(repeat=1)),
-        )
-    }
+    rows_by_run: Any = rows.annotate(
+        settled=Count("pk", filter=~Q(status="pending")), total=Count("pk"), **share_counts()
+    )
+    counted = {row["evaluation_run"]: (row["settled"], row["total"], row["hits"], row["asked"]) for row in rows_by_run}
     batched = [run for run in runs if run.batch]
     waits = waiting_words(batched) if batched else {}
 

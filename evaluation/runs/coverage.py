@@ -1,26 +1,35 @@
 """How much of what a judge can score it scored, and whether that is enough for a score.
 
 A proposition that this judge cannot score at all (offline one without a rule, cues or a statistic) does not count. Nor does what
-could not be judged at all: a deleted message, an empty text. Both are read from the stored reasons, so that evaluations of any age
-have a coverage.
+could not be judged at all: a deleted message, an empty text.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from django.conf import settings
 from django.db.models import Count, Q
 
+from evaluation.judge.verdicts import OUT_OF_REACH
 from evaluation.models import BY_MESSAGE, ChannelShare, EvaluationScore
-from evaluation.propositions.offline import BEYOND_OFFLINE
 
 # Settled, and not out of reach. A trivial judgement is left out: it could not be false there, so nothing is missing.
-COVERABLE = Q(status="scored") | (Q(status="unscored") & ~Q(judge="") & ~Q(reason__in=BEYOND_OFFLINE))
+COVERABLE = Q(status="scored") | (Q(status="unscored") & ~Q(judge="") & ~Q(cause=OUT_OF_REACH))
 MESSAGES = Q(dimension__in=BY_MESSAGE, over_window=False)  # judged message by message, not once over the window
 
 TOO_LITTLE = "not enough data"
+
+
+def share_counts(only: Q = Q()) -> dict[str, Any]:  # noqa: B008 (a Q is never changed)
+    """Annotations for `EvaluationScore` rows: what was scored (`hits`) of what this judge can score (`asked`), of `only` these.
+
+    Repeats of a judgement count once: the first one speaks for them.
+    """
+    once = only & Q(repeat=1)
+    return {"hits": Count("pk", filter=once & Q(status="scored")), "asked": Count("pk", filter=once & COVERABLE)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +101,7 @@ def shares_of(runs: Collection[int]) -> dict[int, dict[str, Share]]:
     for run, channel_run in links:
         parts[run].add(channel_run)
     rows = EvaluationScore.objects.filter(evaluation_run__in=set().union(*parts.values()), repeat=1).order_by()
-    counts = rows.values_list("evaluation_run", "dimension").annotate(
-        scored=Count("pk", filter=Q(status="scored")), asked=Count("pk", filter=COVERABLE)
-    )
+    counts = rows.values_list("evaluation_run", "dimension").annotate(**share_counts())
     of_part: dict[int, dict[str, Share]] = {}
     for run, dimension, scored, asked in counts:
         of_part.setdefault(run, {})[dimension] = Share(scored, asked)

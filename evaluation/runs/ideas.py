@@ -267,6 +267,10 @@ def count_ideas(session: Session) -> None:
 class _Unanswered(Exception):
     """A call that brought no answer: a part that could not be read makes every number wrong."""
 
+    def __init__(self, reply: Reply, what: str) -> None:
+        super().__init__(f"{reply.status}: {what}: {reply.error}")
+        self.cause = reply.status.value
+
 
 class _Interrupted(Exception):
     """The answer is still to come, from a batch, or it is not to be asked for now."""
@@ -292,7 +296,7 @@ class _Count:
         except _Interrupted:
             return
         except _Unanswered as problem:
-            self.session.store([self.row], [unscored(str(problem), **self._who())], None)
+            self.session.store([self.row], [unscored(str(problem), cause=problem.cause, **self._who())], None)
             return
         distinct = [idea for idea in listed if idea.same_as_id is None]
         if not distinct and is_heuristic(run.judge):
@@ -345,7 +349,7 @@ class _Count:
                     elif reply.status in AGAIN and not again:
                         failed.append(part)
                     elif not reply.ok:
-                        raise _Unanswered(f"{reply.status}: part {part.number} of {number_of_parts}: {reply.error}")
+                        raise _Unanswered(reply, f"part {part.number} of {number_of_parts}")
                     if session.health.down:
                         raise _Interrupted
             left = failed
@@ -415,7 +419,7 @@ class _Count:
                 tries = 2
                 continue
             if not reply.ok:
-                raise _Unanswered(f"{reply.status}: collapsing the list: {reply.error}")
+                raise _Unanswered(reply, "collapsing the list")
             for later, earlier in sorted(reply.value.items()):
                 if later >= len(known):  # else both are known to differ
                     same[shown[later]] = shown[earlier]

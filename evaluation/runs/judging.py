@@ -177,7 +177,7 @@ def judge_dimension(session: Session, dimension: str) -> None:
             rows = [answer.question.items[position] for position in answer.positions]
             if not session.store(rows, answer.verdicts, answer.question):
                 return
-            failed = all(verdict.reason.startswith(FAILURES) for verdict in answer.verdicts)
+            failed = all(verdict.cause in FAILURES for verdict in answer.verdicts)
             calls["failed_calls" if failed else "answered_calls"] += 1
             session.health.note(failed=failed, why=answer.verdicts[0].reason)
             if session.health.down:

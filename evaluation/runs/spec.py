@@ -85,7 +85,8 @@ class RunSpec:
         if not 1 <= self.per_call <= 10:
             raise ValueError(f"per_call {self.per_call}: 1 to 10")
         self._check_target()
-        check_bins(self.position_bins)
+        if self.position_bins:
+            check_bins(self.position_bins)
         if self.samples < len(self.position_bins):
             raise ValueError(f"samples {self.samples}: at least one for each of the {len(self.position_bins)} bins")
         if not 1 <= self.repeats <= MOST_REPEATS:

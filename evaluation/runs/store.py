@@ -6,8 +6,7 @@ import logging
 import re
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
-from functools import lru_cache, reduce
-from operator import or_
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from django.db import connection, models, transaction
@@ -22,13 +21,13 @@ if TYPE_CHECKING:
     from evaluation.judge.questions import Question
 
 FAILURES = ("timeout", "rate_limited", "unavailable", "rejected")  # of the call, not of the answer
-CALL_FAILED = reduce(or_, (Q(status="unscored", reason__startswith=failure) for failure in FAILURES))
+CALL_FAILED = Q(status="unscored", cause__in=FAILURES)
 
 
 def reopen_failed(run: EvaluationRun) -> int:
     """Make items whose call failed pending again, so that taking the run up judges them; returns how many."""
     failed = EvaluationScore.objects.filter(CALL_FAILED, evaluation_run=run)
-    reopened = failed.update(status="pending", reason="", call=None, judged_at=None)
+    reopened = failed.update(status="pending", reason="", cause="", call=None, judged_at=None)
     if reopened and run.series_points is not None:  # its series looks at it again when it has ended
         EvaluationRun.objects.filter(pk=run.pk).update(series_points=None)
     return reopened
@@ -180,7 +179,7 @@ logger = logging.getLogger(__name__)
 SNIPPET_CHARACTERS = 240
 _SAVED = (
     *("status", "score", "raw_score", "first_score", "count", "recommendations", "flaws", "evidence"),
-    *("reasoning", "justification", "confidence", "reason"),
+    *("reasoning", "justification", "confidence", "reason", "cause"),
     *("context_snippet", "claim", "judge", "served_model", "call", "judged_at"),
 )
 
@@ -207,7 +206,8 @@ def save_verdicts(rows: Sequence[EvaluationScore], verdicts: Sequence[Verdict], 
         row.recommendations = row.recommendations or verdict.recommendations
         row.flaws, row.evidence = list(verdict.flaws), verdict.evidence
         row.reasoning, row.justification, row.confidence = verdict.reasoning, verdict.justification, verdict.confidence
-        row.reason, row.judge, row.served_model = verdict.reason, verdict.judge, verdict.served_model
+        row.reason, row.cause = verdict.reason, verdict.cause
+        row.judge, row.served_model = verdict.judge, verdict.served_model
         row.call_id, row.judged_at = verdict.call, now
         row.claim = claims.get(row.proposition_id, row.claim)
         row.context_snippet = snippet if question else _one_line(row.message.text if row.message is not None else "")

@@ -16,7 +16,7 @@ from django.db.models.functions import Coalesce
 from agents.llm import ledger
 from evaluation.judge.verdicts import RULE_JUDGE
 from evaluation.models import COUNTED, ChannelShare, EvaluationRun, EvaluationScore
-from evaluation.runs.coverage import COVERABLE, MESSAGES, NOTHING, Share, total, why_too_little
+from evaluation.runs.coverage import COVERABLE, MESSAGES, NOTHING, Share, share_counts, total, why_too_little
 from evaluation.runs.store import unanswered
 
 
@@ -210,7 +210,7 @@ def repeated_rows(run: EvaluationRun) -> list[dict[str, Any]]:
             points=Coalesce(Sum("score", filter=scored), 0),
             squared=Coalesce(Sum(F("score") * F("score"), filter=scored), 0),
             with_score=Count("pk", filter=scored),
-            coverable=Count("pk", filter=COVERABLE),
+            **share_counts(),
             single=Count("pk", filter=MESSAGES),
             **{f"n_{status}": Count("pk", filter=Q(status=status)) for status in _STATUSES},
         )
@@ -232,8 +232,8 @@ def _add(row: dict[str, Any], item: Mapping[str, Any]) -> None:
     row["inverted"] += item["flipped"]
     for status in _STATUSES:
         row[status] += item[f"n_{status}"]
-    row["hits"] += bool(item["n_scored"])
-    row["asked"] += bool(item["coverable"])
+    row["hits"] += item["hits"]
+    row["asked"] += item["asked"]
     row["of_messages"] += bool(item["single"])
     n = item["with_score"]
     if n:
@@ -294,7 +294,7 @@ def _dimension(dimension: str, rows: list[Mapping[str, Any]]) -> DimensionSummar
     for row in sorted(rows, key=lambda r: str(r["proposition_id"])):
         items, points, weight = row.get("items", row["scored"]), float(row["total"]), float(row["weight"])
         count = row.get("count")
-        share = Share(row.get("hits", row["scored"]), row["asked"])
+        share = Share(row["hits"], row["asked"])
         if row["of_messages"]:
             by_message.append(share)
         if count is None:
@@ -406,7 +406,7 @@ def _rows(runs: Sequence[EvaluationRun]) -> dict[int, list[dict[str, Any]]]:
             trivial=Count("pk", filter=Q(status="trivial")),
             unscored=Count("pk", filter=Q(status="unscored")),
             pending=Count("pk", filter=Q(status="pending")),
-            asked=Count("pk", filter=COVERABLE),
+            **share_counts(),
             of_messages=Count("pk", filter=MESSAGES),
             counted=Sum("count"),  # of one row: nothing is repeated
         )

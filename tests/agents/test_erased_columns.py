@@ -22,7 +22,7 @@ NOT_SPEECH = {
     "EvaluationRun": "dimensions judge window history method position_bins series_points proposition_digests actor_model",
     "EvaluationSchedule": "dimensions window judge",
     "Evidence": "judge",
-    "EvaluationScore": "proposition_id judge served_model evidence",
+    "EvaluationScore": "proposition_id judge served_model evidence cause",
     "GateDimensionResult": "judge proposition_id mark",
     "Idea": "positions",
     "IdempotentRequest": "key method body_digest",

@@ -10,7 +10,9 @@ from django.utils import timezone
 
 from agents.models import Agent, Message
 from agents.persona import current_digest
+from evaluation.judge.verdicts import MALFORMED
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore, Evidence
+from evaluation.runs.store import FAILURES
 from tests.factories import make_channel
 
 LLM, OFFLINE = "claude-haiku-5-5", "offline:lexical-1"
@@ -46,6 +48,9 @@ def make_score(
 ) -> EvaluationScore:
     defaults = {"dimension": "adherence", "proposition_id": "dry", "claim": "Ada is dry", "judge": run.judge}
     status = "scored" if score is not None else "unscored"
+    cause = str(fields.get("reason", "")).partition(":")[0]
+    if cause in {*FAILURES, MALFORMED} and status == "unscored":
+        defaults["cause"] = cause
     return EvaluationScore.objects.create(
         evaluation_run=run, message=message, **{**defaults, "status": status, "score": score, **fields}
     )

@@ -173,7 +173,7 @@ def test_one_that_said_nothing_is_a_note_unless_it_was_named(
     ("arguments", "words"),
     [
         (["--agents", "zed"], "no agent 'zed'; agents: ada, bob"),
-        (["--dimensions", "vibes"], "dimensions vibes: allowed: adherence, fluency"),
+        (["--dimensions", "vibes"], "dimensions vibes: allowed: adherence, consistency"),
         (["--dimensions", ","], "dimensions none: allowed"),
         (["--window", "soon"], "window 'soon' is not understood; allowed: all, last:N"),
         (["--samples", "0"], "samples 0: at least 1"),

@@ -135,7 +135,7 @@ def test_queries_grow_by_two_per_call_and_by_none_per_judgement(
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"dimensions": ("vibes",)}, "dimensions vibes: allowed: adherence, fluency"),
+        ({"dimensions": ("vibes",)}, "dimensions vibes: allowed: adherence, consistency"),
         ({"dimensions": ()}, "dimensions none: allowed"),
         ({"samples": 0}, "samples 0: at least 1"),
         ({"per_call": 11}, "per_call 11: 1 to 10"),

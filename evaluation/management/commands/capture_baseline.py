@@ -13,6 +13,7 @@ from django.conf import settings
 from django.core.management.base import CommandError
 
 from agents.commands import NOT_ENOUGH, STOPPED, WRONG_USAGE, CodedCommand
+from agents.llm.endpoints import provider_of
 from agents.work.stopping import stopping_on_sigterm
 from evaluation.models import Method
 from evaluation.propositions.files import PropositionError, default_dimensions
@@ -21,6 +22,7 @@ from evaluation.runs.capture import Captured, UnknownAgents, capture, choose_age
 from evaluation.runs.estimate import estimate, estimate_before, estimate_channels
 from evaluation.runs.spec import RunSpec
 from evaluation.runs.store import refusal
+from evaluation.runs.summary import by_tag
 from evaluation.runs.terminal import ProgressBar, estimate_json, estimate_table, outcome_table, spending_table
 from evaluation.scorers import SCORERS
 from evaluation.scorers.windows import ALLOWED, BEFORE, NO_MESSAGE, parse_history, parse_window
@@ -218,28 +220,28 @@ class Command(CodedCommand):
         if not options["no_simulate"]:
             with SimulationBar(sys.stderr, quiet=quiet) as simulating:
                 specs, simulations = simulate_where_little(specs, progress=simulating.progress)
-        before = estimate_before(specs)
+        before = estimate_before(specs) if provider_of(settings.JUDGE_MODEL) == "anthropic" else None
         with ProgressBar("Judging", sys.stderr, quiet=quiet) as bar:
             results = capture(specs, prepared=bar.prepared, progress=bar.progress, notice=self._notice) if specs else []
         if wrong := refusal(result.summary.run for result in results):
             raise CommandError(wrong, returncode=WRONG_USAGE)
         judge = str(settings.JUDGE_MODEL)
         estimate, actual = estimated(before) if before else None, spent_on(results)
-        document = {**as_json(judge, results), **spending_json(estimate, actual), **simulations_json(simulations)}
-        if options["by_tag"]:
-            from evaluation.runs.summary import by_tag
-
-            for entry, result in zip(document["runs"], results, strict=True):
-                entry["by_tag"] = {options["by_tag"]: by_tag(result.summary.run, options["by_tag"])}
-        if options["json"]:
-            self._emit(document, options)
-        else:
+        if options["json"] or options["out"]:
+            document = {**as_json(judge, results), **spending_json(estimate, actual), **simulations_json(simulations)}
+            if tag := options["by_tag"]:
+                for entry, result in zip(document["runs"], results, strict=True):
+                    entry["by_tag"] = {tag: by_tag(result.summary.run, tag)}
+        if not options["json"]:
             if results:
                 outcome_table(judge, results, self.stdout, by_tag=options["by_tag"] or "")
                 spending_table(estimate, actual, self.stdout)
-            simulations_table(simulations, self.stdout, why=TOO_FEW)
-            if options["out"]:
-                self._write(document, options["out"])
+            if simulations:
+                simulations_table(simulations, self.stdout, why=TOO_FEW)
+        if options["json"]:
+            self._emit(document, options)
+        elif options["out"]:
+            self._write(document, options["out"])
         self._complain(results, simulations, named=options["agents"].strip().lower() != "all")
 
     def _notice(self, words: str) -> None:

@@ -115,6 +115,38 @@ Emoji kullanma | emoji | stop
 絵文字を使わないでください | emoji | stop
 别再讲笑话了。 | jokes | stop
 이모티콘 쓰지 마세요 | emoji | stop
+Don't hold back on emojis | emoji | more
+Don't be so stingy with the emojis | emoji | more
+No more holding back on emojis | emoji | more
+Stop leaving out emojis | emoji | more
+Stop refusing to use emojis | emoji | more
+Don't hide your sarcasm | sarcasm | more
+Give me emoji-free answers | emoji | less
+Could you drop the informal tone? | informal | stop
+spare me the details | detailed | stop
+Use emoji once in a while | emoji | same
+Use emoji sometimes | emoji | less
+Less jargon, more examples | jargon | less
+Stop saying great question | great question | stop
+Lass die Emojis weg | emoji | stop
+Lass die Emojis nicht weg | emoji | more
+Hör mit den Emojis nicht auf | emoji | more
+Bitte nicht ohne Emojis | emoji | more
+Geize nicht mit Emojis | emoji | more
+Ne renonce pas aux emojis | emoji | more
+N'enlève pas les emojis | emoji | more
+Ne me tutoie pas | informal | stop
+Stop telling awful dad jokes | puns | stop
+No quites los emojis | emoji | more
+No tengas miedo de usar emojis | emoji | more
+Non rinunciare alle emoji | emoji | more
+Não tenha medo de usar emojis | emoji | more
+Laat de emoji's niet weg | emoji | more
+Не переставай использовать эмодзи | emoji | more
+Nie przestawaj używać emoji | emoji | more
+Glöm inte emojis | emoji | more
+Jangan lupa emoji | emoji | more
+别忘了用表情 | emoji | more
 """
 NO_REQUESTS = """
 why don't you use emoji?
@@ -137,6 +169,23 @@ the meeting was too long
 I used too many emojis in my post
 The poster says "be more concise and stop using slang".
 > stop using emoji
+I'd like a shorter route
+Please use a shorter password
+Please use simple ingredients
+Ich hätte gern einen kürzeren Weg
+Je voudrais un court séjour à Nice
+Quiero un café corto
+Don't use plastic bags
+Stop using plastic
+Less sugar, please
+Bitte keine Werbung in den Briefkasten
+Call me a taxi
+Not everyone likes emojis
+Don't change the length of your answers
+You look too serious in that photo
+Sag ihm, er soll kürzer schreiben
+Could you be any more formal?
+Use no more than one emoji
 """
 
 
@@ -169,6 +218,15 @@ def test_what_is_no_request_is_passed_over(text: str) -> None:
         "don't, for heaven's sake, use emojis",
         "No dudes en hacerlo, usa emojis",
         "Use emojis? No thanks.",
+        # An unknown verb beside a negation could turn the meaning around once more.
+        "Don't resist the urge to use emojis",
+        "Don't take the emojis away",
+        "Don't kill the jokes",
+        "Don't make your jokes rarer",
+        "Don't limit yourself to short answers",
+        "Verlier nicht deinen Humor",
+        "Ich will nicht, dass du Emojis weglässt",
+        "No te cortes con los emojis",
     ],
 )
 def test_where_the_direction_is_not_certain_no_trait_is_named(text: str) -> None:

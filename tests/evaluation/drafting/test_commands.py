@@ -160,14 +160,6 @@ def test_offline_it_says_that_suggestions_need_a_model(team: Path, settings: Set
     assert list(team.iterdir()) == []
 
 
-def test_broken_files_are_wrong_usage(llm_server: LLMServer, team: Path) -> None:
-    make_ada()
-    (team / "adherence").mkdir()
-    (team / "adherence" / "x.yaml").write_text("propositions: [")
-
-    assert run("draft_propositions")[0] == 3
-
-
 def test_terminal_markup_in_a_persona_is_shown_as_it_is(llm_server: LLMServer, team: Path) -> None:
     make_ada(system_prompt="You say [bold]hello[/bold] \x1b[31m")
     llm_server.reply(

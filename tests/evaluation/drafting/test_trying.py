@@ -12,7 +12,6 @@ from agents.models import Agent, LLMCall, ModelPrice
 from evaluation.drafting.trying import Trial, try_proposition
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.propositions.rules import Rule
-from evaluation.propositions.schema import Proposition
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.drafting.test_commands import document, run
 from tests.evaluation.judging import answers, claim, entry, prompt_of, tail_of
@@ -229,9 +228,3 @@ def test_hostile_messages_and_markup_are_shown_as_they_are(llm_server: LLMServer
     assert "[red]boo[/red] <U+001B>[31m <U+202E>abc" in out
     assert "[/bold] <U+001B>[0m" in out
     assert json.loads(run("try_proposition", f"{file}:dry", "--json")[1])["messages"][0]["text"].startswith("[red]")
-
-
-def test_a_proposition_is_a_value_and_needs_no_file(speaker: Agent) -> None:
-    proposition = Proposition(dimension="adherence", id="x", claim="{{agent_name}} counts", rule=Rule(matches=r"\d"))
-
-    assert try_proposition(proposition=proposition, agent=speaker, n=3).mean == 9

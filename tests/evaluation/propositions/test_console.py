@@ -15,10 +15,10 @@ from agents.persona import save_persona
 from evaluation.admin.proposition_cards import page_url, propositions_url
 from evaluation.models import Proposition
 from evaluation.propositions.files import load_file, propositions_for
-from tests.console import HOSTILE, Browser, list_of, plain, queries, read, signed_in, staff, superuser, viewer
+from tests.console import HOSTILE, list_of, plain, read, signed_in, superuser, viewer
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.drafting.proposing import make_ada
-from tests.evaluation.propositions.console import asked, change, url_of
+from tests.evaluation.propositions.console import change, url_of
 
 pytestmark = pytest.mark.django_db
 
@@ -147,29 +147,6 @@ def test_who_may_only_view_sees_no_buttons_and_cannot_post(file: Path) -> None:
     assert file.read_text() == FILE
 
 
-def test_who_may_not_view_sees_nothing(file: Path) -> None:
-    stranger = signed_in(staff("evaluation.view_evaluationrun"))
-
-    for url in (list_of(Proposition), URL, URL.replace("/change/", "/history/")):
-        assert stranger.get(url).status_code == 403
-    assert stranger.post(URL, {"accept": "x"}).status_code == 403
-
-
-def test_the_right_to_change_is_enough_to_decide(file: Path) -> None:
-    editor = signed_in(staff("evaluation.view_proposition", "evaluation.change_proposition"))
-    press(editor, "accept", "ada-talk")
-
-    assert [p.id for p in load_file(file).propositions] == ["ada-talk"]
-
-
-def test_a_form_from_elsewhere_is_refused(file: Path) -> None:
-    client = Browser(enforce_csrf_checks=True)
-    client.force_login(superuser())
-
-    assert client.post(URL, {"accept": "x"}).status_code == 403
-    assert file.read_text() == FILE
-
-
 def test_nothing_can_be_added_or_deleted(root: Client, file: Path) -> None:
     assert root.get(list_of(Proposition) + "add/").status_code == 403
     assert root.post(URL.replace("/change/", "/delete/"), {"post": "yes"}).status_code in (302, 403, 404)
@@ -215,24 +192,6 @@ def test_it_says_how_to_get_propositions_with_and_without_a_model(
     assert root.get(propositions_url("nobody")).status_code == 404
 
 
-def test_the_number_of_queries_does_not_grow_with_the_propositions(
-    root: Client, propositions: PropositionFolder
-) -> None:
-    make_ada()
-    propositions.claims("adherence/ada.suggestions.yaml", "a", extra="active: false")
-    few = [len(queries(root, url)) for url in (list_of(Proposition), URL)]
-    for n in range(10):
-        make_ada(f"ada{n}", display_name=f"Ada {n}")
-        propositions.claims(f"adherence/ada{n}.suggestions.yaml", f"a{n}", extra="active: false")
-    propositions.claims("adherence/ada.suggestions.yaml", *(f"a-{n}" for n in range(20)), extra="active: false")
-
-    assert [len(queries(root, url)) for url in (list_of(Proposition), URL)] == few
-
-
-def test_there_are_rights_but_no_rows() -> None:
-    assert Proposition.objects.count() == 0
-
-
 # -- everything asked of an agent
 def test_the_page_shows_all_that_is_asked_and_where_it_comes_from(
     root: Client, team: PropositionFolder, propositions: PropositionFolder
@@ -253,17 +212,6 @@ def test_the_page_shows_all_that_is_asked_and_where_it_comes_from(
     narrowed = plain(read(root, propositions_url("ada") + "?show=suggested"))
     assert "claim waits" in narrowed
     assert "claim dry" not in narrowed
-
-
-def test_retiring_and_asking_again(root: Client, team: PropositionFolder) -> None:
-    team.claims("adherence/ada.yaml", "dry", "kind")
-    for button, wanted in (("retire", ["kind"]), ("restore", ["dry", "kind"])):
-        card = read(root, propositions_url("ada")).split('id="proposition-dry"')[1].split("</section>")[0]
-        mark = re.search(rf'name="{button}" value="([^"]*)"', card)
-        assert mark is not None
-        root.post(propositions_url("ada"), {button: mark[1]})
-        assert list(asked()) == wanted
-    assert LogEntry.objects.count() == 2
 
 
 def test_hostile_texts_stay_texts(root: Client, team: PropositionFolder) -> None:

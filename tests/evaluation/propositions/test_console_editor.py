@@ -210,10 +210,14 @@ def test_strangers_see_nothing_and_forms_from_elsewhere_are_refused(team: Propos
     team.claims("adherence/ada.yaml", "dry")
     stranger, elsewhere = signed_in(staff("evaluation.view_evaluationrun")), Browser(enforce_csrf_checks=True)
     elsewhere.force_login(superuser())
-    urls = [url_of("new"), url_of("edit", name="dry"), url_of("try", name="dry"), url_of("export")]
+    page = propositions_url("ada")
+    urls = [page, url_of("new"), url_of("edit", name="dry"), url_of("try", name="dry"), url_of("export")]
+    urls += [list_of(Proposition), page.replace("/change/", "/history/")]
 
-    assert [stranger.get(url).status_code for url in urls] == [403] * 4
-    assert [elsewhere.post(url, {"prop-claim": "x", "_save": ""}).status_code for url in urls[:3]] == [403] * 3
+    assert {stranger.get(url).status_code for url in urls} == {403}
+    for client in (stranger, elsewhere):
+        sent = {"prop-claim": "x", "_save": "", "accept": "x"}
+        assert {client.post(url, sent).status_code for url in urls[:4]} == {403}
 
 
 @pytest.mark.parametrize("key", ["", "1/../../../etc/passwd:root", "1/adherence/ada.yaml:gone"])

@@ -56,11 +56,6 @@ def test_a_proposition_overrides_its_file_which_overrides_the_defaults_ac_6_0_12
     assert (own.first_n, own.last_n, own.include_personas) == (0, 1, True)
 
 
-def test_advice_belongs_to_the_proposition_ac_6_0_14() -> None:
-    assert resolved(recommendations_for_improvement=" Say less. ").recommendations == "Say less."
-    assert resolved().recommendations == ""
-
-
 def test_an_environment_is_targeted_only_where_the_file_says_so_ac_6_0_10() -> None:
     assert resolved({"dimension": "convergence", "target_type": "environment"}).target_type == "environment"
 
