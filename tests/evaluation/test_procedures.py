@@ -214,10 +214,12 @@ def test_the_console_marks_what_was_judged_differently(llm_server: LLMServer, ad
 
 
 # -- batches across agents (AC-6.0.4)
+@pytest.mark.django_db(transaction=True)
 def test_the_calls_of_many_agents_are_in_flight_together_ac_6_0_4(
     llm_server: LLMServer, settings: Settings, propositions: PropositionFolder
 ) -> None:
     settings.LLM_MAX_CONCURRENCY, settings.LLM_GATE_SLOTS = 6, 0
+    settings.WORKER_THREADS, settings.LLM_EVALUATION_RETRIES = 3, 0  # two evaluations at once for each
     propositions.claims("adherence/_default.yaml", "voice")
     for n in range(6):
         talk(make_agent(f"agent-{n}"), ["No."], channel=make_channel(f"room-{n}"))
