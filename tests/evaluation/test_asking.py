@@ -65,7 +65,7 @@ capture([RunSpec(agent=agent, dimensions=("adherence",)) for agent in agents])
 
 
 def agent_of(body: dict[str, Any]) -> str:
-    return re.findall(r"agent-\d", prompt_of(body).lower())[0]
+    return str(re.findall(r"agent-\d", prompt_of(body).lower())[0])
 
 
 @pytest.mark.parametrize(
