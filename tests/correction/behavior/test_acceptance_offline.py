@@ -10,7 +10,7 @@ from correction.behavior import work_one
 from correction.models import BehaviorRequest
 from tests.correction.behavior.asking import dm_with, traits_of, write
 
-pytest.importorskip("correction.behavior.offline", reason="there is no offline detector")
+pytest.importorskip("correction.behavior.patterns", reason="there is no offline detector")
 pytestmark = pytest.mark.django_db
 OWN = {"dry wit": 0.8, "shouting": 0.0}
 

@@ -11,9 +11,8 @@ from pytest_django import Settings
 
 from agents.llm.requests import Label, LLMRequest
 from agents.persona import TraitValue
-from correction.behavior.detect import Detection, detect
-from correction.behavior.offline import extract, gate, map_trait
-from correction.behavior.tiers import read_extract, read_gate, read_map_answer
+from correction.behavior.patterns import extract, gate, map_trait
+from correction.behavior.tiers import Detection, detect, read_extract, read_gate, read_map_answer
 from tests.correction.behavior.asking import subject
 
 PIRATE = TraitValue("speaking like a pirate", "Says arrr now and then.", 0.2, 0.3)

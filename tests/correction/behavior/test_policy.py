@@ -15,9 +15,17 @@ from agents.persona import TraitValue
 from agents.transcripts.ingest import Spoken, ingest_messages
 from agents.work.queues import wake_workers, work_queues
 from correction.behavior import work
-from correction.behavior.policy import Decision, Requester, decide, hostile_signs, may_ask, requester_of
-from correction.behavior.rules import Change, read_map
-from correction.behavior.words import own_words
+from correction.behavior.rules import (
+    Change,
+    Decision,
+    Requester,
+    decide,
+    hostile_signs,
+    may_ask,
+    read_map,
+    requester_of,
+)
+from correction.behavior.tiers import own_words
 from correction.config.settings import ResolvedConfig, merge
 from correction.models import AgentEvaluationConfig, BehaviorRequest
 from tests.correction.behavior.asking import dm_with, write

@@ -12,7 +12,7 @@ from django.utils import timezone
 from agents.models import Agent, Message, PersonaVersion, Trait
 from agents.persona import TraitValue, current_digest
 from correction.behavior.applying import revert_request, settle_request
-from correction.behavior.policy import applied_today
+from correction.behavior.rules import applied_today
 from correction.config.configure import configure
 from correction.models import BehaviorRequest
 from tests.correction.behavior.proposals import CONCISE, Status, proposed

@@ -9,20 +9,21 @@ import pytest
 from agents.llm.requests import LLMRequest
 from agents.models import Trait
 from agents.persona import MANNER, TraitValue, render_persona
-from correction.behavior import offline
-from correction.behavior.policy import (
+from correction.behavior import patterns
+from correction.behavior.rules import (
     Decision,
     Requester,
     caution_signs,
     decide,
     hostile_signs,
     made_by_requests,
+    name_key,
     protected,
+    read_answer,
+    read_map,
     skeleton,
 )
-from correction.behavior.rules import name_key, read_answer, read_map
-from correction.behavior.tiers import tier_request
-from correction.behavior.words import own_words
+from correction.behavior.tiers import own_words, tier_request
 from correction.config.settings import ResolvedConfig, merge
 from correction.models import AgentEvaluationConfig
 from tests.correction.behavior.asking import CONCISE, subject
@@ -163,7 +164,7 @@ def test_what_is_not_seen_is_neither_kept_in_a_name_nor_makes_another() -> None:
 def test_the_offline_detector_is_never_so_sure_of_a_request_that_it_is_applied_with_the_defaults(text: str) -> None:
     request: LLMRequest = tier_request("gate", words=own_words(text), subject=subject(), found={})
 
-    answer = offline.gate(request)
+    answer = patterns.gate(request)
 
     assert answer["has_request"] is True
     assert answer["confidence"] in ("medium", "low")

@@ -13,8 +13,7 @@ from pytest_django import Settings
 
 from agents.llm import LLMRequest
 from agents.persona import TraitValue
-from correction.behavior.tiers import MAX_TOKENS, TIERS, Subject, Tier, tier_request
-from correction.behavior.words import own_words
+from correction.behavior.tiers import MAX_TOKENS, TIERS, Subject, Tier, own_words, tier_request
 from tests.correction.behavior.asking import SHORTER, YES, subject
 from tests.evaluation.test_judge_prompts import laid_out, texts
 

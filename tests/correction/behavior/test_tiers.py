@@ -9,8 +9,7 @@ from pytest_django import Settings
 
 from agents.llm import Reply
 from agents.models import LLMCall
-from correction.behavior.tiers import Found, Tier, ask, found_without_model, next_tier
-from correction.behavior.words import own_words
+from correction.behavior.tiers import Found, Tier, ask, found_without_model, next_tier, own_words
 from tests.correction.behavior.asking import CONCISE, NO, SHORTER, YES, judge, subject, tier_of
 from tests.llm_server import LLMServer
 from tests.tracing import Caught, tree
