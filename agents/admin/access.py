@@ -19,6 +19,7 @@ from rest_framework.authtoken.models import TokenProxy
 
 from agents.api.problems import refused_for_now
 from agents.api.requests import SignIns, SignInsOfUser
+from agents.console import display
 from agents.console.filters import RelatedFilter
 from agents.console.site import AdminPasswordChangeForm, ModelAdmin, UserChangeForm, UserCreationForm
 
@@ -82,9 +83,7 @@ class ThemedTokenAdmin(TokenAdmin, ModelAdmin[TokenProxy]):
     def has_delete_permission(self, request: HttpRequest, obj: TokenProxy | None = None) -> bool:
         return super().has_delete_permission(request, obj) and _may_see(request, obj)
 
-    @admin.display(description="Token")
-    def shown(self, obj: TokenProxy) -> str:
-        return shortened(obj)
+    shown = display.column("Token", shortened)
 
     def get_fields(self, request: HttpRequest, obj: TokenProxy | None = None) -> Any:
         return ("user",) if obj is None else ("user", "created", "shown")

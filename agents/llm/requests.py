@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Any, Literal
 
 Role = Literal["judge", "actor"]
+ROLES: tuple[Role, ...] = ("judge", "actor")
 
 
 class Status(StrEnum):

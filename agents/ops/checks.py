@@ -13,7 +13,7 @@ from django.utils.module_loading import import_string
 from agents.llm.endpoints import base_url_of, model_of, problem_of, provider_of, replay_file, without_credentials
 from agents.llm.ledger import STORE_CHOICES
 from agents.llm.prices import has_seed_price
-from agents.llm.requests import Role
+from agents.llm.requests import ROLES, Role
 
 NUMBERS = {  # the least allowed, and what it is
     "LLM_MAX_CONCURRENCY": (1, "the number of calls that may be in flight"),
@@ -27,7 +27,6 @@ NUMBERS = {  # the least allowed, and what it is
 }
 OFFLINE_MODELS = {"judge": ("offline:lexical-1",), "actor": ("offline:scripted-1",)}
 PHASES = ("received", "prepare", "review", "committed", "finish")  # of a turn, see agents/turn/pipeline.py
-ROLES: tuple[Role, ...] = ("judge", "actor")
 
 
 @register(deploy=True)  # a fact to know before going live; said on every command it would only be noise

@@ -42,18 +42,15 @@ def recent_messages(*, channel: Channel, trigger: Message | None = None) -> list
     Messages of a simulation are shown in its channel, and nowhere else.
     """
     limit = settings.TURN_HISTORY_MESSAGES
-    said = _messages(channel)
+    said = Message.objects.filter(channel=channel).select_related("agent", "user", "channel")
+    if not channel.synthetic:
+        said = said.filter(synthetic=False)
     if trigger is None or trigger.parent_id is None:
         return list(said.order_by("-position")[:limit])[::-1]
     thread = list(said.filter(Q(pk=trigger.parent_id) | Q(parent_id=trigger.parent_id)).order_by("-position")[:limit])
     if all(message.pk != trigger.parent_id for message in thread):
         thread = thread[: limit - 1] + list(said.filter(pk=trigger.parent_id))
     return thread[::-1]
-
-
-def _messages(channel: Channel) -> QuerySet[Message]:
-    shown = Message.objects.filter(channel=channel).select_related("agent", "user", "channel")
-    return shown if channel.synthetic else shown.filter(synthetic=False)
 
 
 def lines(messages: Sequence[Message], *, agent: Agent) -> list[str]:

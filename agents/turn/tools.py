@@ -24,6 +24,9 @@ REASON_CHARACTERS = 500
 QUERY_CHARACTERS = 200
 PASSAGE_CHARACTERS = 2_000
 BLOCK_CHARACTERS = 4_000
+MEMORY_BLOCKS = 20
+SEARCHED_PASSAGES = 1_000
+FOUND_PASSAGES = 5
 LABEL = re.compile(r"[a-z][a-z0-9_]{0,63}")
 PROTECTED_LABEL = "personality"
 
@@ -130,10 +133,14 @@ ToolInput = SendMessage | ReactToMessage | DoNothing | UpdateMemory | SearchMemo
 
 def tool_definitions() -> tuple[llm.Tool, ...]:
     """The tools as a request offers them; the same for every agent, so that a prompt cache can hold them."""
-    return tuple(
-        llm.Tool(name=name, description=(model.__doc__ or "").strip(), input_schema=_schema(model))
-        for name, model in INPUTS.items()
-    )
+    tools = []
+    for name, model in INPUTS.items():
+        schema = model.model_json_schema()
+        for part in (schema, *schema["properties"].values()):
+            part.pop("title", None)
+        description = schema.pop("description", "")
+        tools.append(llm.Tool(name=name, description=description, input_schema=schema))
+    return tuple(tools)
 
 
 def read_input(call: llm.ToolCall) -> ToolInput:
@@ -168,20 +175,6 @@ def _complaint(model: type[_Input], detail: dict[str, Any]) -> str:
         return f"There is no field {shown(name)}; allowed: {fields}."
     message = str(detail["msg"]).removeprefix("Value error, ")
     return f"The field {name} is {shown(detail['input'])}: {message}."
-
-
-def _schema(model: type[_Input]) -> dict[str, Any]:
-    """The JSON schema of a tool's input, without what only people would read."""
-    schema = model.model_json_schema()
-    for part in (schema, *schema["properties"].values()):
-        part.pop("title", None)
-    schema.pop("description", None)
-    return schema
-
-
-MEMORY_BLOCKS = 20
-SEARCHED_PASSAGES = 1_000
-FOUND_PASSAGES = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,9 +253,17 @@ def send_draft(draft: Draft, *, turn: Turn) -> Performed:
 
 
 def _send(turn: Turn, given: SendMessage, call: llm.ToolCall) -> Performed:
-    channel = _channel(turn, given.channel)
+    mine = {c.slug: c for c in within_reach(turn.agent, turn.channel)}
+    wanted = given.channel.removeprefix("#")
+    channel = mine.get(wanted) or mine.get(wanted.casefold())
+    if channel is None:
+        allowed = ", ".join(list(mine)[:30]) or "none, you have joined no channel"
+        raise ToolFault(f"The field channel is {shown(given.channel)}; allowed: {allowed}.")
+    key = f"run:{turn.run.pk if turn.run else ''}:{call.id}"  # a repeated call commits nothing twice
+    if len(key) > KEY_CHARACTERS:  # an overlong id of a server is shortened to its digest
+        key = key[:60] + ":" + hashlib.sha256(key.encode()).hexdigest()
     result = send_message(
-        agent=turn.agent, channel=channel, text=given.text, run=turn.run, turn=turn, idempotency_key=_key(turn, call)
+        agent=turn.agent, channel=channel, text=given.text, run=turn.run, turn=turn, idempotency_key=key
     )
     return _answer_of(result, channel, given.text)
 
@@ -281,23 +282,6 @@ def _answer_of(result: SendResult, channel: Channel, draft: str, *, ends: bool =
         return Performed(render("sent_back", feedback=result.feedback), is_error=True, detail=detail, ends=ends)
     text = render("sent", channel=channel.slug, number=result.message.position, changed=result.text != draft)
     return Performed(text, message=result.message, detail=detail, ends=ends)
-
-
-def _key(turn: Turn, call: llm.ToolCall) -> str:
-    """The key under which a repeated call commits nothing twice; an overlong id of a server is shortened to its digest."""
-    key = f"run:{turn.run.pk if turn.run else ''}:{call.id}"
-    return key if len(key) <= KEY_CHARACTERS else key[:60] + ":" + hashlib.sha256(key.encode()).hexdigest()
-
-
-def _channel(turn: Turn, slug: str) -> Channel:
-    """One of the agent's channels, by its short name."""
-    mine = {c.slug: c for c in within_reach(turn.agent, turn.channel)}
-    wanted = slug.removeprefix("#")
-    channel = mine.get(wanted) or mine.get(wanted.casefold())
-    if channel is None:
-        allowed = ", ".join(list(mine)[:30]) or "none, you have joined no channel"
-        raise ToolFault(f"The field channel is {shown(slug)}; allowed: {allowed}.")
-    return channel
 
 
 def _react(turn: Turn, given: ReactToMessage) -> Performed:

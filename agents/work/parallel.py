@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence, Sized
+from contextlib import suppress
 from contextvars import copy_context
+from queue import Empty, SimpleQueue
 from threading import Lock, Thread
 from typing import TypeVar
 
@@ -30,7 +32,7 @@ def side_by_side(jobs: Iterable[Callable[[], T]], limit: int) -> list[T]:
 
     Raises:
         BaseException: The first one, in the order of the jobs, after the others have ended. One that is not an `Exception` (the work is
-            to stop) comes before all others, and stops the other jobs at their next look at the stop flag.
+            to stop) comes before all others, and stops the other jobs at their next look at the stop flag. Only jobs look at it.
         ValueError: `limit` is less than 1.
     """
     if limit < 1:
@@ -44,7 +46,6 @@ def side_by_side(jobs: Iterable[Callable[[], T]], limit: int) -> list[T]:
         nonlocal ended
         with lock:
             if not ended:
-                stop.check()
                 if (found := next(waiting, None)) is not None:
                     return found
                 ended = True
@@ -66,11 +67,22 @@ def side_by_side(jobs: Iterable[Callable[[], T]], limit: int) -> list[T]:
                     errors[place], ended = error, True
                     stop.request()
 
+    gone: list[None] = []
+    wake: SimpleQueue[None] = SimpleQueue()
+
     def thread() -> None:
         try:
             work()
         finally:
             connections.close_all()
+            gone.append(None)
+            wake.put(None)
+
+    def wait(threads: Sequence[Thread]) -> None:
+        # Not `join`: when Ctrl-C interrupts it, Python 3.11 takes the thread for one that has ended.
+        while len(gone) < sum(each.ident is not None for each in threads):
+            with suppress(Empty):
+                wake.get(timeout=LOOK)
 
     most = min(limit, len(jobs)) if isinstance(jobs, Sized) else limit
     if most <= 1:
@@ -82,18 +94,12 @@ def side_by_side(jobs: Iterable[Callable[[], T]], limit: int) -> list[T]:
         try:
             for each in threads:
                 each.start()
-            _join(threads)
+            wait(threads)
         except BaseException:  # Ctrl-C: the jobs stop, too
             ended = True
             stop.request()
-            _join(threads)
+            wait(threads)
             raise
     for place in sorted(errors, key=lambda place: (isinstance(errors[place], Exception), place)):
         raise errors[place]
     return [results[place] for place in sorted(results)]
-
-
-def _join(threads: Sequence[Thread]) -> None:
-    for each in threads:
-        while each.is_alive():
-            each.join(LOOK)  # in steps: a signal reaches the main thread between two

@@ -15,6 +15,8 @@ from celery import shared_task, signals
 from django.conf import settings
 from django.db import DatabaseError, close_old_connections
 
+from agents.llm import warm_up
+from agents.llm.requests import ROLES
 from agents.models import WorkerHeartbeat
 from agents.work.outages import OUTAGE
 from agents.work.queues import GROUPS, WORK_TASK, Group, nudge, release_lost_leases, work_queues
@@ -56,6 +58,16 @@ def sweep() -> None:
         log.warning("database: %s", error)
     for group in GROUPS:
         nudge(group)
+
+
+@signals.worker_init.connect
+def _warm_up(**kwargs: Any) -> None:
+    """Import the SDK, which takes seconds in which a thread does not look at the stop flag."""
+    for role in ROLES:
+        try:
+            warm_up(role)
+        except Exception:
+            log.exception("the client of the %s could not be made; the first call tries again", role)
 
 
 @signals.worker_ready.connect

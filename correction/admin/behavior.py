@@ -593,17 +593,9 @@ class BehaviorRequestAdmin(ReadOnlyAdmin[BehaviorRequest]):
     def when(self, row: BehaviorRequest) -> SafeString:
         return display.lines(display.moment(row.created_at), f"#{row.pk}")
 
-    @admin.display(description="agent", ordering="agent")
-    def who(self, row: BehaviorRequest) -> SafeString:
-        return display.agent_chip(row.agent)
-
-    @admin.display(description="status", ordering="status")
-    def state(self, row: BehaviorRequest) -> SafeString:
-        return status_badge(row)
-
-    @admin.display(description="change", ordering="trait_name")
-    def changed(self, row: BehaviorRequest) -> SafeString:
-        return change(row)
+    who = display.column("agent", lambda row: display.agent_chip(row.agent), ordering="agent")
+    state = display.column("status", status_badge, ordering="status")
+    changed = display.column("change", change, ordering="trait_name")
 
     @admin.display(description="confidence", ordering="confidence")
     def sure(self, row: BehaviorRequest) -> SafeString:

@@ -280,29 +280,12 @@ class InterventionLogAdmin(LogAdmin[InterventionLog]):
         ("How it was judged", {"fields": ("judge_mark", "duration", "calls", "when")}),
     )
 
-    @admin.display(description="time", ordering="created_at")
-    def when(self, log: InterventionLog) -> SafeString:
-        return display.moment(log.created_at)
-
-    @admin.display(description="intervention", ordering="name")
-    def what(self, log: InterventionLog) -> SafeString:
-        return display.isolated(log.name.replace("_", " "))
-
-    @admin.display(description="agent", ordering="agent")
-    def who(self, log: InterventionLog) -> SafeString:
-        return display.agent_chip(log.agent)
-
-    @admin.display(description="fired", ordering="fired")
-    def fired_mark(self, log: InterventionLog) -> SafeString:
-        return fired_badge(log.fired)
-
-    @admin.display(description="why")
-    def reason(self, log: InterventionLog) -> SafeString:
-        return display.folded(log.why, 90)
-
-    @admin.display(description="nudge")
-    def shown(self, log: InterventionLog) -> SafeString:
-        return display.folded(log.nudge, 60)
+    when = display.column("time", lambda log: display.moment(log.created_at), ordering="created_at")
+    what = display.column("intervention", lambda log: display.isolated(log.name.replace("_", " ")), ordering="name")
+    who = display.column("agent", lambda log: display.agent_chip(log.agent), ordering="agent")
+    fired_mark = display.column("fired", lambda log: fired_badge(log.fired), ordering="fired")
+    reason = display.column("why", lambda log: display.folded(log.why, 90))
+    shown = display.column("nudge", lambda log: display.folded(log.nudge, 60))
 
     @admin.display(description="channel", ordering="channel")
     def place(self, log: InterventionLog) -> SafeString:
@@ -310,13 +293,8 @@ class InterventionLogAdmin(LogAdmin[InterventionLog]):
             return display.EMPTY
         return display.link(reverse("admin:agents_channel_transcript", args=[log.channel.pk]), log.channel)
 
-    @admin.display(description="preconditions")
-    def conditions(self, log: InterventionLog) -> SafeString:
-        return preconditions_table(log.preconditions)
-
-    @admin.display(description="nudge")
-    def nudge_text(self, log: InterventionLog) -> SafeString:
-        return display.block(log.nudge)
+    conditions = display.column("preconditions", lambda log: preconditions_table(log.preconditions))
+    nudge_text = display.column("nudge", lambda log: display.block(log.nudge))
 
     @admin.display(description="run")
     def run_link(self, log: InterventionLog) -> SafeString:
@@ -328,13 +306,8 @@ class InterventionLogAdmin(LogAdmin[InterventionLog]):
             return display.page_of(log.intervention)
         return SafeString("built in" if log.name in BUILT_IN else "an intervention that was deleted")
 
-    @admin.display(description="judge")
-    def judge_mark(self, log: InterventionLog) -> SafeString:
-        return judge_badge(log.judge)
-
-    @admin.display(description="duration")
-    def duration(self, log: InterventionLog) -> str:
-        return f"{log.duration_ms:,} ms"
+    judge_mark = display.column("judge", lambda log: judge_badge(log.judge))
+    duration = display.column("duration", lambda log: f"{log.duration_ms:,} ms")
 
     @admin.display(description="model calls")
     def calls(self, log: InterventionLog) -> SafeString:

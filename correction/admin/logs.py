@@ -294,9 +294,7 @@ class CorrectionLogAdmin(LogAdmin[CorrectionLog]):
     def when(self, log: CorrectionLog) -> SafeString:
         return display.lines(display.moment(log.created_at), f"attempt {log.attempt}")
 
-    @admin.display(description="agent", ordering="agent")
-    def who(self, log: CorrectionLog) -> SafeString:
-        return speaker(log)
+    who = display.column("agent", speaker, ordering="agent")
 
     @admin.display(description="channel", ordering="channel")
     def place(self, log: CorrectionLog) -> SafeString:
@@ -314,13 +312,8 @@ class CorrectionLogAdmin(LogAdmin[CorrectionLog]):
             return format_html("{} {}", ended, display.badge("said", "plain", "this text was said in the end"))
         return ended if own == ended else display.lines(ended, format_html("this draft: {}", own))
 
-    @admin.display(description="verdicts")
-    def verdicts(self, log: CorrectionLog) -> SafeString:
-        return results(log.dimension_results.all())
-
-    @admin.display(description="draft")
-    def draft(self, log: CorrectionLog) -> SafeString:
-        return display.folded(log.judged_text, 90)
+    verdicts = display.column("verdicts", lambda log: results(log.dimension_results.all()))
+    draft = display.column("draft", lambda log: display.folded(log.judged_text, 90))
 
 
 @admin.register(ObservedMessage)
@@ -346,18 +339,9 @@ class ObservedMessageAdmin(LogAdmin[ObservedMessage]):
     created = display.time_of("created_at")
     started = display.time_of("started_at")
     finished = display.time_of("finished_at")
-
-    @admin.display(description="observation", ordering="pk")
-    def name(self, row: ObservedMessage) -> str:
-        return f"observation {row.pk}"
-
-    @admin.display(description="status", ordering="status")
-    def state(self, row: ObservedMessage) -> SafeString:
-        return display.status_badge(row)
-
-    @admin.display(description="agent")
-    def who(self, row: ObservedMessage) -> SafeString:
-        return display.agent_chip(row.message.agent)
+    name = display.column("observation", lambda row: f"observation {row.pk}", ordering="pk")
+    state = display.column("status", display.status_badge, ordering="status")
+    who = display.column("agent", lambda row: display.agent_chip(row.message.agent))
 
     @admin.display(description="message")
     def said(self, row: ObservedMessage) -> SafeString:
@@ -368,6 +352,4 @@ class ObservedMessageAdmin(LogAdmin[ObservedMessage]):
     def verdicts(self, row: ObservedMessage) -> SafeString:
         return display.link(display.list_url(CorrectionLog, session=row.session), "what was found")
 
-    @admin.display(description="error")
-    def error_text(self, row: ObservedMessage) -> SafeString:
-        return format_html("{}", display.block(row.error))
+    error_text = display.column("error", lambda row: format_html("{}", display.block(row.error)))

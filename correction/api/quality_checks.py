@@ -26,6 +26,7 @@ from agents.persona import render_persona
 from agents.turn.send_message import MAX_CHARACTERS
 from correction.api.figures import Sums
 from correction.config.settings import CONFIG_FIELDS, GATE_DIMENSIONS, ConfigError
+from correction.gate.check import DimensionCheck
 from correction.gate.quality_check import (
     MOST_ATTEMPTS,
     MOST_PROPOSITIONS,
@@ -35,7 +36,6 @@ from correction.gate.quality_check import (
     check_quality,
     read_propositions,
 )
-from correction.gate.scores import DimensionCheck
 from correction.models import CorrectionLog, GateDimensionResult, Outcome
 from evaluation.judge.prompts import Event
 from evaluation.models import is_heuristic

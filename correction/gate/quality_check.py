@@ -20,8 +20,7 @@ from agents.models import Agent, LLMCall
 from correction.config.settings import GATE_DIMENSIONS, ResolvedConfig, resolve_config, resolve_defaults
 from correction.costs import over_budget
 from correction.gate import sessions
-from correction.gate.check import Action, check_action_quality, load_propositions, persona_of
-from correction.gate.scores import GateResult
+from correction.gate.check import Action, GateResult, check_action_quality, load_propositions, persona_of
 from correction.gate.sessions import Attempt, GateSession, as_uuid, best_attempt, is_open, load_attempts
 from correction.gate.stage import feedback
 from correction.models import CorrectionLog

@@ -15,7 +15,7 @@ from django.db.models import Case, F, Max, Q, Value, When
 
 from agents.llm.answers import storable
 from agents.models import Agent, Channel, Message
-from correction.gate.scores import GateResult
+from correction.gate.check import GateResult
 from correction.models import CorrectionLog, GateDimensionResult, Outcome
 from evaluation.models import PatternTimeout
 

@@ -16,8 +16,7 @@ from agents.turn.pipeline import Accept, Draft, Revise, Turn
 from agents.turn.send_message import SendRefused, commit
 from correction.config.settings import config_of
 from correction.gate import observe, sessions
-from correction.gate.check import action_of_draft, check_for_agent
-from correction.gate.scores import DimensionCheck, GateResult
+from correction.gate.check import DimensionCheck, GateResult, action_of_draft, check_for_agent
 from correction.gate.sessions import Attempt, Entry, GateSession, KeyTaken, best_attempt, check_session, load_attempts
 from correction.models import GateMode, Outcome
 

@@ -66,13 +66,8 @@ class BaselineAdmin(OverviewAdmin):
     def get_queryset(self, request: HttpRequest) -> QuerySet[Baseline]:
         return super().get_queryset(request).prefetch_related("agent__traits")
 
-    @admin.display(description="baseline", ordering="pk")
-    def what(self, baseline: Baseline) -> str:
-        return f"baseline {baseline.pk}"
-
-    @admin.display(description="agent", ordering="agent")
-    def who(self, baseline: Baseline) -> SafeString:
-        return display.agent_chip(baseline.agent)
+    what = display.column("baseline", lambda baseline: f"baseline {baseline.pk}", ordering="pk")
+    who = display.column("agent", lambda baseline: display.agent_chip(baseline.agent), ordering="agent")
 
     @admin.display(description="dimension", ordering="dimension")
     def dimension_mark(self, baseline: Baseline) -> SafeString:
@@ -86,9 +81,7 @@ class BaselineAdmin(OverviewAdmin):
     def judge_mark(self, baseline: Baseline) -> SafeString:
         return format_html("{} {}", judge_badge(baseline.judge), procedure_badge(baseline.procedure))
 
-    @admin.display(description="simulated by")
-    def simulated(self, baseline: Baseline) -> SafeString | str:
-        return simulated_by(baseline.evaluation_run) or display.EMPTY
+    simulated = display.column("simulated by", lambda baseline: simulated_by(baseline.evaluation_run) or display.EMPTY)
 
     def get_changelist_instance(self, request: HttpRequest) -> Any:
         changes: Any = super().get_changelist_instance(request)
@@ -100,9 +93,7 @@ class BaselineAdmin(OverviewAdmin):
             baseline.stale_reasons, baseline.shares = reasons, shares
         return changes
 
-    @admin.display(description="agreement with people")
-    def agreement_mark(self, baseline: Baseline) -> SafeString | str:
-        return agreement_of_baseline(baseline)
+    agreement_mark = display.column("agreement with people", agreement_of_baseline)
 
     @admin.display(description="persona")
     def stale(self, baseline: Baseline) -> SafeString:

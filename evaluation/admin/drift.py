@@ -205,13 +205,8 @@ class DriftAlertAdmin(ReadOnlyAdmin[DriftAlert]):
     def what(self, alert: DriftAlert) -> SafeString:
         return display.lines(f"alert {alert.pk}", display.moment(alert.created_at))
 
-    @admin.display(description="agent", ordering="agent")
-    def who(self, alert: DriftAlert) -> SafeString:
-        return display.agent_chip(alert.agent)
-
-    @admin.display(description="dimension", ordering="dimension")
-    def dimension_mark(self, alert: DriftAlert) -> SafeString:
-        return dimension_badge(alert.dimension)
+    who = display.column("agent", lambda alert: display.agent_chip(alert.agent), ordering="agent")
+    dimension_mark = display.column("dimension", lambda alert: dimension_badge(alert.dimension), ordering="dimension")
 
     @admin.display(description="fell from, to")
     def change(self, alert: DriftAlert) -> SafeString:

@@ -245,9 +245,7 @@ class LabelSetAdmin(ModelAdmin[LabelSet]):
         judge = format_html("{} {}", judge_badge(label_set.judge), procedure_badge(label_set.procedure))
         return format_html("{} {}", judge, dimension_badge(label_set.dimension))
 
-    @admin.display(description="labelled")
-    def people(self, label_set: Any) -> SafeString:
-        return progress_lines(label_set.entries) or display.EMPTY
+    people = display.column("labelled", lambda label_set: progress_lines(label_set.entries) or display.EMPTY)
 
     @admin.display(description="")
     def label_link(self, label_set: Any) -> SafeString:

@@ -66,25 +66,15 @@ class LineUpRunAdmin(ReadOnlyAdmin[LineUpRun]):
         card = render_to_string("admin/evaluation/lineup.html", {"figures": figures, "heading": str(obj)}, request)
         return [SafeString(card), *super().get_panels(request, obj)]
 
-    @admin.display(description="line-up", ordering="pk")
-    def what(self, made: LineUpRun) -> str:
-        return f"line-up {made.pk}"
+    what = display.column("line-up", lambda made: f"line-up {made.pk}", ordering="pk")
 
     @admin.display(description="channel", ordering="channel")
     def where_it_was(self, made: LineUpRun) -> SafeString:
         return display.link(channel_page(made.channel_id), made.channel)
 
-    @admin.display(description="status", ordering="status")
-    def state(self, made: LineUpRun) -> SafeString:
-        return display.status_badge(made)
-
-    @admin.display(description="balanced accuracy")
-    def accuracy(self, made: LineUpRun) -> SafeString | str:
-        return percent(made.result.get("balanced_accuracy"))
-
-    @admin.display(description="tags asked for")
-    def tags(self, made: LineUpRun) -> SafeString:
-        return display.tags(made.where)
+    state = display.column("status", display.status_badge, ordering="status")
+    accuracy = display.column("balanced accuracy", lambda made: percent(made.result.get("balanced_accuracy")))
+    tags = display.column("tags asked for", lambda made: display.tags(made.where))
 
 
 def lineup_panel(request: HttpRequest, channel: Channel) -> SafeString:

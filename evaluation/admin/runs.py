@@ -261,9 +261,7 @@ class EvaluationRunAdmin(ControlledRunAdmin):
             else display.link(reverse("admin:agents_channel_transcript", args=[run.channel.pk]), run.channel)
         )
 
-    @admin.display(description="judge", ordering="judge")
-    def judge_mark(self, run: EvaluationRun) -> SafeString:
-        return judge_badge(run.judge)
+    judge_mark = display.column("judge", lambda run: judge_badge(run.judge), ordering="judge")
 
     @admin.display(description="dimensions")
     def dimension_badges(self, run: EvaluationRun) -> SafeString:
@@ -285,21 +283,10 @@ class EvaluationRunAdmin(ControlledRunAdmin):
         cost = display.money(run.ledger_cost, unpriced=run.ledger_unpriced or 0)
         return display.lines(display.count(run.ledger_tokens), cost)
 
-    @admin.display(description="status", ordering="status")
-    def state(self, run: EvaluationRun) -> SafeString:
-        return display.status_badge(run)
-
-    @admin.display(description="tags asked for")
-    def where_tags(self, run: EvaluationRun) -> SafeString:
-        return display.tags(run.where)
-
-    @admin.display(description="tags of the history")
-    def history_tags(self, run: EvaluationRun) -> SafeString:
-        return display.tags(run.history_where)
-
-    @admin.display(description="procedure")
-    def procedure_mark(self, run: EvaluationRun) -> str:
-        return run.procedure
+    state = display.column("status", display.status_badge, ordering="status")
+    where_tags = display.column("tags asked for", lambda run: display.tags(run.where))
+    history_tags = display.column("tags of the history", lambda run: display.tags(run.history_where))
+    procedure_mark = display.column("procedure", lambda run: run.procedure)
 
     @admin.display(description="additional context")
     def additional(self, run: EvaluationRun) -> SafeString:

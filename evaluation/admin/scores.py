@@ -102,14 +102,8 @@ class EvaluationScoreAdmin(LogAdmin[EvaluationScore]):
     )
 
     judged = display.time_of("judged_at")
-
-    @admin.display(description="score", ordering="pk")
-    def number(self, score: EvaluationScore) -> str:
-        return f"#{score.pk}"
-
-    @admin.display(description="verdict", ordering="score")
-    def outcome(self, score: EvaluationScore) -> SafeString:
-        return verdict(score)
+    number = display.column("score", lambda score: f"#{score.pk}", ordering="pk")
+    outcome = display.column("verdict", verdict, ordering="score")
 
     @admin.display(description="proposition", ordering="proposition_id")
     def claimed(self, score: EvaluationScore) -> SafeString:
@@ -144,13 +138,8 @@ class EvaluationScoreAdmin(LogAdmin[EvaluationScore]):
     def why(self, score: EvaluationScore) -> SafeString:
         return display.folded("\n\n".join(filter(None, (score.reason, score.reasoning, score.justification))), 60)
 
-    @admin.display(description="dimension", ordering="dimension")
-    def dimension_mark(self, score: EvaluationScore) -> SafeString:
-        return dimension_badge(score.dimension)
-
-    @admin.display(description="judge", ordering="judge")
-    def judge_mark(self, score: EvaluationScore) -> SafeString:
-        return judge_badge(score.judge)
+    dimension_mark = display.column("dimension", lambda score: dimension_badge(score.dimension), ordering="dimension")
+    judge_mark = display.column("judge", lambda score: judge_badge(score.judge), ordering="judge")
 
     @admin.display(description="target")
     def who(self, score: EvaluationScore) -> SafeString:
@@ -159,13 +148,8 @@ class EvaluationScoreAdmin(LogAdmin[EvaluationScore]):
             return display.link(reverse("admin:agents_channel_transcript", args=[run.channel.pk]), run.channel)
         return display.agent_chip(run.agent)
 
-    @admin.display(description="reason")
-    def reason_text(self, score: EvaluationScore) -> SafeString:
-        return display.block(score.reason)
-
-    @admin.display(description="claim")
-    def claim_text(self, score: EvaluationScore) -> SafeString:
-        return display.block(score.claim)
+    reason_text = display.column("reason", lambda score: display.block(score.reason))
+    claim_text = display.column("claim", lambda score: display.block(score.claim))
 
     @admin.display(description="message")
     def message_link(self, score: EvaluationScore) -> SafeString:
@@ -181,9 +165,7 @@ class EvaluationScoreAdmin(LogAdmin[EvaluationScore]):
         place = display.link(transcript_url(score.compared_with), "Read it in its conversation")
         return format_html("{}{}", display.block(score.compared_with.text), place)
 
-    @admin.display(description="snippet")
-    def snippet(self, score: EvaluationScore) -> SafeString:
-        return display.folded(score.context_snippet, 120)
+    snippet = display.column("snippet", lambda score: display.folded(score.context_snippet, 120))
 
     @admin.display(description="flaws")
     def flaw_list(self, score: EvaluationScore) -> SafeString:
@@ -191,14 +173,6 @@ class EvaluationScoreAdmin(LogAdmin[EvaluationScore]):
             format_html_join("", "<div>• {}</div>", ((display.visible(flaw),) for flaw in score.flaws)) or display.EMPTY
         )
 
-    @admin.display(description="reasoning")
-    def reasoning_text(self, score: EvaluationScore) -> SafeString:
-        return display.folded(score.reasoning, 120)
-
-    @admin.display(description="justification")
-    def justification_text(self, score: EvaluationScore) -> SafeString:
-        return display.folded(score.justification, 120)
-
-    @admin.display(description="recommendations")
-    def recommendation_text(self, score: EvaluationScore) -> SafeString:
-        return display.folded(score.recommendations, 120)
+    reasoning_text = display.column("reasoning", lambda score: display.folded(score.reasoning, 120))
+    justification_text = display.column("justification", lambda score: display.folded(score.justification, 120))
+    recommendation_text = display.column("recommendations", lambda score: display.folded(score.recommendations, 120))

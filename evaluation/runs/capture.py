@@ -116,8 +116,9 @@ def capture(
         def go_on(ready: Sequence[EvaluationRun]) -> None:
             held.update(run.pk for run in execute(ready, progress=progress, hand_back=False))
 
-        if any(spec.batch for spec in specs):
-            see_through(with_channels([run for run, _ in made]), go_on=go_on, notice=notice)
+        runs = with_channels([run for run, _ in made])
+        if any(run.batch for run in runs):
+            see_through(runs, go_on=go_on, notice=notice)
         found = EvaluationRun.objects.select_related("agent", "channel").in_bulk([run.pk for run, _ in made])
         summaries = {summary.run.pk: summary for summary in summarize_all(list(found.values()))}
         return [

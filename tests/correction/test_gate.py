@@ -12,8 +12,7 @@ from pytest_django import Settings
 from agents.llm import Label
 from agents.models import LLMCall, Message
 from agents.turn.send_message import SendRefused
-from correction.gate.check import Action, check_action_quality, load_propositions
-from correction.gate.scores import GateResult
+from correction.gate.check import Action, GateResult, check_action_quality, load_propositions
 from correction.models import AgentEvaluationConfig, CorrectionLog, Outcome
 from evaluation.judge.prompts import Event
 from tests.correction.gating import (

@@ -17,7 +17,7 @@ from agents.llm import Label, LLMRequest, Reply, Status, complete_many
 from agents.llm.loop import Clients
 from agents.llm.requests import Block, Turn
 from agents.models import Agent, Channel, LLMCall, Message
-from correction.gate.scores import Part, combine, judge_parts
+from correction.gate.check import Part, combine, judge_parts
 from correction.models import CorrectionLog
 from evaluation.judge.questions import Question
 from tests.correction.gating import DIMENSIONS, gated, judge, logs, outcomes, scores, send, team_file

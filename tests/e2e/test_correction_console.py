@@ -208,7 +208,7 @@ def test_the_other_pages_can_be_read(visit: Callable[..., Visitor], ada: Agent, 
     visitor.enter(operator)
     visitor.open(page_of(ada))
     expect(page.locator("#config")).to_contain_text("anti-convergence")
-    page.locator(".pl-panel").get_by_role("link", name="Change").click()
+    page.locator("#config").get_by_role("link", name="Change").click()
     expect(page.locator("#pl-form")).to_contain_text("inherit: off (built-in)")
     assert fits(visitor)
     visitor.open(page_of(run))

@@ -17,6 +17,8 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import connections
 from django.utils import timezone
 
+from agents.llm import warm_up
+from agents.llm.requests import ROLES
 from agents.models import WorkerHeartbeat
 from agents.ops.telemetry import json_time
 from agents.work.queues import Group, work_queues
@@ -80,6 +82,8 @@ class Command(BaseCommand):
         if not options["once"]:
             words = f"Working as {worker.name} on {names}. Stop with Ctrl-C."
             self._say(words, event="started", owner=worker.name, queues=names)
+        for role in ROLES:
+            warm_up(role)  # importing the SDK takes seconds, in which a thread with work does not look at the stop flag
         with self._stopping_by_signals(worker, options["grace"]):
             self._work(worker, options["threads"], once=options["once"], poll=options["poll"])
         if worker.stop.requested:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from django.db import connection
 from pytest_django import Settings
 
 from agents.llm import Block, LLMRequest, Status, Turn, complete, complete_many
 from agents.models import LLMCall
+from agents.work.parallel import side_by_side
+from agents.work.stopping import Stop, Stopped, stopping_with
 from tests.agents.llm.asking import text_request
 from tests.llm_server import LLMServer
 
@@ -175,3 +179,27 @@ def test_judge_and_actor_providers_mix(llm_server: LLMServer, settings: Settings
     replies = dict(complete_many([numbered(0), numbered(1, role="judge"), numbered(2)], deadline=10))
 
     assert {index: reply.provider for index, reply in replies.items()} == {0: "anthropic", 1: "offline", 2: "anthropic"}
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.skipif(connection.vendor == "sqlite", reason="threads cannot share an in-memory SQLite")
+def test_a_single_question_beside_many_streams_does_not_wait_for_all_that_they_ask(llm_server: LLMServer) -> None:
+    llm_server.respond = lambda body: {"text": "ok", "latency": 0.1}
+    stop, seconds = Stop(), 0.0
+
+    def stream() -> None:
+        for _ in complete_many((numbered(n) for n in range(500)), deadline=10):
+            pass
+
+    def one() -> None:
+        nonlocal seconds
+        assert llm_server.wait_until(lambda: llm_server.calls > 20)
+        began = time.monotonic()
+        assert complete(numbered(0), deadline=10).ok
+        seconds = time.monotonic() - began
+        stop.request()
+
+    with pytest.raises(Stopped), stopping_with(stop):
+        side_by_side([stream] * 8 + [one], 9)
+
+    assert 0 < seconds < 0.6, "eight windows of four calls each, one after the other, would take 1.6 s"
