@@ -1,4 +1,4 @@
-"""Read a request for other behaviour from its words, and answer the three tiers: the judge `offline:lexical-1`, a heuristic without a model.
+"""Read a request for other behaviour from its words, and answer the three tiers: the judge `offline:lexical-1`, a heuristic.
 
 Forms of requests in several languages (`behavior_data/requests.yaml`, `forms.yaml`) and a table of topics (`topics.yaml`). What is
 quoted, and code, is masked first. A sentence is split into clauses; the first clause with a topic decides. Its direction is the product

@@ -1,4 +1,4 @@
-"""What becomes of a trait (`read_map`), and whether that is applied by itself, waits for a person or is dropped (`decide`). Asks no model."""
+"""What becomes of a trait (`read_map`), and whether that is applied, waits for a person or is dropped (`decide`). Asks no model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``manage.py detect_behavior`` and ``bench_behavior``: what a message would change, and how well a judge reads labelled messages."""
+"""``detect_behavior`` and ``bench_behavior``: what a message would change, and how well a judge reads labelled messages."""
 
 from __future__ import annotations
 
