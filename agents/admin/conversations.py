@@ -13,9 +13,17 @@ from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from agents.admin.transcript import Page, first_since, position_of, transcript_page, transcript_url
+from agents.admin.transcript import Page, first_since, transcript_page, transcript_url
 from agents.console import display
-from agents.console.filters import AgentFilter, ChosenFilter, DateRangeFilter, RecentValuesFilter, TagFilter, day_of
+from agents.console.filters import (
+    AgentFilter,
+    ChosenFilter,
+    DateRangeFilter,
+    RecentValuesFilter,
+    TagFilter,
+    day_of,
+    number_in,
+)
 from agents.console.forms import DistinctMembers
 from agents.console.logs import MESSAGES, LogAdmin
 from agents.console.site import ModelAdmin, PagedList, TabularInline, extensions
@@ -180,7 +188,7 @@ class ChannelAdmin(ModelAdmin[Channel]):
         if channel is None:
             raise Http404(f"There is no channel {channel_id}.")
         query = request.GET
-        at, before, after = (position_of(query, name) for name in ("at", "before", "after"))
+        at, before, after = (number_in(query, name) for name in ("at", "before", "after"))
         day = day_of(query.get("day", ""))
         if day is not None and (first := first_since(channel, day)) is not None:
             return HttpResponseRedirect(f"?at={first}#m{first}")

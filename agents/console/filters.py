@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import date, datetime, time, timedelta
 from typing import Any, ClassVar
 
@@ -109,9 +109,9 @@ class DateRangeFilter(admin.FieldListFilter):
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         first, last = (self.days[name] for name in self.names)
         if first is not None:
-            queryset = queryset.filter(**{f"{self.field_path}__gte": _midnight(first)})
+            queryset = queryset.filter(**{f"{self.field_path}__gte": midnight(first)})
         if last is not None:
-            queryset = queryset.filter(**{f"{self.field_path}__lt": _midnight(last + timedelta(days=1))})
+            queryset = queryset.filter(**{f"{self.field_path}__lt": midnight(last + timedelta(days=1))})
         return queryset
 
     def choices(self, changelist: ChangeList) -> Iterator[Any]:
@@ -130,8 +130,15 @@ def day_of(text: str) -> date | None:
     return day if 1900 <= day.year < 9000 else None
 
 
-def _midnight(day: date) -> datetime:
+def midnight(day: date) -> datetime:
+    """The beginning of a day in the console's time zone."""
     return timezone.make_aware(datetime.combine(day, time.min))
+
+
+def number_in(query: Mapping[str, str], name: str) -> int | None:
+    """A whole number from the query string; None when it is missing or none."""
+    value = query.get(name, "")
+    return int(value) if value.isascii() and value.isdecimal() and len(value) < 19 else None
 
 
 MOST_RELATED = 60  # offered as links; where there are more, a name is typed
