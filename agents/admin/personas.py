@@ -422,9 +422,8 @@ class AgentAdmin(VersionPages):
         """After the traits: one version for the whole save, none when the persona is what it was."""
         super().save_related(request, form, formsets, change)
         note = form.cleaned_data.get("version_note", "")
-        record_version(
-            agent=form.instance, note=f"edited: {note}" if note else "edited in the console", user=request.user
-        )  # type: ignore[arg-type]  # the admin lets no anonymous user in
+        text = f"edited: {note}" if note else "edited in the console"
+        record_version(agent=form.instance, note=text, user=user_of(request))
 
 
 def _own(page: str, agent: Agent) -> str:

@@ -213,7 +213,8 @@ def having_tag(request: Request, rows: QuerySet[Any]) -> QuerySet[Any]:
         return rows
     key, value = wanted
     stored = Cast(KeyTextTransform(key, "tags"), TextField())  # the cast makes it a plain text to compare with
-    return rows.alias(_tag=stored).filter(_tag=value)
+    tagged: QuerySet[Any] = rows.alias(_tag=stored).filter(_tag=value)
+    return tagged
 
 
 LARGEST_PAGE = 500
