@@ -24,8 +24,8 @@ OFFLINE_RESPONDERS = {
     "check": "evaluation.propositions.offline.check",
     "ideas": "evaluation.propositions.offline.list_ideas",
     "collapse": "evaluation.propositions.offline.collapse",
-    "behavior_gate": "correction.behavior.offline.gate",
-    "behavior_extract": "correction.behavior.offline.extract",
-    "behavior_map": "correction.behavior.offline.map_trait",
+    "behavior_gate": "correction.behavior.patterns.gate",
+    "behavior_extract": "correction.behavior.patterns.extract",
+    "behavior_map": "correction.behavior.patterns.map_trait",
     "turn": "agents.turn.scripted.answer",
 }

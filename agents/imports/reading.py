@@ -17,8 +17,8 @@ from agents.models import Import
 from agents.persona import AgentValues, Outcome, UpsertResult
 from agents.personas_io.reader import import_read, read_personas
 from agents.personas_io.shape import PersonaError
-from agents.transcripts.importer import AUTO, BATCH, CHECKING, Progress, ReadOptions, open_transcript
-from agents.transcripts.prepare import Answering, Prepared, likely_agents
+from agents.transcripts.importer import AUTO, BATCH, CHECKING, Progress, ReadOptions, Transcript
+from agents.transcripts.prepare import Prepared
 from agents.transcripts.readers import detect
 from agents.transcripts.readers.csv_table import delimiter
 from agents.transcripts.records import OptionError, TranscriptError
@@ -234,15 +234,14 @@ def look(
 def _look_into(
     path: Path, name: str, choices: Choices, user: User, most: int | None, progress: Progress
 ) -> dict[str, Any]:
-    transcript = open_transcript(path=path, **choices.options(name, made=False))
+    transcript = Transcript(path=path, **choices.options(name, made=False))
     unknown: dict[str, str] = {}
     preparer, messages = transcript.messages(unknown.__setitem__)
-    needs, answering, channels, sample = Needs(), Answering(), Counter[str](), list[dict[str, Any]]()
+    needs, channels, sample = Needs(), Counter[str](), list[dict[str, Any]]()
     new, complete = 0, True
     while batch := list(islice(messages, BATCH)):
         for message in batch:
             needs.add(message)
-            answering.add(message.target.slug, message.author.outsider)
             channels[message.target.slug] += 1
             if len(sample) < SAMPLE:
                 sample.append(_sample(message))
@@ -262,8 +261,7 @@ def _look_into(
         for speaker, (slug, count) in tally.speakers.items()
     ]
     speakers.sort(key=lambda row: (not row["why"], -row["messages"]))
-    no_agent = bool(tally.speakers) and not choices.made and not any(slug for slug, _ in tally.speakers.values())
-    by_messages = sorted(tally.speakers, key=lambda speaker: -tally.speakers[speaker][1])
+    no_agent = bool(tally.speakers) and not choices.made and not tally.has_agent
     return {
         "format": transcript.format,
         "complete": complete,
@@ -273,7 +271,7 @@ def _look_into(
         "speakers_total": len(speakers),
         "undecided": sum(bool(row["why"]) for row in speakers),
         "no_agent": no_agent,
-        "likely": likely_agents(by_messages, answering=answering.speaker) if no_agent else {},
+        "likely": tally.likely_agents() if no_agent else {},
         "channels": channels.most_common(MOST_CHANNELS),
         "channels_total": len(channels),
         "skipped_by_reason": dict(tally.skipped),
@@ -288,7 +286,7 @@ def _look_into(
 def _sample(message: Prepared) -> dict[str, Any]:
     text = message.text
     return {
-        "slug": message.author.slug or "",
+        "slug": message.author.slug,
         "outsider": message.author.outsider,
         "text": text[:SAMPLE_CHARACTERS] + ("…" if len(text) > SAMPLE_CHARACTERS else ""),
         "sent_at": message.sent_at.isoformat() if message.sent_at else "",

@@ -7,12 +7,12 @@ import io
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import UTC
 from typing import Any
 
 from agents.models import Channel, Message
-from agents.transcripts.readers.csv_table import EXPORT_COLUMNS, escape
-from agents.transcripts.readers.plumbline import VERSION
+from agents.transcripts.readers.csv_table import escape
+from agents.transcripts.readers.plumbline import MESSAGE_KEYS, VERSION
 from agents.transcripts.records import OptionError
 
 CHUNK = 2000
@@ -34,22 +34,17 @@ def export_transcript(
     """
     if format not in FORMATS:
         raise OptionError(f"unknown format {format!r}; allowed: {', '.join(FORMATS)}")
-    assistant = _assistant(channel, agent) if format == "openai" else ""
+    assistant = agent
+    if format == "openai":
+        speaking = channel.messages.filter(agent__isnull=False).order_by("agent__slug")
+        slugs = list(speaking.values_list("agent__slug", flat=True).distinct())
+        there = ", ".join(slugs) or "none"
+        if agent and agent not in slugs:
+            raise OptionError(f"agent {agent!r} says nothing in {channel.slug!r}; agents there: {there}")
+        if not agent and len(slugs) != 1:
+            raise OptionError(f"whose messages are 'assistant'? Say --agent; agents in {channel.slug!r}: {there}")
+        assistant = agent or slugs[0]
     return FORMATS[format](channel, _messages(channel, where or {}), assistant)
-
-
-def _assistant(channel: Channel, slug: str) -> str:
-    speaking = channel.messages.filter(agent__isnull=False).order_by("agent__slug")
-    slugs = list(speaking.values_list("agent__slug", flat=True).distinct())
-    if slug and slug not in slugs:
-        raise OptionError(
-            f"agent {slug!r} says nothing in {channel.slug!r}; agents there: {', '.join(slugs) or 'none'}"
-        )
-    if not slug and len(slugs) != 1:
-        raise OptionError(
-            f"whose messages are 'assistant'? Say --agent; agents in {channel.slug!r}: {', '.join(slugs) or 'none'}"
-        )
-    return slug or slugs[0]
 
 
 def _messages(channel: Channel, where: Mapping[str, str]) -> Iterator[dict[str, Any]]:
@@ -77,7 +72,7 @@ def _messages(channel: Channel, where: Mapping[str, str]) -> Iterator[dict[str, 
             message["outsider"] = row.outsider
         message |= {
             "text": row.text,
-            "sent_at": _time(row.sent_at),
+            "sent_at": row.sent_at and row.sent_at.astimezone(UTC).isoformat().replace("+00:00", "Z"),
             "reply_to": parent.external_id
             if parent and parent.channel_id == channel.pk and selected(parent.tags)
             else None,
@@ -88,10 +83,6 @@ def _messages(channel: Channel, where: Mapping[str, str]) -> Iterator[dict[str, 
         if row.idempotency_key is not None:
             message["idempotency_key"] = row.idempotency_key
         yield message
-
-
-def _time(moment: datetime | None) -> str | None:
-    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z") if moment is not None else None
 
 
 def _json(value: Any) -> str:
@@ -108,9 +99,7 @@ def _ordered(value: Any) -> Any:
 
 
 def _jsonl(channel: Channel, messages: Iterable[dict[str, Any]], _: str) -> Iterator[str]:
-    members = (
-        channel.memberships.filter(agent__isnull=False).order_by("agent__slug").values_list("agent__slug", flat=True)
-    )
+    members = channel.memberships.filter(agent__isnull=False).order_by("agent__slug")
     header = {
         "plumbline": "transcript",
         "version": VERSION,
@@ -119,7 +108,7 @@ def _jsonl(channel: Channel, messages: Iterable[dict[str, Any]], _: str) -> Iter
         "kind": channel.kind,
         "topic": channel.topic,
         "tags": _ordered(channel.tags),
-        "members": list(members),
+        "members": list(members.values_list("agent__slug", flat=True)),
     }
     yield _json(header) + "\n"
     for message in messages:
@@ -127,34 +116,28 @@ def _jsonl(channel: Channel, messages: Iterable[dict[str, Any]], _: str) -> Iter
 
 
 def _csv(_channel: Channel, messages: Iterable[dict[str, Any]], _: str) -> Iterator[str]:
-    yield _csv_line(EXPORT_COLUMNS)
+    def line(cells: Iterable[str]) -> str:
+        buffer = io.StringIO()
+        csv.writer(buffer).writerow(cells)
+        return buffer.getvalue()
+
+    yield line(MESSAGE_KEYS)
     for message in messages:
         cells = message | {key: _json(_ordered(message[key])) for key in ("tags", "payload", "synthetic")}
-        yield _csv_line([escape(cells.get(column) or "") for column in EXPORT_COLUMNS])
-
-
-def _csv_line(cells: Iterable[str]) -> str:
-    buffer = io.StringIO()
-    csv.writer(buffer).writerow(cells)
-    return buffer.getvalue()
+        yield line([escape(cells.get(column) or "") for column in MESSAGE_KEYS])
 
 
 def _openai(_channel: Channel, messages: Iterable[dict[str, Any]], assistant: str) -> Iterator[str]:
-    """One ``{"messages": […]}``; the other speakers are users, told apart by `name`."""
+    """One ``{"messages": […]}``; the other speakers are users with a `name` that OpenAI's API accepts."""
     before = '{"messages": ['
     for message in messages:
-        own = message.get("agent") == assistant
         entry = {"role": "assistant", "content": message["text"]}
-        if not own:
-            entry = {"role": "user", "name": _api_name(message), "content": message["text"]}
+        if message.get("agent") != assistant:
+            name = str(message.get("agent") or re.sub(r"[\s<|\\/>]+", "_", message["speaker"])[:64])
+            entry = {"role": "user", "name": name, "content": message["text"]}
         yield f"{before}\n{_json(entry)}"
         before = ","
     yield "\n]}\n" if before == "," else before + "]}\n"
-
-
-def _api_name(message: Mapping[str, Any]) -> str:
-    """A name that OpenAI's API accepts: an agent's slug, else the speaker's name without blanks and ``< | \\ / >``."""
-    return str(message.get("agent") or re.sub(r"[\s<|\\/>]+", "_", message["speaker"])[:64])
 
 
 FORMATS: dict[str, Callable[[Channel, Iterable[dict[str, Any]], str], Iterator[str]]] = {

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import tzinfo
-from functools import partial
+from dataclasses import dataclass, fields
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
@@ -13,11 +11,11 @@ from typing import Any, TypedDict, Unpack
 from agents.models import Import, Message
 from agents.models.conversations import TAG_KEY
 from agents.transcripts.json_input import bad_tag_key
-from agents.transcripts.prepare import Answering, Likely, Prepared, Preparer, Speakers, Targets, Unknown, likely_agents
+from agents.transcripts.prepare import Likely, Prepared, Preparer, Speakers, Targets, Unknown
 from agents.transcripts.readers import READERS, detect
-from agents.transcripts.records import OptionError, ReaderOptions, zone
+from agents.transcripts.records import OptionError, zone
 from agents.transcripts.source import Source
-from agents.transcripts.store import BatchResult, Key, Needs, Rights, count_batch, link_orphans, write_batch
+from agents.transcripts.store import Key, Needs, Rights, count_batch, link_orphans, write_batch
 
 BATCH = 1000
 AUTO = "auto"
@@ -55,21 +53,11 @@ class ImportReport:
 
     def as_json(self) -> dict[str, Any]:
         """The object that ``--json`` prints."""
-        return {
-            "format": self.format,
-            "channels": self.channels,
-            "read": self.read,
-            "imported": self.imported,
-            "duplicates": self.duplicates,
-            "other_author": self.other_author,
+        report = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "likely_agents"}
+        return report | {
             "skipped": sum(self.skipped.values()),
             "skipped_by_reason": dict(self.skipped),
-            "system_prompts": self.system_prompts,
             "speakers": {name: {"agent": slug, "messages": count} for name, (slug, count) in self.speakers.items()},
-            "replaced_characters": self.replaced_characters,
-            "cut_texts": self.cut_texts,
-            "replies_without_parent": self.replies_without_parent,
-            "dry_run": self.dry_run,
         }
 
 
@@ -85,70 +73,58 @@ class ReadOptions(TypedDict, total=False):
     stem: str
 
 
-@dataclass(slots=True, kw_only=True)
 class Transcript:
     """A file that is about to be read, with options that are checked. Reading it twice gives the same messages."""
 
-    source: Source
-    format: str
-    channel: str
-    speaker_map: Mapping[str, str]
-    tags: Mapping[str, str]
-    columns: Mapping[str, str]
-    zone: tzinfo
+    def __init__(
+        self,
+        *,
+        path: Path,
+        format: str = AUTO,
+        channel: str = "",
+        speaker_map: Mapping[str, str] | None = None,
+        tags: Mapping[str, str] | None = None,
+        columns: Mapping[str, str] | None = None,
+        time_zone: str = "",
+        stem: str = "",
+    ) -> None:
+        """Check the options and detect the format; the arguments are those of `import_transcript`.
+
+        Raises:
+            TranscriptError: There is no such file, or its format is not recognised.
+            OptionError: Unknown format or time zone, a tag key that is not allowed, columns of a file that is no CSV.
+        """
+        if format != AUTO and format not in READERS:
+            raise OptionError(f"unknown format {format!r}; allowed: {AUTO}, {', '.join(READERS)}")
+        self.source = Source(path)
+        self.source.stem = stem or self.source.stem
+        self.format = ("csv" if columns else detect(self.source)) if format == AUTO else format
+        for key in tags or {}:
+            if not TAG_KEY.fullmatch(key):
+                raise OptionError(f"--tag: {bad_tag_key(key)}")
+        if columns and self.format != "csv":
+            raise OptionError(f"--columns is for CSV; this file is to be read as {self.format}")
+        try:
+            self._zone = zone(time_zone)
+        except ValueError as error:
+            raise OptionError(str(error)) from None
+        self._channel, self._speaker_map, self._tags, self._columns = (
+            channel,
+            speaker_map or {},
+            tags or {},
+            columns or {},
+        )
 
     def messages(self, on_unknown: Unknown | None = None) -> tuple[Preparer, Iterator[Prepared]]:
         """Its messages from the first on, and what counts them. Without `on_unknown` an unknown agent is an error."""
         preparer = Preparer(
             path=self.source.name,
-            speakers=Speakers(self.speaker_map, on_unknown=on_unknown),
-            targets=Targets(wished=self.channel, stem=self.source.stem),
-            tags=self.tags,
-            zone=self.zone,
+            speakers=Speakers(self._speaker_map, on_unknown=on_unknown),
+            targets=Targets(wished=self._channel, stem=self.source.stem),
+            tags=self._tags,
+            zone=self._zone,
         )
-        return preparer, preparer.messages(READERS[self.format](self.source, ReaderOptions(columns=self.columns)))
-
-
-def open_transcript(
-    *,
-    path: Path,
-    format: str = AUTO,
-    channel: str = "",
-    speaker_map: Mapping[str, str] | None = None,
-    tags: Mapping[str, str] | None = None,
-    columns: Mapping[str, str] | None = None,
-    time_zone: str = "",
-    stem: str = "",
-) -> Transcript:
-    """Check the options of an import and detect the format; the arguments are those of `import_transcript`.
-
-    Raises:
-        TranscriptError: There is no such file, or its format is not recognised.
-        OptionError: Unknown format or time zone, a tag key that is not allowed, columns of a file that is no CSV.
-    """
-    if format != AUTO and format not in READERS:
-        raise OptionError(f"unknown format {format!r}; allowed: {AUTO}, {', '.join(READERS)}")
-    source = Source(path)
-    source.stem = stem or source.stem
-    used = ("csv" if columns else detect(source)) if format == AUTO else format
-    for key in tags or {}:
-        if not TAG_KEY.fullmatch(key):
-            raise OptionError(f"--tag: {bad_tag_key(key)}")
-    if columns and used != "csv":
-        raise OptionError(f"--columns is for CSV; this file is to be read as {used}")
-    try:
-        local = zone(time_zone)
-    except ValueError as error:
-        raise OptionError(str(error)) from None
-    return Transcript(
-        source=source,
-        format=used,
-        channel=channel,
-        speaker_map=speaker_map or {},
-        tags=tags or {},
-        columns=columns or {},
-        zone=local,
-    )
+        return preparer, preparer.messages(READERS[self.format](self.source, self._columns))
 
 
 def import_transcript(
@@ -181,13 +157,12 @@ def import_transcript(
         NotEntitled: It needs more than `rights`; nothing was stored.
         OptionError: Unknown format, time zone, column or agent, or a mapping for a speaker who does not occur.
     """
-    transcript = open_transcript(path=path, **options)
+    transcript = Transcript(path=path, **options)
     source = transcript.source
     checked, messages = transcript.messages()
-    needs, answering = Needs(), Answering()
+    needs = Needs()
     for number, message in enumerate(messages):
         needs.add(message)
-        answering.add(message.target.slug, message.author.outsider)
         if number % BATCH == 0:
             progress(CHECKING, source.bytes_read, source.size)
     if unused := checked.speakers.unused():
@@ -198,45 +173,30 @@ def import_transcript(
     needs.check(rights or Rights())
     source.check_unchanged()
     _, messages = transcript.messages()
-    doing = COMPARING if dry_run else IMPORTING
-    total = _store(
-        messages,
-        write=count_batch if dry_run else partial(write_batch, job=job, on_new=on_new),
-        report=lambda done: progress(doing, done, checked.tally.messages),
-    )
-    lost = link_orphans(total.orphans)
-    speakers = checked.tally.speakers
-    has_agent = any(slug for slug, _ in speakers.values())
-    by_messages = sorted(speakers, key=lambda name: -speakers[name][1])
-    return ImportReport(
-        format=transcript.format,
-        channels=checked.targets.slugs,
-        read=checked.tally.read,
-        imported=total.imported,
-        duplicates=total.duplicates,
-        other_author=total.other_author,
-        skipped=checked.tally.skipped,
-        system_prompts=checked.tally.system_prompts,
-        speakers=speakers,
-        likely_agents={} if has_agent else likely_agents(by_messages, answering=answering.speaker),
-        replaced_characters=checked.cleaner.replaced,
-        cut_texts=checked.cleaner.cut,
-        replies_without_parent=lost,
-        dry_run=dry_run,
-    )
-
-
-def _store(
-    messages: Iterator[Prepared], *, write: Callable[[list[Prepared]], BatchResult], report: Callable[[int], None]
-) -> BatchResult:
     imported = duplicates = other_author = 0
     orphans: list[tuple[int, Key]] = []
-    report(0)
+    doing = COMPARING if dry_run else IMPORTING
+    progress(doing, 0, checked.tally.messages)
     while batch := list(islice(messages, BATCH)):
-        result = write(batch)
+        result = count_batch(batch) if dry_run else write_batch(batch, job=job, on_new=on_new)
         imported += result.imported
         duplicates += result.duplicates
         other_author += result.other_author
         orphans += result.orphans
-        report(imported + duplicates)
-    return BatchResult(imported, duplicates, other_author, tuple(orphans))
+        progress(doing, imported + duplicates, checked.tally.messages)
+    return ImportReport(
+        format=transcript.format,
+        channels=checked.targets.slugs,
+        read=checked.tally.read,
+        imported=imported,
+        duplicates=duplicates,
+        other_author=other_author,
+        skipped=checked.tally.skipped,
+        system_prompts=checked.tally.system_prompts,
+        speakers=checked.tally.speakers,
+        likely_agents=checked.tally.likely_agents(),
+        replaced_characters=checked.cleaner.replaced,
+        cut_texts=checked.cleaner.cut,
+        replies_without_parent=link_orphans(orphans),
+        dry_run=dry_run,
+    )

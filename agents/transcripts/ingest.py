@@ -71,7 +71,7 @@ class Ingested:
 def ingest_messages(spoken: Sequence[Spoken], *, rights: Rights | None = None) -> Ingested:
     """Store messages that were said elsewhere, in the order given; those stored already stay as they are.
 
-    One transaction: all of them or none. No stage hears of them, no agent answers; what `INGEST_OBSERVERS` names is told.
+    One transaction: all of them or none. No stage and no agent sees them; only the `INGEST_OBSERVERS` are called.
 
     Args:
         spoken: At most `MOST_MESSAGES`.
@@ -85,10 +85,7 @@ def ingest_messages(spoken: Sequence[Spoken], *, rights: Rights | None = None) -
         text = f"messages: {len(spoken):,} of them; allowed: at most {MOST_MESSAGES:,} in one request"
         raise IngestRefused({"messages": text})
     prepared = _prepared(spoken)
-    needs = Needs()
-    for message in prepared:
-        needs.add(message)
-    needs.check(rights or Rights())
+    Needs(prepared).check(rights or Rights())
     observers: list[Observer] = [import_string(path) for path in settings.INGEST_OBSERVERS]
     observed = 0
 
@@ -114,32 +111,28 @@ def _prepared(spoken: Sequence[Spoken]) -> list[Prepared]:
     targets = {slug: Target(slug=slug, name=slug) for slug in {one.channel for one in spoken}}
     synthetic = set(Channel.objects.filter(slug__in=targets, synthetic=True).values_list("slug", flat=True))
     errors: dict[str, str] = {}
-    found = []
     for number, one in enumerate(spoken):
+        at = f"messages[{number}]"
         if one.agent and one.agent not in agents:
-            errors[f"messages[{number}].agent"] = f"there is no agent {one.agent!r}; make it first, or send `outsider`"
+            errors[f"{at}.agent"] = f"there is no agent {one.agent!r}; make it first, or send `outsider`"
         if one.user and one.user not in users:
-            errors[f"messages[{number}].user"] = (
-                f"there is no user {one.user!r}; send `outsider` for a speaker who is none"
-            )
+            errors[f"{at}.user"] = f"there is no user {one.user!r}; send `outsider` for a speaker who is none"
         if one.channel in synthetic:
-            text = f"channel {one.channel!r} is synthetic: real messages are never mixed with it"
-            errors[f"messages[{number}].channel"] = text
-        author = Author(agents.get(one.agent), one.agent or None, users.get(one.user), one.outsider)
-        found.append(
-            Prepared(
-                target=targets[one.channel],
-                key=one.external_id,
-                author=author,
-                text=one.text,
-                sent_at=one.sent_at,
-                parent_key=one.parent,
-                tags=one.tags,
-                payload=one.payload,
-                synthetic=False,
-                idempotency_key="",
-            )
-        )
+            errors[f"{at}.channel"] = f"channel {one.channel!r} is synthetic: real messages are never mixed with it"
     if errors:
         raise IngestRefused(errors)
-    return found
+    return [
+        Prepared(
+            target=targets[one.channel],
+            key=one.external_id,
+            author=Author(agents.get(one.agent), one.agent, users.get(one.user), one.outsider),
+            text=one.text,
+            sent_at=one.sent_at,
+            parent_key=one.parent,
+            tags=one.tags,
+            payload=one.payload,
+            synthetic=False,
+            idempotency_key="",
+        )
+        for one in spoken
+    ]

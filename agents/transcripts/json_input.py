@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, NoReturn
 
@@ -54,11 +55,19 @@ def parse(text: str, *, path: str, line: int) -> Any:
     Raises:
         TranscriptError: Not JSON, NaN or Infinity, a number too large, a key twice, or nested too deep.
     """
+    with _located(path, line):
+        try:
+            return _decoder.decode(text)
+        except json.JSONDecodeError as error:
+            reason = f"not valid JSON: {error.msg} at column {error.colno}"
+            raise TranscriptError(path, line + error.lineno - 1, reason) from None
+
+
+@contextmanager
+def _located(path: str, line: int) -> Iterator[None]:
+    """Turn the decoder's errors into errors of this line."""
     try:
-        return _decoder.decode(text)
-    except json.JSONDecodeError as error:
-        where = f"column {error.colno}"
-        raise TranscriptError(path, line + error.lineno - 1, f"not valid JSON: {error.msg} at {where}") from None
+        yield
     except RecursionError:
         raise TranscriptError(path, line, "JSON nested too deep") from None
     except ValueError as error:
@@ -74,17 +83,20 @@ def json_lines(source: Source) -> Iterator[tuple[int, Any]]:
 
 def json_values(source: Source) -> Iterator[tuple[int, Any]]:
     """Yield (line, value) from JSON Lines, from the elements of one array, or from one document."""
-    if is_json_lines(source):
+    if _is_json_lines(source):
         yield from json_lines(source)
-        return
-    text = source.head(1024).lstrip()
-    if text.startswith("["):
+    elif source.head(1024).lstrip().startswith("["):
         yield from _array(source)
     else:
-        yield 1, _document(source)
+        text = source.head(MAX_VALUE + 1)
+        if len(text) > MAX_VALUE:
+            raise TranscriptError(
+                source.name, 0, f"one JSON object of more than {MAX_VALUE:,} characters; use JSON Lines"
+            )
+        yield 1, parse(text, path=source.name, line=1)
 
 
-def is_json_lines(source: Source) -> bool:
+def _is_json_lines(source: Source) -> bool:
     """Whether the first line holds a whole JSON value and, when that is an array, another array follows."""
     rows = ((line, text) for line, text in source.lines() if text and not text.isspace())
     try:
@@ -94,26 +106,9 @@ def is_json_lines(source: Source) -> bool:
     try:
         value = parse(text, path=source.name, line=line)
     except TranscriptError:
-        return text.lstrip().startswith("{") and _looks_like_object(next(rows, (0, ""))[1])
+        second = next(rows, (0, ""))[1].rstrip()  # an object of its own? then only the first line is broken
+        return text.lstrip().startswith("{") and second.startswith("{") and second.endswith("}")
     return not isinstance(value, list) or next(rows, (0, ""))[1].lstrip().startswith("[")
-
-
-def _looks_like_object(text: str) -> bool:
-    """A second line that is an object of its own: the file is JSON Lines and its first line is broken."""
-    return text.startswith("{") and text.rstrip().endswith("}")
-
-
-def _document(source: Source) -> Any:
-    parts: list[str] = []
-    length = 0
-    for chunk in source.chunks():
-        parts.append(chunk)
-        length += len(chunk)
-        if length > MAX_VALUE:
-            raise TranscriptError(
-                source.name, 0, f"one JSON object of more than {MAX_VALUE:,} characters; use JSON Lines"
-            )
-    return parse("".join(parts), path=source.name, line=1)
 
 
 class _Window:
@@ -158,18 +153,15 @@ class _Window:
 
     def value(self) -> Any:
         while True:
-            try:
-                value, end = _decoder.raw_decode(self.text, self.at)
-            except json.JSONDecodeError as error:
-                unfinished = error.msg.startswith("Unterminated") or error.pos >= len(self.text) - 16
-                if unfinished and self.more():
-                    continue
-                line = self.line + self.text.count("\n", self.at, error.pos)
-                raise TranscriptError(self.source.name, line, f"not valid JSON: {error.msg}") from None
-            except RecursionError:
-                raise TranscriptError(self.source.name, self.line, "JSON nested too deep") from None
-            except ValueError as error:
-                raise TranscriptError(self.source.name, self.line, f"not valid JSON: {error}") from None
+            with _located(self.source.name, self.line):
+                try:
+                    value, end = _decoder.raw_decode(self.text, self.at)
+                except json.JSONDecodeError as error:
+                    unfinished = error.msg.startswith("Unterminated") or error.pos >= len(self.text) - 16
+                    if unfinished and self.more():
+                        continue
+                    line = self.line + self.text.count("\n", self.at, error.pos)
+                    raise TranscriptError(self.source.name, line, f"not valid JSON: {error.msg}") from None
             if end == len(self.text) and self.more():
                 continue  # a number may go on in the next chunk
             self.skip(end)
@@ -199,17 +191,12 @@ def _array(source: Source) -> Iterator[tuple[int, Any]]:
         raise TranscriptError(source.name, window.line, "text after the end of the JSON array")
 
 
-def depth_exceeds(value: Any, limit: int = MAX_DEPTH) -> bool:
-    """Whether lists and objects are nested deeper than `limit`."""
+def _is_deeper(value: Any, limit: int) -> bool:
+    """Whether lists and objects are nested deeper than `limit`; without recursion, which is limited itself."""
     level = [value]
     for _ in range(limit + 1):
-        level = [
-            child
-            for item in level
-            if isinstance(item, dict | list)
-            for child in (item.values() if isinstance(item, dict) else item)
-            if isinstance(child, dict | list)
-        ]
+        inner = [item.values() if isinstance(item, dict) else item for item in level]
+        level = [child for children in inner for child in children if isinstance(child, dict | list)]
         if not level:
             return False
     return True
@@ -236,16 +223,18 @@ class Row:
     def has(self, key: str) -> bool:
         return self.value.get(key) is not None
 
+    def _typed(self, key: str, kind: type, what: str, default: Any = None) -> Any:
+        value = self.value.get(key, default)
+        value = default if value is None else value
+        if not isinstance(value, kind):
+            self.fail(f"{key!r} must be {what}, got {shown(value)}")
+        return value
+
     def text(self, key: str, *, required: bool = False) -> str:
         """A text; absent or null is empty unless required."""
-        value = self.value.get(key)
-        if value is None:
-            if required:
-                self.fail(f"{self.what} has no {key!r}")
-            return ""
-        if not isinstance(value, str):
-            self.fail(f"{key!r} must be a text, got {shown(value)}")
-        return value
+        if required and not self.has(key):
+            self.fail(f"{self.what} has no {key!r}")
+        return str(self._typed(key, str, "a text", ""))
 
     def name(self, key: str) -> str:
         """An id or a name: a text or a number; absent is empty."""
@@ -255,12 +244,11 @@ class Row:
         return self.text(key)
 
     def list(self, key: str) -> list[Any]:
-        value = self.value.get(key)
-        if not isinstance(value, list):
-            self.fail(f"{key!r} must be a list, got {shown(value)}")
-        return value
+        values: list[Any] = self._typed(key, list, "a list")
+        return values
 
     def flag(self, key: str) -> bool:
+        """True or false; absent is false."""
         value = self.value.get(key, False)
         if not isinstance(value, bool):
             self.fail(f"{key!r} must be true or false, got {shown(value)}")
@@ -278,12 +266,8 @@ class Row:
 
     def object(self, key: str) -> dict[str, Any]:
         """An object; absent or null is empty."""
-        value = self.value.get(key)
-        if value is None:
-            return {}
-        if not isinstance(value, dict):
-            self.fail(f"{key!r} must be an object, got {shown(value)}")
-        if depth_exceeds(value):
+        value: dict[str, Any] = self._typed(key, dict, "an object", {})
+        if _is_deeper(value, MAX_DEPTH):
             self.fail(f"{key!r} is nested deeper than {MAX_DEPTH} levels")
         return value
 

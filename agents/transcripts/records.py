@@ -194,10 +194,3 @@ class ChannelInfo:
 
 
 Record = SourceMessage | Skipped | ChannelInfo
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReaderOptions:
-    """What a person may tell a reader: the CSV column for each of our fields."""
-
-    columns: Mapping[str, str] = field(default_factory=dict)

@@ -77,7 +77,10 @@ class Source:
                 try:
                     text = raw.decode()
                 except UnicodeDecodeError as error:
-                    raise TranscriptError(self.name, number, _not_utf8(raw, error)) from None
+                    where = f"byte 0x{raw[error.start]:02x} at column {error.start + 1}"
+                    raise TranscriptError(
+                        self.name, number, f"not valid UTF-8 ({where}); save the file as UTF-8"
+                    ) from None
                 yield number, text
 
     def _utf16_lines(self) -> Iterator[tuple[int, str]]:
@@ -119,6 +122,11 @@ class Source:
                 pass
             raise TranscriptError(self.name, 0, f"not valid UTF-8 ({error})") from None
 
+    def check_message(self, line: int, size: int) -> None:
+        """Raise when the message that begins on this line has more than `MAX_MESSAGE` characters."""
+        if size > MAX_MESSAGE:
+            raise TranscriptError(self.name, line, f"a message of more than {MAX_MESSAGE:,} characters")
+
     def head(self, characters: int = 64 * 1024) -> str:
         """The first characters of the file, for telling formats apart."""
         parts: list[str] = []
@@ -127,7 +135,3 @@ class Source:
             if sum(map(len, parts)) >= characters:
                 break
         return "".join(parts)[:characters]
-
-
-def _not_utf8(raw: bytes, error: UnicodeDecodeError) -> str:
-    return f"not valid UTF-8 (byte 0x{raw[error.start]:02x} at column {error.start + 1}); save the file as UTF-8"

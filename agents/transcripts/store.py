@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from django.contrib.auth import get_user_model
@@ -25,13 +25,13 @@ class NotEntitled(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rights:
-    """What somebody may; unless anything is said everything, as who works at the machine itself may.
+    """What the sender of messages may do; by default everything, as on the command line.
 
     Attributes:
-        make_channels: Have channels made that are not there.
-        add_members: Have agents join channels that are there, as whoever speaks in one does.
-        speak_for_users: Hand in what users said; what `user` said always.
-        user: Primary key of whose rights these are.
+        make_channels: Have missing channels made.
+        add_members: Have agents join existing channels, as every speaker of a channel does.
+        speak_for_users: Send what other users said; what `user` said is always allowed.
+        user: Primary key of the sender.
     """
 
     make_channels: bool = True
@@ -41,7 +41,6 @@ class Rights:
 
 
 def rights_of(user: User | AnonymousUser) -> Rights:
-    """Of a user of the API."""
     return Rights(
         make_channels=user.has_perm(MAKING),
         add_members=user.has_perm(JOINING),
@@ -50,34 +49,46 @@ def rights_of(user: User | AnonymousUser) -> Rights:
     )
 
 
-@dataclass(slots=True)
 class Needs:
-    """What messages need, as they come by."""
+    """What messages need: which agents and users speak where."""
 
-    _agents: dict[str, dict[int, str]] = field(default_factory=dict)  # by channel: primary key to slug
-    _users: dict[int, str] = field(default_factory=dict)  # primary key to a channel
+    def __init__(self, messages: Iterable[Prepared] = ()) -> None:
+        self._agents: dict[str, dict[int, str]] = {}  # by channel: primary key to slug
+        self._users: dict[int, str] = {}  # primary key to the first channel
+        for message in messages:
+            self.add(message)
 
     def add(self, message: Prepared) -> None:
-        speaking = self._agents.setdefault(message.target.slug, {})
-        if message.author.agent_id is not None:
-            speaking[message.author.agent_id] = message.author.slug or ""
-        if message.author.user_id is not None:
-            self._users.setdefault(message.author.user_id, message.target.slug)
+        author, channel = message.author, message.target.slug
+        speaking = self._agents.setdefault(channel, {})
+        if author.agent_id is not None:
+            speaking[author.agent_id] = author.slug
+        if author.user_id is not None:
+            self._users.setdefault(author.user_id, channel)
 
     def check(self, rights: Rights) -> None:
-        """Raises `NotEntitled` for the first that goes beyond these rights."""
-        others = {pk: slug for pk, slug in self._users.items() if pk != rights.user}
-        if others and not rights.speak_for_users:
-            pk, slug = next(iter(others.items()))
-            name = get_user_model()._default_manager.filter(pk=pk).values_list("username", flat=True).first()
-            text = f"user {name!r} in channel {slug!r}: what other users said is only handed in with the permission {SPEAKING}"
-            raise NotEntitled(text)
+        """Raise `NotEntitled` for the first need that goes beyond these rights."""
+        for pk, channel in self._users.items() if not rights.speak_for_users else ():
+            if pk != rights.user:
+                name = get_user_model()._default_manager.filter(pk=pk).values_list("username", flat=True).first()
+                raise NotEntitled(
+                    f"user {name!r} in channel {channel!r}: what other users said is only handed in with the permission {SPEAKING}"
+                )
         if rights.make_channels and rights.add_members:
             return
-        for channel, members in self._channels():
-            self._check_channel(channel, members, rights)
+        slugs = list(self._agents)
+        for start in range(0, len(slugs), CHUNK):
+            part = slugs[start : start + CHUNK]
+            members: dict[str, set[int | None]] = {
+                slug: set() for slug in Channel.objects.filter(slug__in=part).values_list("slug", flat=True)
+            }
+            there = ChannelMember.objects.filter(channel__slug__in=part, agent__isnull=False)
+            for slug, pk in there.values_list("channel__slug", "agent_id"):
+                members.setdefault(slug, set()).add(pk)
+            for channel in part:
+                self._check_channel(channel, members.get(channel), rights)
 
-    def _check_channel(self, channel: str, members: Mapping[int, object] | None, rights: Rights) -> None:
+    def _check_channel(self, channel: str, members: set[int | None] | None, rights: Rights) -> None:
         if members is None:
             if not rights.make_channels:
                 raise NotEntitled(
@@ -91,20 +102,6 @@ class Needs:
                 f"agent {strangers[0]!r} is not a member of channel {channel!r}, and only joins it for users with the permission "
                 f"{JOINING}"
             )
-
-    def _channels(self) -> Iterator[tuple[str, Mapping[int, object] | None]]:
-        """Each channel with its agents; None where there is none."""
-        slugs = list(self._agents)
-        for start in range(0, len(slugs), CHUNK):
-            part = slugs[start : start + CHUNK]
-            found: dict[str, dict[int, None]] = {
-                slug: {} for slug in Channel.objects.filter(slug__in=part).values_list("slug", flat=True)
-            }
-            members = ChannelMember.objects.filter(channel__slug__in=part, agent__isnull=False)
-            for slug, pk in members.values_list("channel__slug", "agent_id"):
-                if slug in found and pk is not None:
-                    found[slug][pk] = None
-            yield from ((slug, found.get(slug)) for slug in part)
 
 
 Key = tuple[str, str]
@@ -159,29 +156,41 @@ def write_batch(
     """
     with transaction.atomic():
         channels = _locked_channels({message.target.slug: message.target for message in batch})
-        parents = {(message.target.slug, message.parent_key) for message in batch if message.parent_key}
+        parents = {_parent(message) for message in batch if message.parent_key}
         stored = _stored(channels, {_key(message) for message in batch} | parents)
         new = _new(batch, stored)
         rows = _rows(new, channels, stored, job)
-        Message.objects.bulk_create([row for _, row in rows])
-        speaking = {(m.target.slug, m.author.agent_id) for m in new if m.author.agent_id is not None}
-        _join(channels, sorted(speaking))
-        orphans = _link_parents(rows, stored) + _unlinked(batch, stored)
+        Message.objects.bulk_create(rows.values())
+        _join(channels, sorted({(m.target.slug, m.author.agent_id) for m in new if m.author.agent_id is not None}))
+        linked: list[Message] = []
+        orphans: list[tuple[int, Key]] = []
+        for message in [*new, *(message for message in batch if _key(message) in stored)]:
+            row, parent = rows.get(_key(message)), rows.get(_parent(message))
+            there = row or stored[_key(message)]
+            if not message.parent_key or there.parent_id is not None:
+                continue
+            if row and parent:
+                row.parent_id = parent.pk
+                linked.append(row)
+            else:
+                orphans.append((there.pk, _parent(message)))
+        if linked:
+            Message.objects.bulk_update(linked, ["parent"], batch_size=250)
         if on_new is not None and rows:
-            on_new([row for _, row in rows])
+            on_new(list(rows.values()))
     return _result(batch, new, stored, tuple(orphans))
 
 
 def link_orphans(orphans: Sequence[tuple[int, Key]]) -> int:
     """Link replies to parents that came later in the file; returns how many have no parent at all."""
     lost = 0
-    for start in range(0, len(orphans), 500):
-        part = orphans[start : start + 500]
+    for start in range(0, len(orphans), CHUNK):
+        part = orphans[start : start + CHUNK]
         channels = {channel.slug: channel for channel in Channel.objects.filter(slug__in={key[0] for _, key in part})}
         stored = _stored(channels, {key for _, key in part})
-        found = [Message(pk=pk, parent_id=stored[key].pk) for pk, key in part if key in stored]
-        Message.objects.bulk_update(found, ["parent"], batch_size=250)
-        lost += len(part) - len(found)
+        linked = [Message(pk=pk, parent_id=stored[key].pk) for pk, key in part if key in stored]
+        Message.objects.bulk_update(linked, ["parent"], batch_size=250)
+        lost += len(part) - len(linked)
     return lost
 
 
@@ -189,13 +198,15 @@ def _key(message: Prepared) -> Key:
     return message.target.slug, message.key
 
 
+def _parent(message: Prepared) -> Key:
+    return message.target.slug, message.parent_key
+
+
 def _result(
     batch: Sequence[Prepared], new: list[Prepared], stored: dict[Key, Stored], orphans: tuple[tuple[int, Key], ...]
 ) -> BatchResult:
-    other = 0
-    for message in batch:
-        there, author = stored.get(_key(message)), message.author
-        other += there is not None and there[1:4] != (author.agent_id, author.user_id, author.outsider)
+    duplicates = [(stored[_key(message)], message.author) for message in batch if _key(message) in stored]
+    other = sum(there[1:4] != (author.agent_id, author.user_id, author.outsider) for there, author in duplicates)
     return BatchResult(len(new), len(batch) - len(new), other, orphans)
 
 
@@ -222,7 +233,7 @@ def _stored(channels: dict[str, Channel], keys: set[Key]) -> dict[Key, Stored]:
         if slug in channels and channels[slug].next_position > 1:  # else nothing was ever stored in it
             wanted.setdefault(slug, []).append(key)
     slugs = {channels[slug].pk: slug for slug in wanted}
-    found: dict[Key, Stored] = {}
+    stored: dict[Key, Stored] = {}
     groups = list(wanted.items())
     for start in range(0, len(groups), CHANNELS_PER_QUERY):
         condition = Q()
@@ -230,8 +241,8 @@ def _stored(channels: dict[str, Channel], keys: set[Key]) -> dict[Key, Stored]:
             condition |= Q(channel=channels[slug].pk, external_id__in=ids)
         rows = Message.objects.filter(condition).order_by()
         for channel, key, *rest in rows.values_list("channel_id", "external_id", *Stored._fields):
-            found[slugs[channel], key] = Stored(*rest)
-    return found
+            stored[slugs[channel], key] = Stored(*rest)
+    return stored
 
 
 def _new(batch: Sequence[Prepared], stored: dict[Key, Stored]) -> list[Prepared]:
@@ -245,15 +256,21 @@ def _new(batch: Sequence[Prepared], stored: dict[Key, Stored]) -> list[Prepared]
 
 def _rows(
     new: list[Prepared], channels: dict[str, Channel], stored: dict[Key, Stored], job: Import | None
-) -> list[tuple[Prepared, Message]]:
-    """Unsaved rows at the next positions of their channels, which this takes."""
-    _take_positions(channels, Counter(message.target.slug for message in new))
-    taken = _taken_idempotency_keys(new)
-    rows = []
+) -> dict[Key, Message]:
+    """Unsaved rows at the next positions of their channels, which are raised in the database."""
+    channels_by_count: dict[int, list[int]] = {}
+    for slug, count in Counter(message.target.slug for message in new).items():
+        channels_by_count.setdefault(count, []).append(channels[slug].pk)
+    for count, pks in channels_by_count.items():
+        Channel.objects.filter(pk__in=pks).update(next_position=F("next_position") + count)
+    # An idempotency key that another message has is not given again: a copy of a channel keeps none.
+    keys = {message.idempotency_key for message in new} - {""}
+    given = Message.objects.filter(idempotency_key__in=keys).values_list("idempotency_key", flat=True) if keys else ()
+    taken: set[str | None] = {"", *given}
+    rows = {}
     for message in new:
-        channel = channels[message.target.slug]
-        parent = stored.get((channel.slug, message.parent_key))
-        row = Message(
+        channel, parent = channels[message.target.slug], stored.get(_parent(message))
+        rows[_key(message)] = Message(
             channel=channel,
             position=channel.next_position,
             external_id=message.key,
@@ -271,26 +288,7 @@ def _rows(
         )
         taken.add(message.idempotency_key)
         channel.next_position += 1
-        rows.append((message, row))
     return rows
-
-
-def _take_positions(channels: dict[str, Channel], counts: Counter[str]) -> None:
-    """Raise `next_position` in the database; the objects keep the first position that was taken."""
-    by_count: dict[int, list[int]] = {}
-    for slug, count in counts.items():
-        by_count.setdefault(count, []).append(channels[slug].pk)
-    for count, pks in by_count.items():
-        Channel.objects.filter(pk__in=pks).update(next_position=F("next_position") + count)
-
-
-def _taken_idempotency_keys(new: list[Prepared]) -> set[str]:
-    """Keys that cannot be given: the empty one and those another message has (a copy of a channel keeps none)."""
-    keys = {message.idempotency_key for message in new} - {""}
-    if not keys:
-        return {""}
-    taken = Message.objects.filter(idempotency_key__in=keys).values_list("idempotency_key", flat=True)
-    return {"", *(key for key in taken if key)}
 
 
 def _join(channels: dict[str, Channel], pairs: Sequence[tuple[str, int]]) -> None:
@@ -298,29 +296,3 @@ def _join(channels: dict[str, Channel], pairs: Sequence[tuple[str, int]]) -> Non
     rows = [ChannelMember(channel=channels[slug], agent_id=agent) for slug, agent in pairs]
     if rows:
         ChannelMember.objects.bulk_create(rows, ignore_conflicts=True)
-
-
-def _link_parents(rows: list[tuple[Prepared, Message]], stored: dict[Key, Stored]) -> list[tuple[int, Key]]:
-    """Link replies to parents of the same batch; returns those whose parent is in neither batch nor database."""
-    pks = {_key(message): row.pk for message, row in rows}
-    linked, orphans = [], []
-    for message, row in rows:
-        parent = (message.target.slug, message.parent_key)
-        if not message.parent_key or parent in stored:
-            continue
-        if parent in pks:
-            row.parent_id = pks[parent]
-            linked.append(row)
-        else:
-            orphans.append((row.pk, parent))
-    if linked:
-        Message.objects.bulk_update(linked, ["parent"], batch_size=250)
-    return orphans
-
-
-def _unlinked(batch: Sequence[Prepared], stored: dict[Key, Stored]) -> list[tuple[int, Key]]:
-    """Duplicates that are stored without the parent they should have."""
-    there = ((message, stored.get(_key(message))) for message in batch if message.parent_key)
-    return [
-        (row.pk, (message.target.slug, message.parent_key)) for message, row in there if row and row.parent_id is None
-    ]

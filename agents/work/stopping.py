@@ -88,15 +88,35 @@ def pause(seconds: float) -> None:
         time.sleep(min(left, LOOK))
 
 
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
-
-
 @contextmanager
 def stopping_on_sigterm() -> Iterator[None]:
-    """Inside, SIGTERM ends a command like Ctrl-C."""
-    previous = signal.signal(signal.SIGTERM, _interrupt)
+    """Inside, SIGTERM ends a command like Ctrl-C.
+
+    An error after either signal counts as the stop, too: the interrupt becomes one when it arrives in the middle of something. SQLite, for
+    example, raises `OperationalError` for whatever a Python function called by a statement raises.
+
+    Raises:
+        KeyboardInterrupt: A signal came.
+    """
+    stopped = False
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        nonlocal stopped
+        stopped = True
+        raise KeyboardInterrupt
+
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    before = {
+        n: handler for n, handler in handlers.items() if handler != signal.SIG_IGN
+    }  # a background job ignores SIGINT
+    for number in before:
+        signal.signal(number, interrupt)
     try:
         yield
+    except Exception as error:
+        if stopped:
+            raise KeyboardInterrupt from error
+        raise
     finally:
-        signal.signal(signal.SIGTERM, previous)
+        for number, handler in before.items():
+            signal.signal(number, handler)

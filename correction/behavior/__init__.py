@@ -1,7 +1,7 @@
-"""Requests of people that an agent behave differently: found in what they write, decided by rules, applied visibly and reversibly.
+"""Requests of people that an agent behave differently: detected in what they write, decided by rules, applied visibly and reversibly.
 
-Public is what settings name (`work_one`, `resume_paused`); for doors `applying` (decide, revert), `detect` (look without changing) and
-`policy`. `tiers` asks, `rules` says what becomes of a trait, `settling` ends a worker's part.
+`tiers` asks a judge (offline: `patterns`), `rules` maps the answer to a trait and decides, `applying` applies and reverts, `effects`
+measures what changed, `work` and `description` are what workers do. Settings name `work_one` and `resume_paused`.
 """
 
 from __future__ import annotations

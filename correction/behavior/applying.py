@@ -20,16 +20,20 @@ from agents.models import Agent, Message, PersonaVersion, Trait
 from agents.persona import TraitLike, TraitValue, current_digest, record_version
 from agents.work.queues import wake_workers
 from correction.behavior.description import queue_description
-from correction.behavior.policy import applied_today, decide, made_by_requests, protected, requester_of
 from correction.behavior.rules import (
     STOP,
     Change,
     Operation,
+    applied_today,
     as_value,
     change_to,
+    decide,
     find_trait,
+    made_by_requests,
     name_key,
+    protected,
     read_map,
+    requester_of,
     trait_from_json,
     trait_json,
 )

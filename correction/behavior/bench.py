@@ -19,10 +19,18 @@ from agents.llm import LLMRequest, Reply, complete_many, estimate_tokens, ledger
 from agents.llm.endpoints import model_of, provider_of
 from agents.llm.ledger import Totals, totals
 from agents.persona import TraitValue
-from correction.behavior.offline import stems
+from correction.behavior.patterns import stems
 from correction.behavior.rules import STOP, UNSPECIFIED, read_map
-from correction.behavior.tiers import CONFIDENCES, Found, Subject, Tier, found_without_model, next_tier, tier_request
-from correction.behavior.words import own_words
+from correction.behavior.tiers import (
+    CONFIDENCES,
+    Found,
+    Subject,
+    Tier,
+    found_without_model,
+    next_tier,
+    own_words,
+    tier_request,
+)
 from correction.gate.thresholds import wilson_interval
 from evaluation.judge.questions import JudgeHealth
 from evaluation.models import is_heuristic

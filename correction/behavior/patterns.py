@@ -1,4 +1,4 @@
-"""Reads a request for other behaviour from its words: the judge `offline:lexical-1`, a heuristic without a model.
+"""Read a request for other behaviour from its words, and answer the three tiers: the judge `offline:lexical-1`, a heuristic.
 
 Forms of requests in several languages (`behavior_data/requests.yaml`, `forms.yaml`) and a table of topics (`topics.yaml`). What is
 quoted, and code, is masked first. A sentence is split into clauses; the first clause with a topic decides. Its direction is the product
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -18,8 +18,67 @@ from typing import Any
 
 import yaml
 
-from correction.behavior.rules import Amount
-from correction.behavior.words import CODE, QUOTE, masked
+from agents.llm.requests import LLMRequest
+from correction.behavior.rules import Amount, hostile_signs, strength_of
+
+QUOTE, CODE = "\ue000", "\ue001"  # of the private use area: no text holds them after masking but from here
+LONGEST_SPAN = 2_000  # characters of a quotation within a line
+LONGEST_READ = 4_000  # characters of a message, from its beginning and its end
+
+_PRIVATE = re.compile("[\ue000-\ue0ff]")
+_BLOCKS = re.compile(
+    r"(?P<code>^[ \t]{0,3}(?P<fence>`{3,}|~{3,})[^\n]*\n.*?(?:^[ \t]{0,3}(?P=fence)[`~]*[ \t]*$|\Z))"
+    r"|(?P<lines>(?:^[ \t]{0,3}(?:>|&gt;)[^\n]*(?:\n|\Z))+)"
+    r"|(?P<mark>\[quoted text, [\d,]+ characters?\])",
+    re.MULTILINE | re.DOTALL,
+)
+_INLINE_CODE = re.compile(r"(`{1,3})[^`\n]{1,2000}?\1")
+_PAIRS = (
+    ("\u201c", "\u201d\u201c"),
+    ("\u201e", "\u201c\u201d"),
+    ("\u00ab", "\u00bb"),
+    ("\u00bb", "\u00ab"),
+    ("\u300c", "\u300d"),
+    ("\u300e", "\u300f"),
+)
+_QUOTED = re.compile(
+    "|".join(rf"{opening}[^{closing}{opening}]{{1,{LONGEST_SPAN}}}[{closing}]" for opening, closing in _PAIRS)
+    + rf'|"[^"]{{1,{LONGEST_SPAN}}}"'
+    + r"|(?<![\w'])['\u2018][^'\u2018\u2019\n]{1,300}(?:['\u2019]\w[^'\u2018\u2019\n]{0,300}){0,5}['\u2019](?!\w)"
+)
+_CODE_LINE = re.compile(
+    r"""^[ \t]*(?:
+        (?:def|class|function|func|fn|public|private|static|const|let|var|return)\b[^\n]*[({=;][^\n]*
+        |(?:if|while|for|elif|else|except|try)\b[^\n]*[):][ \t]*$[^\n]*
+        |(?:import[ ]\w|from[ ]\w+[ ]import[ ]|\#include)[^\n]*
+        |(?:git|npm|pip|docker|kubectl|curl|sudo|cd|ls|echo|select|insert|update)[ ][^\n]*(?:[ ]--?\w|[;|"']|[ ]from[ ])[^\n]*
+        |[\w.]{1,60}\([^\n]*\)[ \t]*;?[ \t]*$
+        |[\w.\[\]]{1,60}[ ]?[-+*/]?=[ ]?[^\n]+
+        |[{}\[\]][^\n]*[:,{}\]][^\n]*
+        |</?\w+[^>\n]*>[^\n]*
+        |\w*(?:Error|Exception)\b:[^\n]*|Traceback[^\n]*
+        |//[^\n]*|/\*[^\n]*|\$[ ][^\n]*
+        )""",
+    re.VERBOSE | re.MULTILINE | re.IGNORECASE,
+)
+
+
+def masked(text: str) -> str:
+    """The message with `QUOTE` for each quotation and `CODE` for each stretch of code; its middle is left out where it is very long."""
+    text = _PRIVATE.sub(" ", text.replace("\r\n", "\n").replace("\r", "\n"))
+    if (
+        len(text) > 2 * LONGEST_READ
+    ):  # blocks are looked for in more than is read in the end, so that their ends are found
+        text = text[: LONGEST_READ * 4] + ("\n" + text[-LONGEST_READ * 4 :] if len(text) > LONGEST_READ * 4 else "")
+    text = _BLOCKS.sub(lambda found: f"\n{CODE if found['code'] else QUOTE}\n", text)
+    text = _INLINE_CODE.sub(f" {CODE} ", text)
+    text = _QUOTED.sub(f" {QUOTE} ", text)
+    text = _CODE_LINE.sub(f" {CODE} ", text)
+    if len(text) > LONGEST_READ:
+        half = LONGEST_READ // 2
+        text = f"{text[:half]}\n{text[-half:]}"
+    return text
+
 
 DATA = Path(__file__).resolve().parent.parent / "behavior_data"
 LONGEST_NAME = 60
@@ -601,3 +660,111 @@ def _alternatives(pattern: str) -> list[str]:
         else:
             found[-1] += char
     return [one.strip() for one in found if one.strip()]
+
+
+CORE = "core persona"
+_BEING = re.compile(
+    r"\b(?:you(?: a|')re (?:now|no longer)|from now on you(?: a|')re|forget (?:who|what) you are|be somebody else|your new name is)\b"
+)
+_WORD = re.compile(r"[^\W\d_]{3,}")
+_COMMON = frozenset(
+    re.findall(
+        r"\w+",
+        "the and you your with for from not use uses using usage user being speaking talking talk speak like saying calling call answers "
+        "answer answering replies reply messages tone language words bit more less very that this them they has have does asking giving",
+    )
+)
+_OF_A_MANNER = re.compile(
+    r"\b(?:answers?|tone|words|language|address)$"
+)  # its other words alone are too general to tell a trait
+_NEGATED = re.compile(
+    r"\b(?:no|not|never|non|without|avoid\w*|refus\w*|less|few|fewer|lack\w*|dislik\w*|hat(?:e|es|red)|fear\w*|averse|aversion|against|anti|"
+    r"hardly|kein\w*|nicht|nie|ohne|sans|pas|sin|senza|sem|geen|niet)\b|n't\b"
+)
+_ENDINGS = re.compile(r"(?:iness|ness|ing|ers|er|ies|es|ed|ly|s|y|e)$")
+LONGEST_TEXT = 300
+
+
+def gate(request: LLMRequest) -> dict[str, Any]:
+    """Does the message ask for other conduct? (responder for the task ``behavior_gate``)"""
+    text = str(request.facts.get("text", ""))
+    reading, hostile = read_request(text), hostile_signs(masked(text))
+    if reading is None and hostile:
+        return _gate(True, "low", f"the words read like an attempt to take the persona over: {hostile[0]}")
+    if reading is None:
+        return _gate(False, "medium", "no form of a request fits; a heuristic")
+    topic = f" about {name}" if (name := written_name(reading.name, text)) else ", but what about is not certain"
+    return _gate(True, "medium" if name else "low", f"reads like a {reading.form}{topic}; a heuristic")
+
+
+def extract(request: LLMRequest) -> dict[str, Any]:
+    """Which behaviour? (responder for the task ``behavior_extract``) An empty name where it cannot be told."""
+    text = str(request.facts.get("text", ""))
+    if hostile_signs(masked(text)) or _BEING.search(folded(masked(text))):
+        return {"behavior_name": CORE, "current_state": "", "requested_change": _short(text)}
+    reading = read_request(text)
+    if reading is None:
+        return {"behavior_name": "", "current_state": "", "requested_change": _short(text)}
+    complaint = _short(reading.sentence) if reading.form == "complaint" else ""
+    return {
+        "behavior_name": written_name(reading.name, text),
+        "current_state": complaint,
+        "requested_change": _short(reading.sentence),
+    }
+
+
+def map_trait(request: LLMRequest) -> dict[str, Any]:
+    """As which trait? (responder for the task ``behavior_map``)"""
+    facts = request.facts
+    name = str(facts.get("behavior_name", "")).strip()
+    reading = read_request(str(facts.get("text", "")))
+    if not name or (name != CORE and (reading is None or not reading.name)):
+        return {}
+    trait = covering(name, facts.get("traits", ()))
+    amount = reading.amount if reading is not None and name != CORE else "unspecified"
+    text = reading.text if reading is not None and name != CORE and reading.name == name else ""
+    return {
+        "name": trait["name"] if trait else name,
+        "description": str(trait["description"])
+        if trait
+        else text or f"{name[0].upper()}{name[1:]}, as a user asked for it.",
+        "sentiment": float(trait["sentiment"]) if trait else 0.0,
+        "strength": strength_of(amount, float(trait["strength"]) if trait else None),
+        "is_new": trait is None,
+        "replaces_trait": trait["name"] if trait else None,
+        "contradicts_persona": name == CORE,
+        "contradiction": "it would make the agent somebody else" if name == CORE else "",
+    }
+
+
+def covering(name: str, traits: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+    """The trait about the same thing: of that name, or with its telling words; never one whose name says that it is left undone."""
+    wanted, all_wanted = stems(name), stems(name, frozenset())
+    best: tuple[int, Mapping[str, Any]] | None = None
+    for trait in traits:
+        other = str(trait["name"])
+        if other.casefold() == name.casefold():
+            return trait
+        named = stems(other)
+        same = named and named <= wanted
+        wider = all_wanted <= stems(other, frozenset()) if _OF_A_MANNER.search(name) else wanted and wanted <= named
+        if (same or wider) and not _NEGATED.search(folded(other)):
+            distance = len(wanted ^ named)
+            if best is None or distance < best[0]:
+                best = (distance, trait)
+    return best[1] if best else None
+
+
+def stems(text: str, common: frozenset[str] = _COMMON) -> set[str]:
+    """The telling words of a name, without their endings."""
+    words = set(_WORD.findall(folded(text))) - common
+    return {_ENDINGS.sub("", word) if len(word) > 4 else word for word in words}
+
+
+def _gate(has_request: bool, confidence: str, reason: str) -> dict[str, Any]:
+    return {"has_request": has_request, "confidence": confidence, "reason": reason}
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= LONGEST_TEXT else line[: LONGEST_TEXT - 1] + "…"

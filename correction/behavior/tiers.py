@@ -1,15 +1,18 @@
 """The three questions about a message: does it ask for a change (gate), of what (extract), and as which trait (map)? (specification 002)
 
-What a person quotes is never shown. What an earlier tier answered is data to the later ones. The answers are plain objects, kept as they
-arrive: `next_tier` says from them alone what is to be asked next.
+What a person quotes is never shown (`own_words`). What an earlier tier answered is data to the later ones. Answers are stored as they
+arrive: `next_tier` says from them alone what is to be asked next. `try_text` asks all of them and changes nothing.
 """
 
 from __future__ import annotations
 
+import difflib
 import json
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any, Literal, get_args
 
 import sentry_sdk
@@ -17,10 +20,129 @@ from django.conf import settings
 from django.template.loader import render_to_string
 
 from agents.llm import Block, InvalidAnswer, Label, LLMRequest, Reply, Turn, complete
-from agents.persona import TraitLike
+from agents.llm.endpoints import model_of
+from agents.models import Agent, LLMCall
+from agents.persona import TraitLike, TraitValue, render_persona
 from agents.text.fences import fence, neutral, new_nonce, one_line
-from correction.behavior.rules import LONGEST_NAME, MOST_TOUCHED
-from correction.behavior.words import Words
+from correction.behavior.rules import (
+    LONGEST_NAME,
+    MOST_TOUCHED,
+    Change,
+    Decision,
+    Requester,
+    as_value,
+    decide,
+    made_by_requests,
+    name_key,
+    read_map,
+)
+from correction.config.settings import ResolvedConfig
+
+LONGEST_WORDS = (
+    12_000  # characters of own words that are read: a request stands at the beginning or the end of what is longer
+)
+
+_OPENING = re.compile(
+    r"""
+    ^[ ]{0,3}(?P<line>>.*(?:\n[ ]{0,3}>.*)*)       # quoted line by line
+    | ^[ ]{0,3}(?P<fence>`{3,}|~{3,})              # a block of code
+    | ^-{2,}[ ]?(?:original|forwarded)[ ]message[ ]?-{2,}(?P<rest>)   # a mail: what follows is another's
+    | (?P<mark>\"{3}|'{3}|\[quote\b[^\]\n]{0,80}\]|<blockquote>|[\u201c\u201e\u00ab\u300c\u300e])
+    """,
+    re.MULTILINE | re.VERBOSE | re.IGNORECASE,
+)
+_CLOSING = {
+    "\u201c": "\u201d", "\u201e": "\u201c", "\u00ab": "\u00bb", "\u300c": "\u300d", "\u300e": "\u300f",
+    "[": "[/quote]", "<": "</blockquote>", '"': '"""', "'": "'''",
+}  # fmt: skip
+_TYPOGRAPHIC = (
+    "\u201c\u201e\u00ab\u300c\u300e"  # such quotes are a block when they go over a line's end, else part of a sentence
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """A person's own words in a message.
+
+    Attributes:
+        text: Without what is quoted in blocks, of which a mark says how much it was; cut in the middle when it is too long.
+        quoted: Characters of the quoted blocks.
+        cut: Characters of own words that were left out.
+    """
+
+    text: str
+    quoted: int = 0
+    cut: int = 0
+
+    @property
+    def say_something(self) -> bool:
+        """Whether there is a letter of any script: signs, numbers and emoji alone ask for nothing."""
+        return any(char.isalpha() for char in _QUOTE_MARK.sub("", self.text))
+
+
+_QUOTE_MARK = re.compile(r"\[quoted text, [\d,]+ characters?\]")
+
+
+def own_words(text: str) -> Words:
+    """Read a message. Takes time in proportion to its length, whatever it holds."""
+    search = _Search(text)
+    kept: list[str] = []
+    quoted = position = 0
+    while opening := _OPENING.search(text, position):
+        end = _end(search, opening)
+        if end is None:
+            kept.append(text[position : opening.end()])
+            position = opening.end()
+            continue
+        length = end - opening.start()
+        quoted += length
+        kept += (text[position : opening.start()], f"[quoted text, {length:,} character{'s' * (length != 1)}]")
+        position = end
+    kept.append(text[position:])
+    return _shortened("".join(kept).strip(), quoted)
+
+
+class _Search:
+    """Looks from growing positions for the next place of a few texts, and remembers it: each character is looked at once per text."""
+
+    def __init__(self, text: str) -> None:
+        lowered = text.lower()
+        self.text = lowered if len(lowered) == len(text) else text
+        self._found: dict[str, int] = {}
+
+    def next(self, needle: str, start: int) -> int:
+        """The next place of `needle` at or after `start`; the length of the text when there is none."""
+        found = self._found.get(needle, -1)
+        if found < start:
+            found = self.text.find(needle, start)
+            found = self._found[needle] = len(self.text) if found < 0 else found
+        return found
+
+
+def _end(search: _Search, opening: re.Match[str]) -> int | None:
+    """Where a quotation ends; None when it is none."""
+    whole = len(search.text)
+    if opening["line"]:
+        return opening.end()
+    if opening["rest"] is not None:
+        return whole
+    if opening["fence"]:
+        closing = "\n" + opening["fence"]
+        return min(whole, search.next(closing, opening.end()) + len(closing))
+    closing, begin = _CLOSING[opening["mark"][0]], opening.end()
+    closed = search.next(closing, begin)
+    if closed == whole or (opening["mark"] in _TYPOGRAPHIC and search.next("\n", begin) > closed):
+        return None
+    return closed + len(closing)
+
+
+def _shortened(text: str, quoted: int) -> Words:
+    cut = len(text) - LONGEST_WORDS
+    if cut <= 0:
+        return Words(text, quoted)
+    half = LONGEST_WORDS // 2
+    return Words(f"{text[:half]}\n[… {cut:,} characters cut …]\n{text[-half:]}", quoted, cut)
+
 
 CONFIDENCES = ("high", "medium", "low")
 LONGEST_TEXT = 2_000  # characters kept of each text of an answer
@@ -350,3 +472,124 @@ def _json(values: Mapping[str, Any]) -> str:
 
 def _template(name: str, /, **values: Any) -> str:
     return render_to_string(f"prompts/behavior/{name}.md", values).strip()
+
+
+CONTEXT_LINES = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Detection:
+    """What was found in a text.
+
+    Attributes:
+        found: Tier to its answer, as far as it came.
+        judge: The model asked; ``rule`` where none had to be.
+        failure: Why a tier has no answer; empty when all that were asked have.
+        calls: Ledger rows.
+    """
+
+    words: Words
+    found: Found
+    judge: str
+    failure: str = ""
+    calls: tuple[int, ...] = ()
+
+    @property
+    def has_request(self) -> bool:
+        """Whether the gate found a request; False where it could not be asked."""
+        return bool(self.found.get("gate", {}).get("has_request"))
+
+    @property
+    def confidence(self) -> str:
+        """The gate's; empty where it has no answer."""
+        return str(self.found.get("gate", {}).get("confidence", ""))
+
+    def change(self, traits: Sequence[TraitValue]) -> Change | None:
+        """What it would do to these traits; None where the map tier was not reached."""
+        return read_map(self.found["map"], traits=traits) if "map" in self.found else None
+
+    def cost_usd(self) -> Decimal | None:
+        """US dollars of its calls; None when one has no price."""
+        costs = list(LLMCall.objects.filter(pk__in=self.calls).values_list("cost_usd", flat=True))
+        return None if None in costs else sum((cost for cost in costs if cost is not None), Decimal(0))
+
+
+def detect(text: str, *, subject: Subject, model: str = "", last: str = "map", work_id: str = "") -> Detection:
+    """Ask the tiers about a text until one of them says that there is nothing more to ask.
+
+    Args:
+        text: A message, of which only the person's own words are shown.
+        subject: Whom it is addressed to.
+        model: Overrides the configured judge.
+        last: The last tier to ask.
+        work_id: Of the ledger rows.
+    """
+    words = own_words(text)
+    found = found_without_model(words)
+    judge = JUDGED_WITHOUT_MODEL if found else model or model_of("judge")
+    calls: list[int] = []
+    while (tier := next_tier(found)) is not None:
+        reply = ask(tier, words=words, subject=subject, found=found, work_id=work_id, model=model)
+        calls += _calls(reply)
+        if not reply.ok:
+            return Detection(words, found, judge, f"{tier}: {reply.status}: {reply.error}", tuple(calls))
+        found[tier] = reply.value
+        if tier == last:
+            break
+    return Detection(words, found, judge, calls=tuple(calls))
+
+
+def subject_of(agent: Agent) -> Subject:
+    """An agent as the tiers see it, its traits as they are now."""
+    return Subject(
+        name=agent.display_name,
+        persona=agent.system_prompt,
+        traits=[as_value(trait) for trait in agent.traits.all()],
+        agent_id=agent.pk,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A detection with what would come of it."""
+
+    detection: Detection
+    change: Change | None = None
+    decision: Decision | None = None
+    diff: tuple[str, ...] = field(default=())
+
+
+def try_text(
+    text: str, *, agent: Agent, config: ResolvedConfig, requester: Requester, applied_today: int = 0, model: str = ""
+) -> Trial:
+    """What would come of a message to an agent. Calls are in the ledger; nothing else is stored or changed."""
+    subject = subject_of(agent)
+    traits = [as_value(trait) for trait in subject.traits]
+    detection = detect(text, subject=subject, model=model)
+    change = detection.change(traits)
+    if change is None:
+        return Trial(detection)
+    decision = decide(
+        change=change,
+        confidence=detection.confidence,
+        text=text,
+        requester=requester,
+        config=config,
+        applied_today=applied_today,
+        made=made_by_requests(agent.pk),
+    )
+    return Trial(detection, change, decision, tuple(_diff(subject.persona, traits, change)))
+
+
+def _diff(persona: str, traits: Sequence[TraitValue], change: Change) -> list[str]:
+    """The rendered persona before and after, as a unified diff without its header; empty where nothing changes."""
+    if change.after is None:
+        return []
+    gone = name_key(change.before.name) if change.before is not None else None
+    after = [*(trait for trait in traits if name_key(trait.name) != gone), change.after]
+    old, new = (render_persona(system_prompt=persona, traits=some).splitlines() for some in (traits, after))
+    return list(difflib.unified_diff(old, new, lineterm="", n=CONTEXT_LINES))[2:]
+
+
+def _calls(reply: Reply) -> list[int]:
+    return [one.call_id for one in (*reply.earlier, reply) if one.call_id is not None]

@@ -18,21 +18,22 @@ from agents.persona import persona_digest
 from agents.work.outages import outlasting
 from agents.work.queues import do_next, wake_workers
 from correction.behavior.applying import settle_request
-from correction.behavior.detect import subject_of
-from correction.behavior.policy import may_ask, requester_of
 from correction.behavior.postponing import HANDED_BACK, after_failure, midnight, resume
+from correction.behavior.rules import may_ask, requester_of
 from correction.behavior.tiers import (
     JUDGED_WITHOUT_MODEL,
     TIERS,
     Found,
     Subject,
     Tier,
+    Words,
     ask,
     found_without_model,
     next_tier,
+    own_words,
+    subject_of,
     warnings_about,
 )
-from correction.behavior.words import Words, own_words
 from correction.config.settings import resolve_config
 from correction.costs import evaluation_over_budget
 from correction.models import BehaviorRequest

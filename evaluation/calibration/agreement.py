@@ -8,11 +8,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from django.db import transaction
 from django.db.models import F, QuerySet
 from django.utils import timezone
+from pydantic import BaseModel, Field, PlainSerializer, SkipValidation, computed_field
 
 from agents.work.queues import wake_workers
 from evaluation.calibration.population import judged, population_of, procedure_fields
@@ -22,7 +23,7 @@ from evaluation.models.labels import LEAST_ITEMS
 from evaluation.statistics.agreement import RESAMPLES, krippendorff_alpha, quadratic_weighted_kappa, spearman
 from evaluation.statistics.bootstrap import Observation, bootstrap_mean
 from evaluation.statistics.estimates import Estimate
-from evaluation.statistics.prediction_powered import LEAST_LABELS, PredictionPowered, prediction_powered_mean
+from evaluation.statistics.prediction_powered import LEAST_LABELS, prediction_powered_mean
 from evaluation.wording import counted, decimal
 
 WANTED_HALF_WIDTH = 0.1
@@ -68,26 +69,44 @@ def agreements_text(rows: Sequence[tuple[str, JudgeCalibration | None]]) -> str:
     return "; ".join(f"{name} {figure_text(row)}{stale if row and row.is_stale else ''}" for name, row in rows)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PoweredMean:
+def estimate_json(estimate: Estimate) -> dict[str, Any]:
+    """A figure: value and 95 % interval, each null with `reason` saying why."""
+    interval = estimate.interval
+    ends = None if interval is None else [_rounded(interval.low), _rounded(interval.high)]
+    return {"value": _rounded(estimate.value), "interval": ends, "n": estimate.n, "reason": estimate.reason}
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 4)
+
+
+Figure = Annotated[Estimate, SkipValidation, PlainSerializer(estimate_json)]
+Rounded = Annotated[float | None, PlainSerializer(_rounded)]
+
+
+class PoweredMean(BaseModel):
     """The mean people would have given a label set's whole population, from their labels and the judge's scores of everything.
+
+    Means are on the scale where higher is better: the judge's and people's numbers for anti-patterns are flipped.
 
     Attributes:
         label_set: Its name.
         population: Judgements it was drawn from; `drawn` how many were, `labelled` those with a label.
-        result: On the scale where higher is better: the judge's and people's numbers for anti-patterns are flipped.
+        mean, labels_only, judge_mean, tuning: As in `PredictionPowered`.
     """
 
     label_set: str
     population: int
     drawn: int
     labelled: int
-    result: PredictionPowered
+    mean: Figure
+    labels_only: Figure
+    judge_mean: Rounded
+    tuning: Rounded
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Calibration:
-    """A judge beside people in one dimension. What is compared is the claim as written: the judge's raw score and the labels.
+class Calibration(BaseModel):
+    """A judge beside people in one dimension, as it is printed and stored. The judge's raw score of the claim is compared with the labels.
 
     Where several people labelled a judgement, their mean stands for them. Trivial and unscored judgements, exact rules, "cannot tell"
     and labels that were not given blind are in no figure.
@@ -100,7 +119,7 @@ class Calibration:
         alpha: Krippendorff's alpha (interval metric), judge and people as two raters.
         people_alpha: The same among the annotators: what can be expected of a judge at best.
         bias: Judge minus people, in points, higher is better: positive where the judge is too lenient.
-        powered: One per label set with a random draw.
+        prediction_powered: One per label set with a random draw.
         digest: SHA-256 of the labels and scores compared.
     """
 
@@ -112,19 +131,20 @@ class Calibration:
     annotators: int
     cannot_tell: int
     not_blind: int
-    kappa: Estimate
-    spearman: Estimate
-    alpha: Estimate
-    people_alpha: Estimate
-    bias: Estimate
-    powered: tuple[PoweredMean, ...] = ()
-    digest: str = ""
+    kappa: Figure
+    spearman: Figure
+    alpha: Figure
+    people_alpha: Figure
+    bias: Figure
+    prediction_powered: list[PoweredMean]
+    digest: str = Field(exclude=True)
 
+    @computed_field  # type: ignore[prop-decorator]
     @property
-    def needed(self) -> tuple[str, ...]:
+    def needed(self) -> list[str]:
         """What is too little to say more, each with how many labels would do; empty when nothing is."""
         people = "" if self.annotators != 1 else "a second annotator, to know how well people agree with each other"
-        return tuple(filter(None, (self._for_kappa(), self._for_means(), people)))
+        return list(filter(None, (self._for_kappa(), self._for_means(), people)))
 
     def _for_kappa(self) -> str:
         if self.items < LEAST_ITEMS:
@@ -140,9 +160,9 @@ class Calibration:
         return f"{some} to know kappa to within ±{WANTED_HALF_WIDTH:g} (now ±{half:.2f})"
 
     def _for_means(self) -> str:
-        if not self.powered:
+        if not self.prediction_powered:
             return f"no random draw: --draw {LEAST_LABELS} or more, labelled, gives a prediction-powered mean"
-        most = max(self.powered, key=lambda mean: mean.labelled)
+        most = max(self.prediction_powered, key=lambda mean: mean.labelled)
         if most.labelled >= LEAST_LABELS:
             return ""
         if most.drawn < LEAST_LABELS:
@@ -221,7 +241,7 @@ def calibration(
         alpha=krippendorff_alpha(list(zip(raw, people, strict=True)), **how),
         people_alpha=krippendorff_alpha(by_annotator, **how),
         bias=bootstrap_mean(biases, resolution=1, **how),
-        powered=tuple(_powered(drawn, items) for drawn in sets),
+        prediction_powered=[_powered(drawn, items) for drawn in sets],
         digest=hashlib.sha256(json.dumps(data, ensure_ascii=False).encode()).hexdigest() if data else "",
     )
 
@@ -255,14 +275,18 @@ def _powered(label_set: LabelSet, items: Mapping[int, _Labelled]) -> PoweredMean
         if pk not in labelled and raw is not None
     ]
     rows = list(labelled.values())
+    result = prediction_powered_mean(
+        [row.better(row.people) for row in rows], [row.better(row.raw) for row in rows], rest
+    )
     return PoweredMean(
         label_set=label_set.name,
         population=len(rest) + len(rows),
         drawn=len(drawn),
         labelled=len(rows),
-        result=prediction_powered_mean(
-            [row.better(row.people) for row in rows], [row.better(row.raw) for row in rows], rest
-        ),
+        mean=result.estimate,
+        labels_only=result.labels_only,
+        judge_mean=result.judge_mean,
+        tuning=result.tuning,
     )
 
 
@@ -303,47 +327,8 @@ def calibration_json(row: JudgeCalibration | None) -> dict[str, Any] | None:
     }
 
 
-def calibrations_json(found: Mapping[str, JudgeCalibration], dimensions: Iterable[str]) -> dict[str, Any]:
-    """The object above for each of these dimensions."""
-    return {dimension: calibration_json(found.get(dimension)) for dimension in dimensions}
-
-
-def calibration_details(found: Calibration) -> dict[str, Any]:
-    """All figures of a judge in one dimension, as they are printed and stored."""
-    figures = ("kappa", "spearman", "alpha", "people_alpha", "bias")
-    numbers = ("judge", "procedure", "dimension", "labels", "items", "annotators", "cannot_tell", "not_blind")
-    return {
-        **{name: getattr(found, name) for name in numbers},
-        **{name: estimate_json(getattr(found, name)) for name in figures},
-        "prediction_powered": [
-            {
-                "label_set": mean.label_set,
-                "population": mean.population,
-                "drawn": mean.drawn,
-                "labelled": mean.labelled,
-                "mean": estimate_json(mean.result.estimate),
-                "labels_only": estimate_json(mean.result.labels_only),
-                "judge_mean": _rounded(mean.result.judge_mean),
-                "tuning": _rounded(mean.result.tuning),
-            }
-            for mean in found.powered
-        ],
-        "needed": list(found.needed),
-    }
-
-
-def estimate_json(found: Estimate) -> dict[str, Any]:
-    """A figure: value and 95 % interval, each null with `reason` saying why."""
-    interval = None if found.interval is None else [_rounded(found.interval.low), _rounded(found.interval.high)]
-    return {"value": _rounded(found.value), "interval": interval, "n": found.n, "reason": found.reason}
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 4)
-
-
 def figure_rows(details: Mapping[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
-    """The figures of `calibration_details` in the order they are shown: name, what it means, and the figure."""
+    """The figures of a `Calibration` as data, in the order they are shown: name, what it means, and the figure."""
     rows = [
         (name, meaning, details[key])
         for key, name, meaning in (
@@ -422,21 +407,21 @@ def refresh(key: Key) -> Calibration:
     Labels that change meanwhile leave them stale; two that do this at once do the same work twice, and no harm.
     """
     row, _ = JudgeCalibration.objects.get_or_create(**key._asdict())
-    found = calibration(**key._asdict())
-    interval = found.kappa.interval
+    figures = calibration(**key._asdict())
+    interval = figures.kappa.interval
     JudgeCalibration.objects.filter(pk=row.pk).update(
-        kappa=found.kappa.value,
+        kappa=figures.kappa.value,
         kappa_low=interval.low if interval else None,
         kappa_high=interval.high if interval else None,
-        labels=found.labels,
-        items=found.items,
-        annotators=found.annotators,
-        figures=calibration_details(found),
-        labels_digest=found.digest,
+        labels=figures.labels,
+        items=figures.items,
+        annotators=figures.annotators,
+        figures=figures.model_dump(),
+        labels_digest=figures.digest,
         computed_changes=row.changes,
         computed_at=timezone.now(),
     )
-    return found
+    return figures
 
 
 def work_one(*, owner: str) -> bool:

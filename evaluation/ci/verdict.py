@@ -35,6 +35,7 @@ EXIT_CODES: dict[Verdict, int] = {
     "cannot tell yet": 2,
 }
 AChange = Annotated[Change, SkipValidation, PlainSerializer(change_json)]
+AShare = Annotated[Share | None, SkipValidation, PlainSerializer(lambda share: share and share.rounded)]
 Unserialized = Field(exclude=True)
 
 
@@ -176,9 +177,8 @@ class BelowThreshold(Finding):
     score: float
     threshold: float
     proposition: str
-    coverage: float | None
+    coverage: AShare
     worst_message: WorstMessage | None
-    share: Annotated[Share | None, SkipValidation] = Unserialized
 
     def rows(self) -> Iterator[Row]:
         yield Row(
@@ -186,7 +186,7 @@ class BelowThreshold(Finding):
             verdict=f"below {self.threshold:g}",
             agent=self.agent,
             dimension=self.dimension,
-            now=with_share(f"{self.score:.1f}", self.share),
+            now=with_share(f"{self.score:.1f}", self.coverage),
             why=f"lowest: {self.proposition}" if self.proposition else "",
             worst=self.worst_message,
         )
@@ -216,10 +216,8 @@ class Lack(Finding):
     dimension: str
     proposition: str | None
     why: str
-    coverage: float | None
-    baseline_coverage: float | None
-    now: Annotated[Share, SkipValidation] = Unserialized
-    before: Annotated[Share | None, SkipValidation] = Unserialized
+    coverage: AShare
+    baseline_coverage: AShare
 
     def rows(self) -> Iterator[Row]:
         yield Row(
@@ -228,8 +226,8 @@ class Lack(Finding):
             agent=self.agent,
             dimension=self.dimension,
             proposition=self.proposition or "",
-            before=with_share("", self.before),
-            now=with_share("", self.now) if self.before else "",
+            before=with_share("", self.baseline_coverage),
+            now=with_share("", self.coverage) if self.baseline_coverage else "",
             why=self.why.removeprefix(f"{TOO_LITTLE}: "),
         )
 
@@ -290,9 +288,9 @@ class Findings(BaseModel):
     def fell_unsure(self) -> list[Undecided]:
         """Falls of `LARGE_FALL` or more of which no interval says how sure they are: they fail nothing by themselves."""
         return [
-            found
-            for found in self.cannot_tell_yet
-            if found.change.interval is None and found.change.delta is not None and found.change.delta <= -LARGE_FALL
+            one
+            for one in self.cannot_tell_yet
+            if one.change.interval is None and one.change.delta is not None and one.change.delta <= -LARGE_FALL
         ]
 
     def rows(self) -> list[Row]:
@@ -348,7 +346,7 @@ class Findings(BaseModel):
             ),
             (len(self.cannot_tell_yet), "comparison is not decided", "comparisons are not decided"),
             (
-                sum(found.suspected for found in self.cannot_tell_yet),
+                sum(one.suspected for one in self.cannot_tell_yet),
                 "of them a suspected regression",
                 "of them suspected regressions",
             ),
@@ -378,21 +376,25 @@ def decide(
         profiles: Scores by position, where these were asked for.
         simulations: What was to be measured, and may be missing among the results.
     """
-    unjudged = [
-        *_unfinished(simulations, limits),
-        *_nothing_at_all(results),
-        *(found for result in results for found in _unjudged(result, limits)),
-    ]
+    unjudged: list[Unjudged] = []
+    for one in simulations:
+        share = len(one.unfinished) / len(one.conversations) if one.conversations else 1.0
+        if not one.usable or share > limits.max_unscored:
+            unjudged.append(Unjudged(agent=one.agent.slug, dimension="", why=f"simulation: {one.problem}", share=share))
+    if not any(result.summary.measured for result in results):
+        unjudged.append(Unjudged(agent="", dimension="", why="nothing was scored for any agent"))
+    for result in results:
+        unjudged += _unjudged(result, limits)
+    named = {(one.agent, one.dimension) for one in unjudged}
     regressions = sorted((r for result in results for r in _regressions(result, limits)), key=lambda r: r.size)
-    fading = [found for profile in profiles for found in _fading(profile, limits)]
-    below = [found for result in results for found in _below(result, limits)]
-    undecided = [found for result in results for found in _undecided(result, limits)]
-    named = {(found.agent, found.dimension) for found in unjudged}
+    fading = [fall for profile in profiles for fall in _fading(profile, limits)]
+    below = [one for result in results for one in _below(result, limits)]
+    undecided = [one for result in results for one in _undecided(result, limits)]
     lacking = [
-        found
+        lack
         for result in results
-        for found in _lacking(result)
-        if not {(found.agent, ""), (found.agent, found.dimension)} & named
+        for lack in _lacking(result)
+        if not {(lack.agent, ""), (lack.agent, lack.dimension)} & named
     ]
     without = [(r.agent, r.no_baseline) for r in results if r.no_baseline and r.summary.measured]
     verdict: Verdict = "pass"
@@ -414,22 +416,9 @@ def decide(
         below_threshold=below,
         could_not_judge=unjudged,
         not_enough_data=lacking,
-        cannot_tell_yet=sorted(undecided, key=lambda found: found.change.delta or 0.0),
+        cannot_tell_yet=sorted(undecided, key=lambda one: one.change.delta or 0.0),
         without_baseline=without,
     )
-
-
-def _unfinished(simulations: Sequence[Simulation], limits: Limits) -> Iterator[Unjudged]:
-    """Simulations of which too much is missing to say anything."""
-    for one in simulations:
-        share = len(one.unfinished) / len(one.conversations) if one.conversations else 1.0
-        if not one.usable or share > limits.max_unscored:
-            yield Unjudged(agent=one.agent.slug, dimension="", why=f"simulation: {one.problem}", share=share)
-
-
-def _nothing_at_all(results: Sequence[AgentResult]) -> Iterator[Unjudged]:
-    if not any(result.summary.measured for result in results):
-        yield Unjudged(agent="", dimension="", why="nothing was scored for any agent")
 
 
 def _unjudged(result: AgentResult, limits: Limits) -> Iterator[Unjudged]:
@@ -441,11 +430,11 @@ def _unjudged(result: AgentResult, limits: Limits) -> Iterator[Unjudged]:
         yield Unjudged(agent=agent, dimension="", why=why)
     elif result.expected and not summary.measured:
         yield Unjudged(agent=agent, dimension="", why=run.error or "nothing scored")
-    for dimension, found in result.coverage.items():
-        if found.failed_share > limits.max_unscored:
-            could = found.scored + found.trivial + found.failed
-            why = f"{found.failed} of {could} judgements failed, e.g. {found.example}"
-            yield Unjudged(agent=agent, dimension=dimension, share=found.failed_share, why=why)
+    for dimension, coverage in result.coverage.items():
+        if coverage.failed_share > limits.max_unscored:
+            could = coverage.scored + coverage.trivial + coverage.failed
+            why = f"{coverage.failed} of {could} judgements failed, e.g. {coverage.example}"
+            yield Unjudged(agent=agent, dimension=dimension, share=coverage.failed_share, why=why)
             continue
         of = summary.dimensions.get(dimension)
         fell_short = of is not None and of.fell_short and limits.threshold(dimension) is not None
@@ -465,29 +454,28 @@ def _unjudged(result: AgentResult, limits: Limits) -> Iterator[Unjudged]:
 def _lacking(result: AgentResult) -> Iterator[Lack]:
     """Dimensions without a score that had judgements enough, or have one in the baseline, or share no proposition with it; then
     propositions that are scored much less."""
-    for name, found in result.summary.dimensions.items():
+    for name, summary in result.summary.dimensions.items():
         change = result.change(name)
         before = change is not None and change.baseline is not None
         nothing_shared = change is not None and change.reason == NONE_IN_COMMON
-        if (found.reason and (found.fell_short or before)) or nothing_shared:
-            share = change.baseline_share if change is not None else None
-            yield _lack(result.agent, name, None, found.reason or NONE_IN_COMMON, found.share, share)
+        if (summary.reason and (summary.fell_short or before)) or nothing_shared:
+            yield Lack(
+                agent=result.agent,
+                dimension=name,
+                proposition=None,
+                why=summary.reason or NONE_IN_COMMON,
+                coverage=summary.share,
+                baseline_coverage=change.baseline_share if change is not None else None,
+            )
     for lost in result.comparison.lost if result.comparison else ():
-        why = str(lost).removeprefix(f"{lost.proposition}: ")
-        yield _lack(result.agent, lost.dimension, lost.proposition, why, lost.now, lost.before)
-
-
-def _lack(agent: str, dimension: str, proposition: str | None, why: str, now: Share, before: Share | None) -> Lack:
-    return Lack(
-        agent=agent,
-        dimension=dimension,
-        proposition=proposition,
-        why=why,
-        coverage=now.rounded,
-        baseline_coverage=before.rounded if before else None,
-        now=now,
-        before=before,
-    )
+        yield Lack(
+            agent=result.agent,
+            dimension=lost.dimension,
+            proposition=lost.proposition,
+            why=str(lost).removeprefix(f"{lost.proposition}: "),
+            coverage=lost.now,
+            baseline_coverage=lost.before,
+        )
 
 
 def why_no_score(result: AgentResult, dimension: str) -> str:
@@ -561,9 +549,8 @@ def _below(result: AgentResult, limits: Limits) -> Iterator[BelowThreshold]:
                 score=score,
                 threshold=threshold,
                 proposition=weakest,
-                coverage=share.rounded if share else None,
+                coverage=share,
                 worst_message=None if name == OVERALL else _worst(result.summary, name, weakest),
-                share=share,
             )
 
 

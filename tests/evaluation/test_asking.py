@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,33 @@ capture([RunSpec(agent=Agent.objects.get(slug="ada"), dimensions={EVERYTHING})])
 """
 
 
-def test_calls_of_all_dimensions_are_in_flight_together(migrated_file: Path, tmp_path: Path) -> None:
+OF_SIX_AGENTS = """
+from agents.models import Agent
+from evaluation.runs.capture import capture
+from evaluation.runs.spec import RunSpec
+from tests.factories import make_agent, make_channel, talk
+agents = [make_agent(f"agent-{n}") for n in range(6)]
+for n, agent in enumerate(agents):
+    talk(agent, ["No."], channel=make_channel(f"room-{n}"))
+capture([RunSpec(agent=agent, dimensions=("adherence",)) for agent in agents])
+"""
+
+
+def agent_of(body: dict[str, Any]) -> str:
+    return str(re.findall(r"agent-\d", prompt_of(body).lower())[0])
+
+
+@pytest.mark.parametrize(
+    ("asking", "key", "expected"),
+    [
+        (EVERYTHING_OF_ADA, kind_of, set(EVERYTHING)),
+        (OF_SIX_AGENTS, agent_of, {f"agent-{n}" for n in range(6)}),
+    ],
+    ids=["all dimensions", "many agents"],
+)
+def test_calls_of_all_dimensions_and_agents_are_in_flight_together_ac_6_0_4(
+    migrated_file: Path, tmp_path: Path, asking: str, key: Callable[[dict[str, Any]], str], expected: set[str]
+) -> None:
     """None is answered before one of each kind was asked; else the held replies would end in timeouts."""
     database = tmp_path / "db.sqlite3"
     database.write_bytes(migrated_file.read_bytes())
@@ -60,17 +87,19 @@ def test_calls_of_all_dimensions_are_in_flight_together(migrated_file: Path, tmp
     with LLMServer() as server:
 
         def respond(body: dict[str, Any]) -> dict[str, Any]:
-            seen.add(kind_of(body))
-            if seen == set(EVERYTHING):
+            seen.add(key(body))
+            if seen == expected:
                 server.release()
             ideas = [{"idea": f"idea {n}", "description": "", "entries": []} for n in range(2)]
-            held = seen != set(EVERYTHING)
-            return {"hold": held, **({"json": {"ideas": ideas}} if "What to list" in prompt_of(body) else {})}
+            return {
+                "hold": seen != expected,
+                **({"json": {"ideas": ideas}} if "What to list" in prompt_of(body) else {}),
+            }
 
         server.respond = respond
         settings = environment(database, server) | {"LLM_MAX_CONCURRENCY": "40", "WORKER_THREADS": "4"}
         done = subprocess.run(
-            [sys.executable, *script(EVERYTHING_OF_ADA)],
+            [sys.executable, *script(asking)],
             cwd=ROOT,
             env=settings,
             capture_output=True,
@@ -79,7 +108,7 @@ def test_calls_of_all_dimensions_are_in_flight_together(migrated_file: Path, tmp
         )
 
     assert done.returncode == 0, done.stderr
-    assert seen == set(EVERYTHING)
+    assert seen == expected
     assert set(rows(database, "select status from evaluation_runs")) == {("completed",)}
     assert not rows(database, "select 1 from evaluation_scores where status not in ('scored', 'trivial')")
 

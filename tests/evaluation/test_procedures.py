@@ -20,7 +20,7 @@ from evaluation.runs.spec import RunSpec
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers, claims_of, entry, prompt_of, tail_of
 from tests.evaluation.measuring import measured, three_kinds
-from tests.factories import make_agent, make_channel, talk
+from tests.factories import make_agent, talk
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
@@ -211,27 +211,3 @@ def test_the_console_marks_what_was_judged_differently(llm_server: LLMServer, ad
         f"/admin/agents/agent/{ada.pk}/change/",
     ):
         assert "plumbline+hard" in root.get(page).content.decode(), page
-
-
-# -- batches across agents (AC-6.0.4)
-def test_the_calls_of_many_agents_are_in_flight_together_ac_6_0_4(
-    llm_server: LLMServer, settings: Settings, propositions: PropositionFolder
-) -> None:
-    settings.LLM_MAX_CONCURRENCY, settings.LLM_GATE_SLOTS = 6, 0
-    propositions.claims("adherence/_default.yaml", "voice")
-    for n in range(6):
-        talk(make_agent(f"agent-{n}"), ["No."], channel=make_channel(f"room-{n}"))
-    llm_server.always(hold=True, json=entry(5))
-    together = []
-
-    def release_when_all_wait(body: dict[str, Any]) -> None:
-        if llm_server.inflight == 6:
-            together.append(True)
-            llm_server.release()
-
-    llm_server.respond = release_when_all_wait
-
-    capture([RunSpec(agent=agent, dimensions=("adherence",)) for agent in Agent.objects.all()])
-
-    assert together
-    assert llm_server.peak_inflight == 6

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from agents.transcripts.json_input import json_values
@@ -11,10 +11,10 @@ from agents.transcripts.readers.chat_log import looks_like_chat, read_log
 from agents.transcripts.readers.csv_table import column_map, delimiter, read_csv
 from agents.transcripts.readers.plumbline import read_jsonl
 from agents.transcripts.readers.tinytroupe_console import ACTION, ANSI, STIMULUS, is_notebook, read_console
-from agents.transcripts.records import ReaderOptions, Record, TranscriptError
+from agents.transcripts.records import Record, TranscriptError
 from agents.transcripts.source import Source
 
-Reader = Callable[[Source, ReaderOptions], Iterator[Record]]
+Reader = Callable[[Source, Mapping[str, str]], Iterator[Record]]
 
 READERS: dict[str, Reader] = {
     "jsonl": read_jsonl,
@@ -64,10 +64,9 @@ def _json_format(source: Source) -> str:
     if isinstance(value, list) and value:
         value = {"messages": value}
     if isinstance(value, dict):
-        for name, matches in _CHECKS:
-            if matches(value):
-                return name
-        if "persona" in value or "system_prompt" in value or "spec" in value:
+        if name := next((name for name, matches in _CHECKS if matches(value)), ""):
+            return name
+        if {"persona", "system_prompt", "spec"} & set(value):
             raise TranscriptError(source.name, 1, "this is a persona, not a transcript; use: manage.py import_agents")
     keys = ", ".join(map(str, value)) if isinstance(value, dict) else type(value).__name__
     raise TranscriptError(
@@ -79,9 +78,8 @@ def _is_anthropic(value: dict[str, Any]) -> bool:
     messages = value.get("messages")
     if not isinstance(messages, list):
         return False
-    parts = [
-        part for m in messages if isinstance(m, dict) and isinstance(m.get("content"), list) for part in m["content"]
-    ]
+    contents = [message.get("content") for message in messages if isinstance(message, dict)]
+    parts = [part for content in contents if isinstance(content, list) for part in content]
     return "system" in value or any(isinstance(part, dict) and part.get("type") in _ANTHROPIC_PARTS for part in parts)
 
 

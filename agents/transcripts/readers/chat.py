@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Iterator, Mapping
 from itertools import zip_longest
 from typing import Any
 
 from agents.transcripts.json_input import Row, json_values, shown
-from agents.transcripts.records import ReaderOptions, Record, Skipped, SourceMessage, TranscriptError
+from agents.transcripts.records import Record, Skipped, SourceMessage, TranscriptError
 from agents.transcripts.source import Source
 
 SYSTEM_ROLES = frozenset({"system", "developer"})
@@ -26,33 +24,16 @@ _PART_NAMES = {
     "reasoning": "thinking",
 }
 TIME_KEYS = ("sent_at", "timestamp", "created_at", "create_time", "created", "time", "date")
+ID_KEYS = ("conversation_id", "thread_id", "session_id", "id", "custom_id")
 
 
-@dataclass(frozen=True, slots=True)
-class Content:
-    """Text of a message and the kinds of parts that are no text."""
-
-    text: str
-    left_out: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Conversation:
-    """Where a chat message belongs."""
-
-    number: int
-    channel: str = ""
-    model: str = ""
-    sent_at: datetime | None = None
-
-
-def content(row: Row, key: str = "content") -> Content:
-    """Read a text, null, or a list of parts (OpenAI's and Anthropic's)."""
+def content(row: Row, key: str = "content") -> tuple[str, list[str]]:
+    """Read a text, null, or a list of parts (OpenAI's and Anthropic's): the text, and the kinds of parts that are no text."""
     value = row.value.get(key)
     if value is None:
-        return Content(row.text("refusal"), ("tool call",) if row.has("tool_calls") or row.has("function_call") else ())
+        return row.text("refusal"), ["tool call"] if row.has("tool_calls") or row.has("function_call") else []
     if isinstance(value, str):
-        return Content(value)
+        return value, []
     if not isinstance(value, list):
         row.fail(f"{key!r} must be a text or a list of parts, got {shown(value)}")
     texts: list[str] = []
@@ -69,42 +50,10 @@ def content(row: Row, key: str = "content") -> Content:
             texts.append(piece.text("refusal"))
         else:
             left_out.append(_PART_NAMES.get(kind, kind or "part without a type"))
-    return Content("\n".join(texts), tuple(left_out))
+    return "\n".join(texts), left_out
 
 
-def chat_message(row: Row, conversation: Conversation) -> Iterator[Record]:
-    """One message with `role` and `content`."""
-    role = row.name("role")
-    if not role:
-        row.fail(f"{row.what} has no 'role'")
-    if role in TOOL_ROLES:
-        yield Skipped("tool result", row.line)
-        return
-    found = content(row)
-    if not found.text.strip():
-        yield Skipped(found.left_out[0] if found.left_out else "empty message", row.line)
-        return
-    model = row.name("model") or conversation.model
-    payload: dict[str, Any] = {"left_out": sorted(set(found.left_out))} if found.left_out else {}
-    yield SourceMessage(
-        speaker=row.name("name") or role,
-        role=role,
-        kind="system" if role in SYSTEM_ROLES else "named",
-        text=found.text,
-        line=row.line,
-        source_id=row.name("id"),
-        sent_at=row.time(*TIME_KEYS),
-        channel=conversation.channel,
-        conversation=conversation.number,
-        tags={"model": model} if model and role == "assistant" else {},
-        payload=payload,
-    )
-
-
-ID_KEYS = ("conversation_id", "thread_id", "session_id", "id", "custom_id")
-
-
-def read_chat(source: Source, options: ReaderOptions) -> Iterator[Record]:
+def read_chat(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:
     """Read one conversation or many: an object with `messages`, a list or JSON Lines of such, or just messages.
 
     System texts, also Anthropic's `system` beside the messages, are system prompts; tool calls, tool results and
@@ -114,19 +63,18 @@ def read_chat(source: Source, options: ReaderOptions) -> Iterator[Record]:
     for line, value in json_values(source):
         if isinstance(value, list):
             number += 1
-            yield from _messages(value, source, line, Conversation(number=number))
+            for place, message in enumerate(value, start=1):
+                yield _chat_message(Row(message, path=source.name, line=line, what=f"message {place}"), number)
             continue
         row = Row(value, path=source.name, line=line, what="a conversation")
-        if row.has("samples"):
-            for sample in row.list("samples"):
+        if row.has("samples") or row.has("messages"):
+            samples = [row.child(sample, "a sample") for sample in row.list("samples")] if row.has("samples") else [row]
+            for sample in samples:
                 number += 1
-                yield from _conversation(row.child(sample, "a sample"), source, number)
-        elif row.has("messages"):
-            number += 1
-            yield from _conversation(row, source, number)
+                yield from _conversation(sample, source, number)
         elif row.has("role"):
             number = number or 1
-            yield from chat_message(row, Conversation(number=1))
+            yield _chat_message(row, 1)
         else:
             row.fail("expected an object with 'messages' (a conversation) or with 'role' and 'content' (a message)")
     if not number:
@@ -138,16 +86,37 @@ def _conversation(row: Row, source: Source, number: int) -> Iterator[Record]:
     channel = next((row.name(key) for key in ID_KEYS if row.has(key)), "")
     if channel and row.has("epoch"):
         channel = f"{source.stem}-{channel}-epoch-{row.name('epoch')}"
-    system = content(row, "system").text if row.has("system") else ""
+    system = content(row, "system")[0] if row.has("system") else ""
     if system.strip():
         yield SourceMessage(speaker="system", kind="system", text=system, line=row.line)
-    conversation = Conversation(number=number, channel=channel, model=row.name("model"))
-    yield from _messages(row.list("messages"), source, row.line, conversation)
+    for place, message in enumerate(row.list("messages"), start=1):
+        yield _chat_message(row.child(message, f"message {place}"), number, channel, row.name("model"))
 
 
-def _messages(values: list[Any], source: Source, line: int, conversation: Conversation) -> Iterator[Record]:
-    for place, value in enumerate(values, start=1):
-        yield from chat_message(Row(value, path=source.name, line=line, what=f"message {place}"), conversation)
+def _chat_message(row: Row, number: int, channel: str = "", model: str = "") -> Record:
+    """One message with `role` and `content`, of the conversation with this number."""
+    role = row.name("role")
+    if not role:
+        row.fail(f"{row.what} has no 'role'")
+    if role in TOOL_ROLES:
+        return Skipped("tool result", row.line)
+    text, left_out = content(row)
+    if not text.strip():
+        return Skipped(left_out[0] if left_out else "empty message", row.line)
+    model = row.name("model") or model
+    return SourceMessage(
+        speaker=row.name("name") or role,
+        role=role,
+        kind="system" if role in SYSTEM_ROLES else "named",
+        text=text,
+        line=row.line,
+        source_id=row.name("id"),
+        sent_at=row.time(*TIME_KEYS),
+        channel=channel,
+        conversation=number,
+        tags={"model": model} if model and role == "assistant" else {},
+        payload={"left_out": sorted(set(left_out))} if left_out else {},
+    )
 
 
 ROLES = {
@@ -160,29 +129,8 @@ ROLES = {
 }
 
 
-def read_sharegpt(source: Source, options: ReaderOptions) -> Iterator[Record]:
-    """Read ShareGPT; a speaker can be mapped as the file writes it (``gpt``) or by role (``assistant``)."""
-    number = 0
-    for line, value in json_values(source):
-        number += 1
-        row = Row(value, path=source.name, line=line, what="a conversation")
-        key = "conversations" if row.has("conversations") else "conversation"
-        if row.text("system").strip():
-            yield SourceMessage(speaker="system", kind="system", text=row.text("system"), line=line)
-        for place, turn in enumerate(row.list(key), start=1):
-            child = row.child(turn, f"turn {place}")
-            yield _turn(child, channel=row.name("id"), number=number)
-    if not number:
-        raise TranscriptError(source.name, 0, "the file holds no conversation")
-
-
-def _turn(row: Row, *, channel: str, number: int) -> Record:
-    speaker = row.name("from") or row.name("role")
-    if not speaker:
-        row.fail(f"{row.what} has no 'from'")
-    if speaker in TOOL_ROLES:
-        return Skipped("tool result", row.line)
-    text = row.text("value" if row.has("value") else "content")
+def _said(row: Row, speaker: str, text: str, channel: str, number: int) -> Record:
+    """What a speaker of ShareGPT or of a dialogue says; both can be mapped by role, too."""
     if not text.strip():
         return Skipped("empty message", row.line)
     return SourceMessage(
@@ -196,21 +144,39 @@ def _turn(row: Row, *, channel: str, number: int) -> Record:
     )
 
 
+def read_sharegpt(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:
+    """Read ShareGPT; a speaker can be mapped as the file writes it (``gpt``) or by role (``assistant``)."""
+    number = 0
+    for number, (line, value) in enumerate(json_values(source), start=1):
+        row = Row(value, path=source.name, line=line, what="a conversation")
+        if row.text("system").strip():
+            yield SourceMessage(speaker="system", kind="system", text=row.text("system"), line=line)
+        turns = row.list("conversations" if row.has("conversations") else "conversation")
+        for place, value in enumerate(turns, start=1):
+            turn = row.child(value, f"turn {place}")
+            speaker = turn.name("from") or turn.name("role")
+            if not speaker:
+                turn.fail(f"{turn.what} has no 'from'")
+            if speaker in TOOL_ROLES:
+                yield Skipped("tool result", line)
+            else:
+                text = turn.text("value" if turn.has("value") else "content")
+                yield _said(turn, speaker, text, row.name("id"), number)
+    if not number:
+        raise TranscriptError(source.name, 0, "the file holds no conversation")
+
+
 TEXT_KEYS = ("chosen", "transcript", "text", "dialogue", "prompt")
 _TURN = re.compile(r"(?:\A|\n)[ \t]*(Human|Assistant):[ \t]?")
-DIALOGUE_ROLES = {"Human": "user", "Assistant": "assistant"}
 
 
-def dialogue_key(value: object) -> str:
+def dialogue_key(value: Any) -> str:
     """The key under which the dialogue stands; empty when this is no such object."""
-    if isinstance(value, dict):
-        for key in TEXT_KEYS:
-            if isinstance(value.get(key), str) and "Human:" in value[key]:
-                return key
-    return ""
+    texts = value if isinstance(value, dict) else {}
+    return next((key for key in TEXT_KEYS if isinstance(texts.get(key), str) and "Human:" in texts[key]), "")
 
 
-def read_dialogues(source: Source, options: ReaderOptions) -> Iterator[Record]:
+def read_dialogues(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:
     """Read one conversation per object. Of ``chosen`` and ``rejected`` the chosen one is read, the other skipped."""
     for number, (line, value) in enumerate(json_values(source), start=1):
         row = Row(value, path=source.name, line=line, what="a conversation")
@@ -218,27 +184,11 @@ def read_dialogues(source: Source, options: ReaderOptions) -> Iterator[Record]:
         if not key:
             row.fail(f"no dialogue: expected 'Human: …' under one of {', '.join(map(repr, TEXT_KEYS))}")
         text = row.text(key) + (row.text("completion") if key == "prompt" else "")
-        channel = row.name("id")
-        yield from _turns(row, text, channel, number)
+        starts = list(_TURN.finditer(text))
+        if not starts or text[: starts[0].start()].strip():
+            row.fail("the dialogue must begin with 'Human:' or 'Assistant:'")
+        for start, following in zip_longest(starts, starts[1:]):
+            said = text[start.end() : following.start() if following else len(text)].strip()
+            yield _said(row, start.group(1), said, row.name("id"), number)
         if row.has("rejected"):
             yield Skipped("rejected alternative", line)
-
-
-def _turns(row: Row, text: str, channel: str, number: int) -> Iterator[Record]:
-    starts = list(_TURN.finditer(text))
-    if not starts or text[: starts[0].start()].strip():
-        row.fail("the dialogue must begin with 'Human:' or 'Assistant:'")
-    for start, following in zip_longest(starts, starts[1:]):
-        said = text[start.end() : following.start() if following else len(text)].strip()
-        if said:
-            speaker = start.group(1)
-            yield SourceMessage(
-                speaker=speaker,
-                role=DIALOGUE_ROLES[speaker],
-                text=said,
-                line=row.line,
-                channel=channel,
-                conversation=number,
-            )
-        else:
-            yield Skipped("empty message", row.line)

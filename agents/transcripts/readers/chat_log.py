@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import date, datetime, time, timedelta, timezone
+from datetime import date, datetime, time
 from itertools import islice
 from typing import Literal
 
-from agents.transcripts.records import ReaderOptions, Record, Skipped, SourceMessage, TranscriptError
-from agents.transcripts.source import MAX_MESSAGE, Source
+from agents.transcripts.records import Record, Skipped, SourceMessage, TranscriptError
+from agents.transcripts.source import Source
 
 STAMP = re.compile(
     r"""
@@ -40,7 +40,7 @@ class Stamp:
         Raises:
             ValueError: No such date or time.
         """
-        hour = int(match["hour"])
+        hour, offset = int(match["hour"]), (match["offset"] or "").replace("UTC", "Z")
         if match["half"]:
             if not 1 <= hour <= 12:
                 raise ValueError(f"{hour} is no hour of a 12-hour clock")
@@ -50,7 +50,7 @@ class Stamp:
             int(match["minute"]),
             int(match["second"] or 0),
             int((match["fraction"] or "0").ljust(6, "0")),
-            tzinfo=_offset(match["offset"]),
+            tzinfo=datetime.strptime(offset, "%z").tzinfo if offset else None,
         )
         return cls(clock, _date(match["date"], day_first=day_first) if match["date"] else None)
 
@@ -60,16 +60,6 @@ class Stamp:
         return datetime.combine(on, self.clock) if on else None
 
 
-def _offset(text: str | None) -> timezone | None:
-    if not text:
-        return None
-    if text in {"Z", "UTC"}:
-        return timezone.utc  # noqa: UP017
-    digits = text[1:].replace(":", "")
-    span = timedelta(hours=int(digits[:2]), minutes=int(digits[2:]))
-    return timezone(-span if text[0] == "-" else span)
-
-
 def _numbers(text: str) -> tuple[int, int, int]:
     first, second, third = re.split(r"[-/.]", text)
     return int(first), int(second), int(third)
@@ -77,7 +67,7 @@ def _numbers(text: str) -> tuple[int, int, int]:
 
 def _date(text: str, *, day_first: bool) -> date:
     first, second, third = _numbers(text)
-    if len(re.split(r"[-/.]", text)[0]) == 4:
+    if first > 999:
         return date(first, second, third)
     year = third + 2000 if third < 100 else third
     return date(year, second, first) if day_first else date(year, first, second)
@@ -88,7 +78,7 @@ def day_comes_first(source: Source, match: re.Match[str]) -> bool:
 
     Without one: dots mean day first, AM/PM means month first, else day first.
     """
-    if len(re.split(r"[-/.]", match["date"])[0]) == 4:
+    if _numbers(match["date"])[0] > 999:
         return False
     for _, text in source.lines():
         other = STAMP.match(text.lstrip("\u200e\ufeff"))
@@ -159,7 +149,7 @@ def looks_like_chat(head: str) -> bool:
     return style is not None and 2 * sum(style_of(line) == style for line in lines) >= len(lines)
 
 
-def read_log(source: Source, options: ReaderOptions) -> Iterator[Record]:
+def read_log(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:
     """Read a chat log. The first line that names a speaker sets the style; other lines go on with the message before.
 
     A time without a date is kept as ``{"time": …}`` in the payload, unless a line such as "--- Day changed …" gave the date.
@@ -168,6 +158,8 @@ def read_log(source: Source, options: ReaderOptions) -> Iterator[Record]:
 
 
 class _Log:
+    """The style, the date and the form of dates that the lines so far have set."""
+
     def __init__(self, source: Source) -> None:
         self.source = source
         self.style: Style | None = None
@@ -184,44 +176,34 @@ class _Log:
                 continue
             if not text and self.style is None:
                 continue
-            found = self._start(line, text)
-            if found is None:
+            start = self._start(line, text)
+            if start is not None:
                 if draft is not None:
-                    self._go_on(draft, text)
-                elif self.style is None:
-                    raise TranscriptError(
-                        self.source.name, line, "no speaker; expected 'Name: text', '<nick> text' or a time before one"
-                    )
-                continue
-            if draft is not None:
-                yield draft.record()
-            draft = found if isinstance(found, _Draft) else None
-            if isinstance(found, Skipped):
-                yield found
+                    yield draft.record()
+                draft = start if isinstance(start, _Draft) else None
+                if isinstance(start, Skipped):
+                    yield start
+            elif draft is not None:
+                draft.lines.append(text)
+                draft.size += len(text) + 1
+                self.source.check_message(draft.line, draft.size)
+            elif self.style is None:
+                raise TranscriptError(
+                    self.source.name, line, "no speaker; expected 'Name: text', '<nick> text' or a time before one"
+                )
         if draft is not None:
             yield draft.record()
         if self.style is None:
             raise TranscriptError(self.source.name, 0, "the file is empty")
 
-    def _go_on(self, draft: _Draft, text: str) -> None:
-        draft.size += len(text) + 1
-        if draft.size > MAX_MESSAGE:
-            raise TranscriptError(self.source.name, draft.line, f"a message of more than {MAX_MESSAGE:,} characters")
-        draft.lines.append(text)
-
     def _start(self, line: int, text: str) -> _Draft | Skipped | None:
         """The message or notice that begins on this line; None when the line goes on with the one before."""
-        if self.style is None:
-            self.style = style_of(text)
+        self.style = self.style or style_of(text)
         if self.style == "stamped":
             return self._stamped(line, text)
-        if self.style == "nick":
-            if match := _NICK.fullmatch(text):
-                return _Draft(line, match["speaker"].strip(), [match["text"] or ""])
-            return self._other(line, text)
-        if match := _named(text):
+        if match := _NICK.fullmatch(text) if self.style == "nick" else _named(text):
             return _Draft(line, match["speaker"].strip(), [match["text"] or ""])
-        return None
+        return _other(line, text) if self.style == "nick" else None
 
     def _stamped(self, line: int, text: str) -> _Draft | Skipped | None:
         match = STAMP.match(text)
@@ -238,22 +220,21 @@ class _Log:
         except ValueError as error:
             raise TranscriptError(self.source.name, line, f"{match.group().strip()!r} is no time: {error}") from None
         rest = text[match.end() :].strip("\u200e").strip()
-        found = self._other(line, rest) or Skipped("notice", line)
-        for pattern in (_NICK, _AFTER_STAMP):
-            if (said := pattern.fullmatch(rest)) and not _NOTICE.match(rest):
-                found = _Draft(line, said["speaker"].strip(), [said["text"] or ""])
-                break
-        if isinstance(found, _Draft):
-            found.stamp, found.day = stamp, self.day
-        return found
+        start = _other(line, rest) or Skipped("notice", line)
+        said = None if _NOTICE.match(rest) else _NICK.fullmatch(rest) or _AFTER_STAMP.fullmatch(rest)
+        if said:
+            start = _Draft(line, said["speaker"].strip(), [said["text"] or ""])
+        if isinstance(start, _Draft):
+            start.stamp, start.day = stamp, self.day
+        return start
 
-    def _other(self, line: int, text: str) -> _Draft | Skipped | None:
-        """IRC's actions ("* nick waves") and notices (joins, parts, topics)."""
-        if _NOTICE.match(text):
-            return Skipped("notice", line)
-        if match := _ACTION.fullmatch(text):
-            return _Draft(line, match["speaker"], [match["text"]], action=True)
-        return None
+
+def _other(line: int, text: str) -> _Draft | Skipped | None:
+    """IRC's actions ("* nick waves") and notices (joins, parts, topics)."""
+    if _NOTICE.match(text):
+        return Skipped("notice", line)
+    match = _ACTION.fullmatch(text)
+    return _Draft(line, match["speaker"], [match["text"]], action=True) if match else None
 
 
 def _named(text: str) -> re.Match[str] | None:

@@ -10,13 +10,10 @@ from typing import Any
 from agents.models.conversations import TAG_KEY
 from agents.transcripts.json_input import Row, parse
 from agents.transcripts.readers.chat import SYSTEM_ROLES
-from agents.transcripts.records import Kind, OptionError, ReaderOptions, Record, Skipped, SourceMessage, TranscriptError
+from agents.transcripts.readers.plumbline import AUTHORS, MESSAGE_KEYS, message_of
+from agents.transcripts.records import OptionError, Record, Skipped, SourceMessage, TranscriptError
 from agents.transcripts.source import MAX_LINE, Source
 
-EXPORT_COLUMNS = (
-    "id", "channel", "speaker", "agent", "user", "outsider", "text", "sent_at", "reply_to",
-    "tags", "payload", "synthetic", "idempotency_key",
-)  # fmt: skip
 FIELDS: dict[str, tuple[str, ...]] = {
     "speaker": ("speaker", "author", "name", "username", "user", "sender", "from", "who", "nick", "agent", "character"),
     "text": ("text", "message", "content", "body", "msg", "utterance", "line"),
@@ -26,34 +23,30 @@ FIELDS: dict[str, tuple[str, ...]] = {
     "channel": ("channel", "conversation_id", "conversation", "thread_id", "thread", "session_id", "session", "room"),
     "role": ("role",),
 }
-AUTHORS: tuple[Kind, ...] = ("agent", "user", "outsider")
 DELIMITERS = ",;\t|"
 _GUARDED = re.compile(r"'*[=+\-@\t\r]")
 _ESCAPED = re.compile(r"'+[=+\-@\t\r]")
 csv.field_size_limit(MAX_LINE)
 
 
-def read_csv(source: Source, options: ReaderOptions) -> Iterator[Record]:
-    """Read CSV. Without a column map, columns are found by their usual names."""
+def read_csv(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:
+    """Read CSV. Columns that the map does not name are found by their usual names."""
     rows = _rows(source)
     line, header = next(rows, (1, []))
     names = [name.strip() for name in header]
-    if tuple(names) == EXPORT_COLUMNS and not options.columns:
+    if tuple(names) == MESSAGE_KEYS and not columns:
         yield from (_exported(source, line, dict(zip(names, cells, strict=True))) for line, cells in rows)
         return
-    columns = column_map(names, options.columns)
-    for problem in [
-        field
-        for field in ("text", "speaker")
-        if field not in columns and not (field == "speaker" and "role" in columns)
-    ]:
-        raise TranscriptError(
-            source.name,
-            line,
-            f"no column for {problem!r} among {', '.join(names) or 'none'}; say which: --columns {problem}=COLUMN",
-        )
+    places = column_map(names, columns)
+    for field in ("text", "speaker"):
+        if field not in places and not (field == "speaker" and "role" in places):
+            raise TranscriptError(
+                source.name,
+                line,
+                f"no column for {field!r} among {', '.join(names) or 'none'}; say which: --columns {field}=COLUMN",
+            )
     for line, cells in rows:
-        yield _message(source, line, {field: cells[place] for field, place in columns.items()})
+        yield _message(source, line, {field: cells[place] for field, place in places.items()})
 
 
 def column_map(names: list[str], wished: Mapping[str, str]) -> dict[str, int]:
@@ -93,12 +86,11 @@ def _rows(source: Source) -> Iterator[tuple[int, list[str]]]:
             raise TranscriptError(source.name, line, f"not valid CSV: {error}") from None
         if cells is None:
             return
-        if not cells or cells == [""]:
-            continue
-        width = width or len(cells)
-        if len(cells) != width:
-            raise TranscriptError(source.name, line, f"{len(cells)} columns where the header has {width}")
-        yield line, cells
+        if cells and cells != [""]:
+            width = width or len(cells)
+            if len(cells) != width:
+                raise TranscriptError(source.name, line, f"{len(cells)} columns where the header has {width}")
+            yield line, cells
 
 
 def delimiter(head: str) -> str:
@@ -134,24 +126,16 @@ def _exported(source: Source, line: int, cells: dict[str, str]) -> Record:
     plain: dict[str, Any] = {name: unescape(cell) for name, cell in cells.items()}
     for name in ("tags", "payload", "synthetic"):
         plain[name] = parse(plain[name] or "null", path=source.name, line=line)
-    row = Row({name: value for name, value in plain.items() if value != ""}, path=source.name, line=line, what="a row")
-    authors: list[Kind] = [kind for kind in AUTHORS if row.has(kind)]
+    row = Row(
+        {name: value for name, value in plain.items() if value != "" or name == "text"},
+        path=source.name,
+        line=line,
+        what="a row",
+    )
+    authors = [kind for kind in AUTHORS if row.has(kind)]
     if len(authors) != 1:
         row.fail("a row has one author: a value in one of 'agent', 'user', 'outsider'")
-    return SourceMessage(
-        speaker=row.text(authors[0]),
-        kind=authors[0],
-        text=row.text("text"),
-        line=line,
-        source_id=row.text("id"),
-        sent_at=row.time("sent_at"),
-        parent_source_id=row.text("reply_to"),
-        channel=row.text("channel"),
-        tags=row.tags(),
-        payload=row.object("payload"),
-        synthetic=row.flag("synthetic"),
-        idempotency_key=row.text("idempotency_key"),
-    )
+    return message_of(row, authors[0], row.text(authors[0]))
 
 
 def escape(cell: str) -> str:

@@ -2,43 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 from agents.transcripts.json_input import Row, json_lines, shown
-from agents.transcripts.records import ChannelInfo, Kind, ReaderOptions, Record, SourceMessage
+from agents.transcripts.records import ChannelInfo, Kind, Record, SourceMessage
 from agents.transcripts.source import Source
 
 VERSION = 1
-HEADER_KEYS = frozenset({"plumbline", "version", "channel", "name", "kind", "topic", "tags", "members"})
-MESSAGE_KEYS = frozenset(
-    {
-        "id", "channel", "speaker", "agent", "user", "outsider", "text", "sent_at", "reply_to",
-        "tags", "payload", "synthetic", "idempotency_key",
-    }
+HEADER_KEYS = ("plumbline", "version", "channel", "name", "kind", "topic", "tags", "members")
+MESSAGE_KEYS = (
+    "id", "channel", "speaker", "agent", "user", "outsider", "text", "sent_at", "reply_to",
+    "tags", "payload", "synthetic", "idempotency_key",
 )  # fmt: skip
 AUTHORS: tuple[Kind, ...] = ("agent", "user", "outsider")
 
 
-def read_jsonl(source: Source, options: ReaderOptions) -> Iterator[Record]:
+def read_jsonl(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:
     """Read our JSONL.
 
     With a header, unknown keys and unknown agents are errors. Without one, other keys are ignored, a name that is no
     agent's is an outsider, and `role` is understood (``agent``, ``stimulus``, ``system``, or a name of its own).
     """
-    strict = False
-    channel = ""
+    header: ChannelInfo | None = None
     for line, value in json_lines(source):
         row = Row(value, path=source.name, line=line, what="a message")
         if "plumbline" in row.value:
-            info = _header(row)
-            strict, channel = True, info.channel
-            yield info
+            header = _header(row)
+            yield header
         else:
-            yield _strict(row, channel) if strict else _lenient(row)
+            yield _strict(row, header.channel) if header else _lenient(row)
 
 
 def _header(row: Row) -> ChannelInfo:
-    _known(row, HEADER_KEYS)
+    _check_keys(row, HEADER_KEYS)
     if row.value["plumbline"] != "transcript":
         row.fail(f"'plumbline' must be \"transcript\", got {shown(row.value['plumbline'])}")
     if row.value.get("version") != VERSION:
@@ -57,21 +53,19 @@ def _header(row: Row) -> ChannelInfo:
     )
 
 
-def _known(row: Row, allowed: frozenset[str]) -> None:
+def _check_keys(row: Row, allowed: Collection[str]) -> None:
     for key in row.value:
         if key not in allowed:
             row.fail(f"unknown key {key!r}; allowed: {', '.join(sorted(allowed))}")
 
 
 def _strict(row: Row, channel: str) -> SourceMessage:
-    _known(row, MESSAGE_KEYS)
+    _check_keys(row, MESSAGE_KEYS)
     authors = [kind for kind in AUTHORS if row.has(kind)]
     if len(authors) > 1:
         row.fail(f"a message has one author, but {' and '.join(map(repr, authors))} are given")
     kind: Kind = authors[0] if authors else "named"
-    return _message(
-        row, kind=kind, speaker=row.text("speaker" if kind == "named" else kind, required=True), channel=channel
-    )
+    return message_of(row, kind, row.text("speaker" if kind == "named" else kind, required=True), channel)
 
 
 def _lenient(row: Row) -> SourceMessage:
@@ -85,10 +79,11 @@ def _lenient(row: Row) -> SourceMessage:
     speaker = row.text(key).strip() if key else role
     if not speaker:
         row.fail("a message needs a speaker: 'agent', 'user', 'outsider', 'speaker' or 'role'")
-    return _message(row, kind=kind, speaker=speaker, channel="", role=role)
+    return message_of(row, kind, speaker, role=role)
 
 
-def _message(row: Row, *, kind: Kind, speaker: str, channel: str, role: str = "") -> SourceMessage:
+def message_of(row: Row, kind: Kind, speaker: str, channel: str = "", role: str = "") -> SourceMessage:
+    """The message of an object with the keys `MESSAGE_KEYS`; `channel` is where one goes that names none."""
     return SourceMessage(
         speaker=speaker,
         kind=kind,

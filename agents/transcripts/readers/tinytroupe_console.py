@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from agents.transcripts.json_input import json_values
-from agents.transcripts.records import ReaderOptions, Record, Skipped, SourceMessage, TranscriptError, parse_time
-from agents.transcripts.source import MAX_MESSAGE, Source
+from agents.transcripts.records import Record, Skipped, SourceMessage, TranscriptError, parse_time
+from agents.transcripts.source import Source
 
 
 def is_notebook(value: dict[str, Any]) -> bool:
@@ -30,26 +30,20 @@ def printed_outputs(source: Source) -> Iterator[Iterator[tuple[int, str]]]:
         raise TranscriptError(source.name, 1, "JSON, but no Jupyter notebook")
     number = 1
     for cell in value["cells"]:
-        for output in _list(cell, "outputs"):
+        outputs = cell.get("outputs") if isinstance(cell, dict) else None
+        for output in outputs if isinstance(outputs, list) else ():
             lines = _text(output).split("\n")
             yield enumerate(lines, start=number)
             number += len(lines)
 
 
-def _list(value: Any, key: str) -> list[Any]:
-    found = value.get(key) if isinstance(value, dict) else None
-    return found if isinstance(found, list) else []
-
-
 def _text(output: Any) -> str:
     """The text of an output: what it streamed, or the plain form of what it displayed."""
-    if not isinstance(output, dict):
-        return ""
+    output = output if isinstance(output, dict) else {}
     data = output.get("data")
-    text = output.get("text") if not isinstance(data, dict) else data.get("text/plain")
-    if isinstance(text, list):
-        text = "".join(part for part in text if isinstance(part, str))
-    return text if isinstance(text, str) else ""
+    text = data.get("text/plain") if isinstance(data, dict) else output.get("text")
+    parts = text if isinstance(text, list) else [text]
+    return "".join(part for part in parts if isinstance(part, str))
 
 
 ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
@@ -83,19 +77,38 @@ class _Block:
         return text.removesuffix("[/]").rstrip() if self.marked_up else text
 
 
-def read_console(source: Source, options: ReaderOptions) -> Iterator[Record]:
+def read_console(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:
     """Read a console log, with or without terminal colours, also from the outputs of a Jupyter notebook."""
     notebook = source.head(1024).lstrip().startswith("{")
-    heard = _Heard()
-    found = False
+    said: Counter[int] = Counter()  # how often words are in the transcript
+    shown: Counter[tuple[int, int, str]] = Counter()  # how often each view showed them to each receiver
+    empty = True
     for item in _Console(source).blocks(printed_outputs(source) if notebook else [source.lines()]):
-        if isinstance(item, Skipped):
-            yield item
-        else:
-            found = True
-            yield heard.record(item)
-    if not found:
+        empty = empty and isinstance(item, Skipped)
+        yield item if isinstance(item, Skipped) else _record(item, said, shown)
+    if empty:
         raise TranscriptError(source.name, 0, "no 'NAME acts: [TALK]' or 'USER --> NAME: [CONVERSATION]' in the file")
+
+
+def _record(block: _Block, said: Counter[int], shown: Counter[tuple[int, int, str]]) -> Record:
+    """The message of a block, or why there is none."""
+    if block.type != ("CONVERSATION" if block.target else "TALK"):
+        return Skipped(f"{'stimulus' if block.target else 'action'} {block.type}", block.line)
+    if not block.text:
+        return Skipped("empty message", block.line)
+    words = hash((block.source, "".join(block.text.split())))
+    view = (words, block.view, block.target)
+    shown[view] += 1
+    if shown[view] <= said[words]:
+        return Skipped("shown before", block.line)
+    said[words] += 1
+    return SourceMessage(
+        speaker=block.source,
+        kind="stimulus" if block.source == USER else "named",
+        text=block.text,
+        line=block.line,
+        sent_at=block.sent_at,
+    )
 
 
 class _Console:
@@ -119,7 +132,9 @@ class _Console:
                         yield block
                     block = heading
                 elif block is not None and (content := _CONTENT.fullmatch(text)):
-                    self._add(block, content["text"])
+                    block.lines.append(content["text"])
+                    block.size += len(content["text"]) + 1
+                    self.source.check_message(block.line, block.size)
                 else:
                     self.moment = None
                     yield Skipped("other console output", line)
@@ -150,37 +165,3 @@ class _Console:
                     block.lines.append(rest)
                 return block
         return None
-
-    def _add(self, block: _Block, text: str) -> None:
-        block.size += len(text) + 1
-        if block.size > MAX_MESSAGE:
-            raise TranscriptError(self.source.name, block.line, f"a message of more than {MAX_MESSAGE:,} characters")
-        block.lines.append(text)
-
-
-class _Heard:
-    """How often words are in the transcript, and how often each view showed them to each receiver."""
-
-    def __init__(self) -> None:
-        self._said: Counter[int] = Counter()
-        self._shown: Counter[tuple[int, int, str]] = Counter()
-
-    def record(self, block: _Block) -> Record:
-        """The message of a block, or why there is none."""
-        if block.type != ("CONVERSATION" if block.target else "TALK"):
-            return Skipped(f"{'stimulus' if block.target else 'action'} {block.type}", block.line)
-        if not block.text:
-            return Skipped("empty message", block.line)
-        words = hash((block.source, "".join(block.text.split())))
-        shown = (words, block.view, block.target)
-        self._shown[shown] += 1
-        if self._shown[shown] <= self._said[words]:
-            return Skipped("shown before", block.line)
-        self._said[words] += 1
-        return SourceMessage(
-            speaker=block.source,
-            kind="stimulus" if block.source == USER else "named",
-            text=block.text,
-            line=block.line,
-            sent_at=block.sent_at,
-        )

@@ -19,7 +19,6 @@ from agents.commands import NOT_ENOUGH, WRONG_USAGE, CodedCommand, console_on
 from evaluation.calibration.agreement import (
     Calibration,
     calibration,
-    calibration_details,
     figure_rows,
     interval_text,
     labelled_keys,
@@ -140,22 +139,22 @@ Exit code: 0 done, 2 there is nothing to calibrate or to draw from, 3 wrong usag
             labels = labels_of(**filters, label_set=label_set)
             count = self._write(options["export"], lambda out, lines: export_labels(labels, out, as_json=lines))
             self._say(f"{options['export']}: {labels_text(count)} written.", options)
-        found = self._figures(filters, only)
-        document["calibrations"] = [calibration_details(row) for row in found]
+        figures = self._figures(filters, only)
+        document["calibrations"] = [row.model_dump() for row in figures]
         if options["json"]:
             self.stdout.write(json.dumps(document, ensure_ascii=False, indent=2))
-        elif found:
-            _print_tables(found, console_on(self.stdout))
-        if not found and not (set(document) - {"calibrations"} or options["template"]):
+        elif figures:
+            _print_tables(figures, console_on(self.stdout))
+        if not figures and not (set(document) - {"calibrations"} or options["template"]):
             raise CommandError(_nothing(options), returncode=NOT_ENOUGH)
 
     def _figures(self, filters: dict[str, str | None], label_set: LabelSet | None) -> list[Calibration]:
         """The figures of every judge and dimension with labels, kept for the pages on the way."""
-        found = []
+        figures = []
         for key in labelled_keys(**filters, label_set=label_set):
             whole = refresh(key)
-            found.append(whole if label_set is None else calibration(**key._asdict(), label_set=label_set))
-        return found
+            figures.append(whole if label_set is None else calibration(**key._asdict(), label_set=label_set))
+        return figures
 
     def _drawn(self, options: dict[str, Any]) -> LabelSet:
         runs = None if options["run"] is None else list(EvaluationRun.objects.filter(pk__in=options["run"]))
@@ -220,7 +219,7 @@ def _print_tables(found: Sequence[Calibration], console: Console) -> None:
     """A table per judge and dimension: each figure with its interval, then what is too little."""
     powered = False
     for row in found:
-        details = calibration_details(row)
+        details = row.model_dump()
         people = counted(row.annotators, "annotator")
         title = f"{judge_label(row.judge)} · {row.procedure} · {row.dimension}"
         caption = f"{labels_text(row.labels)} of {counted(row.items, 'judgement')} by {people}"
@@ -239,6 +238,6 @@ def _print_tables(found: Sequence[Calibration], console: Console) -> None:
         for needed in row.needed:
             console.print(f"  • {escape(needed)}")
         console.print()
-        powered = powered or any(mean.result.estimate.value is not None for mean in row.powered)
+        powered = powered or any(mean.mean.value is not None for mean in row.prediction_powered)
     if powered:
         console.print(SOURCE)

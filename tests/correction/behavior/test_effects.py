@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -13,21 +14,46 @@ import pytest
 import time_machine
 from django.contrib.auth.models import User
 from django.core.management import call_command
+from django.core.management.base import CommandError
 from django.db import OperationalError, connection
 from django.utils import timezone
 from pytest_django import Settings
 
-from agents.models import Channel, LLMCall, ModelPrice, owner_name
+from agents.models import Channel, LLMCall, Message, ModelPrice, owner_name
+from agents.persona import TraitValue, changes_since, save_persona
 from agents.work.lease import LeaseLost
 from agents.work.queues import work_models, work_queues
 from correction.behavior import effects
-from correction.behavior.applying import BehaviorError, revert_request
-from correction.behavior.effects import measure_now, queue_effect, resume_paused, work_one
+from correction.behavior.applying import BehaviorError, apply_request, revert_request
+from correction.behavior.effects import (
+    judge_request,
+    measure_now,
+    outcome_as_json,
+    plan_as_json,
+    plan_request,
+    queue_effect,
+    resume_paused,
+    work_one,
+)
 from correction.config.configure import configure
 from correction.models import BehaviorEffect, BehaviorRequest
+from evaluation.change.baselines import is_stale, stale_reasons
+from evaluation.change.before_after import judge_before_after
+from evaluation.models import Baseline
 from tests.correction.behavior.changed import LESS, MORE, changed
-from tests.correction.behavior.measured import clerk, reads, speak
+from tests.correction.behavior.measured import (
+    TRAIT_CLAIM,
+    against_baseline,
+    ask_for,
+    clerk,
+    measured,
+    reads,
+    speak,
+    worse,
+)
 from tests.correction.behavior.proposals import proposed
+from tests.evaluation.judging import prompt_of
+from tests.factories import say
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
@@ -387,3 +413,320 @@ def test_asked_for_by_many_at_once_it_is_queued_once(llm_server: LLMServer, sett
     assert all("under way" in text for text in told if text != "pending")
     assert worked.count(True) == 1
     assert (BehaviorEffect.objects.get().status, llm_server.calls) == ("completed", 6)
+
+
+def test_a_request_that_was_followed_shows_more_of_its_trait(
+    llm_server: LLMServer, settings: Settings, tmp_path: Path
+) -> None:
+    agent, channel = clerk(settings, tmp_path / "p", 0.0)
+    speak(agent, channel, "1", emoji=False)
+    request = ask_for(llm_server, channel, "Please use emoji in every message.", 0.95)
+    speak(agent, channel, "2", emoji=True)
+    llm_server.respond = reads
+    asked = len(llm_server.bodies)
+
+    plan = plan_as_json(plan_request(request=request))
+    assert len(llm_server.bodies) == asked, "an estimate asks nobody"
+    outcome = judge_request(request=request)
+
+    shown = outcome_as_json(outcome)
+    assert (plan["waits"], plan["before"], plan["after"], plan["estimate"]["calls"]) == ("", 10, 10, 20)
+    assert (shown["expected"], shown["verdict"], shown["as_requested"]) == ("more", "more", True)
+    assert (shown["mean_before"], shown["mean_after"], shown["difference"]) == (0.0, 9.0, 9.0)
+    assert shown["interval"][0] > 0
+    assert shown["actual_calls"] == 20
+    calls = LLMCall.objects.filter(purpose="before_after")
+    assert {(c.work_id.partition("/")[0], c.agent_id) for c in calls} == {(request.work_id, agent.pk)}
+    prompts = [prompt_of(body) for body in llm_server.bodies[asked:]]
+    assert not any("<<<PERSONA" in prompt for prompt in prompts), "the same question on both sides"
+    assert not any("Please use emoji" in prompt for prompt in prompts), "nobody tells the judge what to expect"
+    assert [row["sample"] for row in shown["messages"]] == ["before"] * 10 + ["after"] * 10
+
+
+def test_a_request_that_was_not_followed_shows_no_change(
+    llm_server: LLMServer, settings: Settings, tmp_path: Path
+) -> None:
+    agent, channel = clerk(settings, tmp_path / "p", 0.95)
+    speak(agent, channel, "1", emoji=True)
+    request = ask_for(llm_server, channel, "Stop using emoji.", 0.0)
+    speak(agent, channel, "2", emoji=True)
+    llm_server.respond = reads
+
+    outcome = judge_request(request=request, n=5)
+
+    assert (outcome.change.expected, outcome.found.verdict, outcome.as_requested) == ("less", "no change shown", False)
+
+
+def test_too_few_messages_since_say_so_and_can_be_judged_all_the_same(
+    llm_server: LLMServer, settings: Settings, tmp_path: Path
+) -> None:
+    agent, channel = clerk(settings, tmp_path / "p", 0.0)
+    speak(agent, channel, "1", emoji=False)
+    request = ask_for(llm_server, channel, "Please use emoji in every message.", 0.95)
+    assert plan_request(request=request).plan.waits == "not yet: 0 of 10 messages since"
+    assert judge_request(request=request).found.reason == "not yet: 0 of 10 messages since"
+    speak(agent, channel, "2", emoji=True, n=3)
+    llm_server.respond = reads
+
+    outcome = judge_request(request=request)
+
+    assert outcome.change.plan.waits == "not yet: 3 of 10 messages since"
+    assert (len(outcome.found.before), len(outcome.found.after), outcome.found.verdict) == (10, 3, "more")
+
+
+def test_what_cannot_be_scored_is_seen_and_in_no_mean(
+    llm_server: LLMServer, settings: Settings, tmp_path: Path
+) -> None:
+    agent, channel = clerk(settings, tmp_path / "p", 0.0)
+    speak(agent, channel, "1", emoji=False, n=4)
+    request = ask_for(llm_server, channel, "Please use emoji in every message.", 0.95)
+    speak(agent, channel, "2", emoji=True, n=4)
+    plan = plan_request(request=request, n=4).plan
+    llm_server.respond = lambda body: {"status": 400}
+
+    shown = outcome_as_json(judge_request(request=request, n=4))
+
+    assert (shown["verdict"], shown["mean_before"], shown["mean_after"], shown["as_requested"]) == (
+        "not enough data",
+        None,
+        None,
+        None,
+    )
+    assert (shown["before_unscored"], shown["after_unscored"], shown["after_scored"]) == (4, 4, 0)
+    assert all("rejected" in row["reason"] for row in shown["messages"])
+    assert judge_before_after(plan).difference.reason
+
+
+def test_offline_nothing_is_invented(llm_server: LLMServer, settings: Settings, tmp_path: Path) -> None:
+    agent, channel = clerk(settings, tmp_path / "p", 0.0)
+    speak(agent, channel, "1", emoji=False, n=3)
+    request = ask_for(llm_server, channel, "Please use emoji in every message.", 0.95)
+    speak(agent, channel, "2", emoji=True, n=3)
+    settings.JUDGE_MODEL = "offline:lexical-1"
+
+    shown = outcome_as_json(judge_request(request=request, n=3))
+
+    assert (shown["estimate"]["calls"], shown["before_unscored"], shown["after_unscored"]) == (0, 3, 3)
+    assert "needs an LLM judge" in shown["messages"][0]["reason"]
+
+
+def test_after_a_revert_only_the_messages_until_then_count(
+    llm_server: LLMServer, settings: Settings, tmp_path: Path
+) -> None:
+    agent, channel = clerk(settings, tmp_path / "p", 0.0)
+    speak(agent, channel, "1", emoji=False)
+    request = ask_for(llm_server, channel, "Please use emoji in every message.", 0.95)
+    speak(agent, channel, "2", emoji=True, n=2)
+    revert_request(request=request, user=None)
+    speak(agent, channel, "3", emoji=False)
+
+    found = plan_request(request=request)
+    assert [m.tags["build"] for m in found.plan.after] == ["2", "2"]
+    assert found.waits == "2 of 10 messages until it was reverted: there will be no more"
+
+
+def test_the_messages_end_where_the_same_trait_is_changed_again_and_begin_there_for_the_next(
+    llm_server: LLMServer, settings: Settings, tmp_path: Path
+) -> None:
+    agent, channel = clerk(settings, tmp_path / "p", 0.0)
+    speak(agent, channel, "1", emoji=False)
+    first = ask_for(llm_server, channel, "Please use emoji in every message.", 0.95)
+    speak(agent, channel, "2", emoji=True, n=4)
+    other = proposed(agent)  # of another trait: nothing ends with it
+    apply_request(request=other)
+    speak(agent, channel, "3", emoji=True, n=2)
+    second = ask_for(llm_server, channel, "Stop using emoji.", 0.0)
+    speak(agent, channel, "4", emoji=False)
+
+    found, next_one = plan_request(request=first), plan_request(request=second)
+
+    assert [m.tags["build"] for m in found.plan.after] == ["2"] * 4 + ["3"] * 2
+    assert found.waits == "6 of 10 messages until its trait was changed again: there will be no more"
+    assert [m.tags["build"] for m in next_one.plan.before] == ["2"] * 4 + ["3"] * 2
+    assert len(next_one.plan.after) == 10
+    llm_server.respond = reads
+    assert [judge_request(request=row).as_requested for row in (first, second)] == [True, True]
+
+
+def test_a_person_s_edit_of_the_trait_ends_it_too(llm_server: LLMServer, settings: Settings, tmp_path: Path) -> None:
+    agent, channel = clerk(settings, tmp_path / "p", 0.0)
+    request = ask_for(llm_server, channel, "Please use emoji in every message.", 0.95)
+    speak(agent, channel, "2", emoji=True, n=3)
+    save_persona(agent=agent, traits=[TraitValue("emoji use", "Rarely.", 0.2, 0.1)], note="edited")
+    speak(agent, channel, "3", emoji=False)
+
+    assert [m.tags["build"] for m in plan_request(request=request).plan.after] == ["2"] * 3
+
+
+def test_an_answer_belongs_to_the_persona_its_turn_began_with(
+    llm_server: LLMServer, settings: Settings, tmp_path: Path
+) -> None:
+    agent, channel = clerk(settings, tmp_path / "p", 0.0)
+    speak(agent, channel, "1", emoji=False, n=2)
+    request = ask_for(llm_server, channel, "Please use emoji in every message.", 0.95)
+    (reply,) = speak(agent, channel, "reply", emoji=False, n=1)  # its turn began before a worker had looked
+    Message.objects.filter(pk=reply.pk).update(persona_version=request.persona_version_before)
+    (late,) = speak(agent, channel, "2", emoji=True, n=1)
+    Message.objects.filter(pk=late.pk).update(persona_version=request.persona_version)
+
+    plan = plan_request(request=request).plan
+
+    assert [m.tags["build"] for m in plan.before] == ["1", "1", "reply"]
+    assert [m.tags["build"] for m in plan.after] == ["2"]
+
+
+def test_blank_messages_and_those_without_a_time_are_on_neither_side(
+    llm_server: LLMServer, settings: Settings, tmp_path: Path
+) -> None:
+    agent, channel = clerk(settings, tmp_path / "p", 0.0)
+    say(channel, agent, "When?")
+    request = ask_for(llm_server, channel, "Please use emoji in every message.", 0.95)
+    say(channel, agent, " \n", sent_at=timezone.now())
+
+    plan = plan_request(request=request).plan
+
+    assert (plan.before, plan.after) == ((), ())
+
+
+def test_what_was_never_applied_is_refused(settings: Settings, tmp_path: Path) -> None:
+    agent, _ = clerk(settings, tmp_path / "p", 0.0)
+
+    with pytest.raises(BehaviorError, match="nothing was changed"):
+        plan_request(request=proposed(agent))
+
+
+def test_the_number_of_messages_has_bounds(llm_server: LLMServer, settings: Settings, tmp_path: Path) -> None:
+    _, channel = clerk(settings, tmp_path / "p", 0.0)
+    request = ask_for(llm_server, channel, "Please use emoji in every message.", 0.95)
+
+    with pytest.raises(ValueError, match="n 0: allowed: 1 to 100"):
+        plan_request(request=request, n=0)
+
+
+# what the persona says at first, whether the agent did it, what is asked for, and what it does from then on
+STARTS = (0.0, False, "Please use emoji in every message.", 0.95, True)
+STOPS = (0.95, True, "Stop using emoji.", 0.0, False)
+BOTH_WAYS = pytest.mark.parametrize(("strength", "before", "asked", "becomes", "after"), [STARTS, STOPS])
+
+
+@BOTH_WAYS
+def test_behaviour_that_was_asked_for_is_no_drift(
+    llm_server: LLMServer, settings: Settings, tmp_path: Path, strength: float, before: bool, asked: str, becomes: float, after: bool
+) -> None:  # fmt: skip
+    agent, channel = clerk(settings, tmp_path / "p", strength)
+    speak(agent, channel, "1", emoji=before)
+    measured(llm_server, agent, "1", is_baseline=True)
+    request = ask_for(llm_server, channel, asked, becomes)
+    speak(agent, channel, "2", emoji=after)
+
+    run = measured(llm_server, agent, "2")
+    found = against_baseline(run)
+
+    assert worse(found) == []
+    assert found.changed == (f"adherence/{TRAIT_CLAIM}",), "left out, and named"
+    assert found.dimensions[0].verdict == "steady"
+    assert {c.proposition for c in found.propositions["adherence"]} == {"voice", "polite"}, "what is the same in both"
+    change = f"version 2, behaviour request {request.pk} by anna: emoji use {strength:g} → {becomes:g}"
+    assert found.persona_changes == (change,)
+    assert change in found.notes[0]
+    assert any(TRAIT_CLAIM in note and "the trait it speaks of" in note for note in found.notes)
+    assert run.scores.filter(proposition_id=TRAIT_CLAIM).values_list("score", flat=True)[0] == 9, (
+        "judged by the new trait"
+    )
+
+
+@BOTH_WAYS
+def test_the_same_behaviour_that_nobody_asked_for_is_drift(
+    llm_server: LLMServer, settings: Settings, tmp_path: Path, strength: float, before: bool, asked: str, becomes: float, after: bool
+) -> None:  # fmt: skip
+    agent, channel = clerk(settings, tmp_path / "p", strength)
+    speak(agent, channel, "1", emoji=before)
+    measured(llm_server, agent, "1", is_baseline=True)
+    speak(agent, channel, "2", emoji=after)
+
+    found = against_baseline(measured(llm_server, agent, "2"))
+
+    assert worse(found) == ["adherence", f"adherence/{TRAIT_CLAIM}", "adherence/voice"]
+    assert (found.stale, found.changed, found.persona_changes) == (False, (), ())
+
+
+def test_a_change_that_was_asked_for_hides_no_drift_elsewhere(
+    llm_server: LLMServer, settings: Settings, tmp_path: Path
+) -> None:
+    agent, channel = clerk(settings, tmp_path / "p", 0.0)
+    speak(agent, channel, "1", emoji=False)
+    measured(llm_server, agent, "1", is_baseline=True)
+    ask_for(llm_server, channel, "Please use emoji in every message.", 0.95)
+    speak(agent, channel, "2", emoji=True, polite=False)
+
+    found = against_baseline(measured(llm_server, agent, "2"))
+
+    assert worse(found) == ["adherence", "adherence/polite"]
+
+
+def test_a_request_that_is_not_followed_shows_as_drift_once_the_baseline_is_taken_again(
+    llm_server: LLMServer, settings: Settings, tmp_path: Path
+) -> None:
+    agent, channel = clerk(settings, tmp_path / "p", 0.0)
+    ask_for(llm_server, channel, "Please use emoji in every message.", 0.95)
+    speak(agent, channel, "1", emoji=True)
+    measured(llm_server, agent, "1", is_baseline=True)
+    speak(agent, channel, "2", emoji=False)
+
+    assert f"adherence/{TRAIT_CLAIM}" in worse(against_baseline(measured(llm_server, agent, "2")))
+
+
+def test_the_baseline_says_why_it_is_stale_and_a_revert_makes_it_current_again(
+    llm_server: LLMServer, settings: Settings, tmp_path: Path
+) -> None:
+    agent, channel = clerk(settings, tmp_path / "p", 0.0)
+    speak(agent, channel, "1", emoji=False)
+    measured(llm_server, agent, "1", is_baseline=True)
+    baseline = Baseline.objects.get()
+    assert stale_reasons([baseline]) == {}
+    request = ask_for(llm_server, channel, "Please use emoji in every message.", 0.95)
+
+    assert is_stale(Baseline.objects.get())
+    assert stale_reasons(Baseline.objects.all()) == {
+        baseline.pk: f"version 2, behaviour request {request.pk} by anna: emoji use 0 → 0.95"
+    }
+    (told,) = changes_since([(agent.pk, baseline.persona_digest)]).values()
+    assert [change.number for change in told] == [2]
+
+    revert_request(request=request, user=None)
+
+    assert not is_stale(Baseline.objects.get())
+
+
+def evaluated(*arguments: str) -> tuple[int, str]:
+    """Exit code and output of `manage.py evaluate`."""
+    out = StringIO()
+    try:
+        call_command(
+            "evaluate", "--agents", "ada", "--dimensions", "adherence", "--where", "build=2", *arguments, stdout=out
+        )
+    except (CommandError, SystemExit) as error:
+        return int(getattr(error, "returncode", None) or getattr(error, "code", 0) or 0), out.getvalue()
+    return 0, out.getvalue()
+
+
+@pytest.mark.parametrize("is_asked_for", [True, False])
+def test_a_build_passes_with_the_change_that_was_asked_for_and_fails_with_the_same_unasked(
+    llm_server: LLMServer, settings: Settings, tmp_path: Path, is_asked_for: bool
+) -> None:
+    agent, channel = clerk(settings, tmp_path / "p", 0.95)
+    speak(agent, channel, "1", emoji=True)
+    measured(llm_server, agent, "1", is_baseline=True)
+    if is_asked_for:
+        request = ask_for(llm_server, channel, "Stop using emoji.", 0.0)
+    speak(agent, channel, "2", emoji=False)
+    llm_server.respond = reads
+
+    code, printed = evaluated("--json")
+
+    document: dict[str, Any] = json.loads(printed)
+    entry = next(value for value in (document.get("runs") or document["agents"]) if value["agent"] == "ada")
+    assert code == (0 if is_asked_for else 1), printed
+    assert entry["persona_changes"] == (
+        [f"version 2, behaviour request {request.pk} by anna: emoji use 0.95 → 0"] if is_asked_for else []
+    )

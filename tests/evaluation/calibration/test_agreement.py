@@ -159,7 +159,7 @@ def test_labels_of_a_set_can_be_looked_at_alone() -> None:
 def test_no_labels_no_figures() -> None:
     found = figures()
 
-    assert (found.labels, found.kappa.value, found.bias.value, found.powered) == (0, None, None, ())
+    assert (found.labels, found.kappa.value, found.bias.value, found.prediction_powered) == (0, None, None, [])
     assert found.needed[0].startswith("20 more labels")
 
 
@@ -195,18 +195,18 @@ def powered_set(truth: list[int], judge: list[int], *, n: int, seed: int = 0, in
 def test_a_biased_judge_is_corrected_and_the_interval_covers_the_truth(inverted: bool) -> None:
     truth, judge = biased(np.random.default_rng(3), 400)
     label_set = powered_set(truth, judge, n=80, inverted=inverted)
-    (mean,) = figures(label_set=label_set).powered
-    true_mean, result = float(np.mean(truth)), mean.result
+    (result,) = figures(label_set=label_set).prediction_powered
+    true_mean = float(np.mean(truth))
 
-    assert (mean.population, mean.drawn, mean.labelled) == (400, 80, 80)
+    assert (result.population, result.drawn, result.labelled) == (400, 80, 80)
     assert result.judge_mean == pytest.approx(np.mean(judge))
     assert result.judge_mean is not None
     assert result.judge_mean - true_mean > 1.2
-    assert result.estimate.value == pytest.approx(true_mean, abs=0.4)
-    assert result.estimate.interval is not None
+    assert result.mean.value == pytest.approx(true_mean, abs=0.4)
+    assert result.mean.interval is not None
     assert result.labels_only.interval is not None
-    assert result.estimate.interval.low <= true_mean <= result.estimate.interval.high
-    powered = result.estimate.interval.high - result.estimate.interval.low
+    assert result.mean.interval.low <= true_mean <= result.mean.interval.high
+    powered = result.mean.interval.high - result.mean.interval.low
     assert powered < 0.75 * (result.labels_only.interval.high - result.labels_only.interval.low)
 
 
@@ -217,8 +217,8 @@ def test_intervals_of_many_draws_cover_the_truth_as_often_as_they_say() -> None:
     covered = 0
     for seed in range(30):
         label_set = draw_label_set(name=f"set {seed}", judge=LLM, dimension="adherence", n=60, seed=seed)
-        (mean,) = figures(label_set=label_set, resamples=100).powered
-        interval = mean.result.estimate.interval
+        (mean,) = figures(label_set=label_set, resamples=100).prediction_powered
+        interval = mean.mean.interval
         assert interval is not None
         covered += interval.low <= float(np.mean(truth)) <= interval.high
 
@@ -232,8 +232,8 @@ def test_fewer_than_50_labels_give_no_prediction_powered_mean_and_say_how_many_m
         withdraw_label(score=score, annotator="ann")
     found = figures()
 
-    assert found.powered[0].result.estimate.value is None
-    assert found.powered[0].labelled == 49
+    assert found.prediction_powered[0].mean.value is None
+    assert found.prediction_powered[0].labelled == 49
     assert "1 more label in set 0 for its prediction-powered mean (50)" in found.needed
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -16,6 +17,7 @@ import pytest
 from django.core.management import call_command
 
 from agents.models import Agent, Channel
+from agents.work.stopping import stopping_on_sigterm
 from evaluation.models import Baseline, EvaluationRun
 from tests.evaluation.ci.building import planted, refused, report, run
 from tests.evaluation.judging import answers
@@ -152,6 +154,15 @@ def test_stopped_in_the_middle_it_leaves_nothing_behind(files: Path, number: sig
     assert process.returncode == 130
     assert "Files are measured in memory, so nothing was stored." in complaint
     assert list((files / "tmp").iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stop_in_the_middle_of_a_statement_is_a_stop_and_no_error_of_the_database(number: signal.Signals) -> None:
+    database = sqlite3.connect(":memory:")
+    database.create_function("interrupted", 0, lambda: signal.raise_signal(number))
+
+    with pytest.raises(KeyboardInterrupt), stopping_on_sigterm():
+        database.execute("SELECT interrupted()")
 
 
 # -- A baseline that an earlier build kept as a file: what it may be, and what it may not

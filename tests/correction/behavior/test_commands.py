@@ -1,4 +1,4 @@
-"""``manage.py bench_behavior``: figures on labelled messages, offline and through the real SDK on loopback."""
+"""``detect_behavior`` and ``bench_behavior``: what a message would change, and how well a judge reads labelled messages."""
 
 from __future__ import annotations
 
@@ -11,11 +11,177 @@ import pytest
 from django.core.management import CommandError, call_command
 from pytest_django import Settings
 
+from agents.models import Agent, LLMCall, PersonaVersion
+from agents.persona import TraitValue
 from correction.behavior.bench import Case, Figures, Judged, Share, calibration
-from tests.correction.behavior.asking import NO, YES, judge
+from correction.models import AgentEvaluationConfig, BehaviorRequest
+from tests.correction.behavior.asking import CONCISE, NO, SHORTER, YES, judge, traits_of
+from tests.factories import make_agent
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
+KNOWN = TraitValue("long answers", "Leaves nothing out.", 0.4, 0.7)
+
+
+@pytest.fixture
+def ada() -> Agent:
+    return make_agent("ada", traits=[KNOWN])
+
+
+def shown(*arguments: str, code: int = 0) -> str:
+    out = io.StringIO()
+    if not code:
+        call_command("detect_behavior", *arguments, "--agent", "ada", stdout=out)
+        return out.getvalue()
+    with pytest.raises(SystemExit) as ended:
+        call_command("detect_behavior", *arguments, "--agent", "ada", stdout=out)
+    assert ended.value.code == code
+    return out.getvalue()
+
+
+def data(*arguments: str, code: int = 0) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(shown(*arguments, "--json", code=code))
+    return found
+
+
+def test_tiers_decision_and_persona_are_shown_and_nothing_is_changed(ada: Agent, llm_server: LLMServer) -> None:
+    llm_server.respond = judge()
+
+    text = shown("Be more concise")
+
+    for part in (
+        "A message to Ada", "yes, confidence high. It asks for something.", "behavior_name: long answers", "name: concise answers",
+        "It would be applied by itself.", "+- concise answers: Says it in as few words as will do.",
+        "Judge: test-model; 3 calls, unpriced. Nothing was changed.",
+    ):  # fmt: skip
+        assert part in text
+    assert traits_of(ada) == {"long answers": 0.7}
+    assert (BehaviorRequest.objects.count(), PersonaVersion.objects.count()) == (0, 1)
+
+
+ESCAPES = "\x1b]0;owned\x07 \x1b[2J\u202e\x9b1m"
+
+
+def test_nothing_that_a_model_or_a_persona_says_takes_effect_in_the_terminal(llm_server: LLMServer) -> None:
+    make_agent("ada", display_name=f"Ada{ESCAPES}", traits=[TraitValue(f"long answers {ESCAPES}", ESCAPES, 0.4, 0.7)])
+    llm_server.respond = judge(
+        gate={**YES, "reason": ESCAPES},
+        extract={**SHORTER, "requested_change": ESCAPES},
+        map={**CONCISE, "contradicts_persona": True, "contradiction": ESCAPES},
+    )
+
+    text = shown("Be more concise")
+
+    assert not set(text) & set(ESCAPES.replace("owned", "")) - set(" ]0;[2J1m")
+    assert "<U+001B>" in text
+
+
+def test_as_data(ada: Agent, llm_server: LLMServer) -> None:
+    llm_server.respond = judge(
+        map={**CONCISE, "name": "long answers", "strength": 0.0, "replaces_trait": "Long Answers"}
+    )
+
+    found = data("Be more concise")
+
+    assert (found["agent"], found["judge"], found["has_request"], found["confidence"]) == (
+        "ada",
+        "test-model",
+        True,
+        "high",
+    )
+    assert (found["gate"], found["extract"]) == (YES, SHORTER)
+    assert found["operation"] == "stop"
+    assert (found["trait_before"]["strength"], found["trait_after"]["strength"]) == (0.7, 0.0)
+    assert found["decision"] == {"verdict": "apply", "reasons": []}
+    assert [line for line in found["persona_diff"] if line[0] in "+-"] == [
+        "-### Usually", "+### Never (stop doing this)",
+    ]  # fmt: skip
+    assert (found["failure"], found["calls"], found["cost_usd"]) == ("", 3, None)
+
+
+def test_where_nothing_is_asked_the_later_tiers_are_null(ada: Agent, llm_server: LLMServer) -> None:
+    llm_server.respond = judge(gate=NO)
+
+    found = data("Pirates say arrr")
+
+    assert (found["has_request"], found["extract"], found["map"], found["decision"]) == (False, None, None, None)
+    assert (found["operation"], found["trait_after"], found["persona_diff"], found["calls"]) == ("none", None, [], 1)
+    assert "No change is asked for." in shown("Pirates say arrr")
+
+
+def test_it_says_what_was_not_read(ada: Agent, llm_server: LLMServer) -> None:
+    found = data("> always shout")
+
+    assert (found["judge"], found["has_request"], found["characters_quoted"], llm_server.calls) == (
+        "rule",
+        False,
+        14,
+        0,
+    )
+    assert found["warnings"] == ["14 characters of quoted text were not read: they are somebody else's words"]
+    assert data("x" * 100_000)["characters_cut"] == 88_000
+
+
+def test_who_writes_decides(ada: Agent, llm_server: LLMServer) -> None:
+    llm_server.respond = judge()
+    AgentEvaluationConfig.objects.create(agent=ada, behavior_requesters="named", behavior_named_requesters=["zed"])
+
+    assert data("Be brief", "--user", "zed")["decision"]["verdict"] == "apply"
+    assert data("Be brief", "--user", "yan")["decision"]["verdict"] == "drop"
+    AgentEvaluationConfig.objects.update(behavior_requesters="members")
+    assert data("Be brief")["decision"]["verdict"] == "apply"
+    assert "only members may ask" in data("Be brief", "--outsider")["decision"]["reasons"][0]
+
+
+def test_a_model_that_does_not_answer_is_an_exit_code(ada: Agent, llm_server: LLMServer, settings: Settings) -> None:
+    settings.LLM_EVALUATION_RETRIES = 0
+    llm_server.always(status=529)
+
+    found = data("Be brief", code=1)
+
+    assert found["failure"].startswith("gate: unavailable: ")
+    assert (found["has_request"], found["calls"]) == (False, 1)
+    assert "No answer. gate: unavailable" in shown("Be brief", code=1)
+
+
+def test_hostile_words_are_shown_as_they_are_and_style_nothing(ada: Agent, llm_server: LLMServer) -> None:
+    llm_server.respond = judge(gate={**NO, "reason": "[bold red]It says[/] {{ 1 }}"})
+
+    assert "[bold red]It says[/] {{ 1 }}" in shown("[/] {% x %}")
+
+
+def test_calls_are_in_the_ledger_under_the_agent(ada: Agent, llm_server: LLMServer) -> None:
+    llm_server.respond = judge()
+
+    shown("Be more concise")
+
+    assert set(LLMCall.objects.values_list("agent", "purpose", "work_id")) == {(ada.pk, "behavior", "")}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["Be brief", "--agent", "adda"], "there is no agent 'adda'; did you mean ada?"),
+        (["  ", "--agent", "ada"], "the text is empty"),
+        (["x" * 100_001, "--agent", "ada"], "the text has 100,001 characters"),
+        (["a\x00b", "--agent", "ada"], "NUL character"),
+    ],
+)
+def test_wrong_input_is_refused_in_words(ada: Agent, arguments: list[str], complaint: str) -> None:
+    with pytest.raises(CommandError, match=complaint) as refused:
+        call_command("detect_behavior", *arguments)
+
+    assert refused.value.returncode == 2
+
+
+def test_a_text_comes_from_standard_input(ada: Agent, llm_server: LLMServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    llm_server.respond = judge()
+    monkeypatch.setattr("sys.stdin", io.StringIO("Be more concise\n"))
+
+    assert data("-")["has_request"] is True
+    assert "Be more concise\n<<<END" in llm_server.bodies[0]["messages"][0]["content"][0]["text"]
+
+
 KEYS = ["n", "precision", "recall", "f1", "false_positive_rate"]
 
 
