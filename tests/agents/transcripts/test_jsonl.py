@@ -116,8 +116,12 @@ def test_a_user_is_found_by_username_and_an_outsider_stays_one_though_an_agent_h
         '{"user": "ines", "text": "Hi."}\n{"user": "nobody", "text": "Ho."}\n{"outsider": "Mara", "text": "Another."}\n'
     )
     run_json("import_transcript", write(tmp_path, "talk.jsonl", rows))
-    authors = Message.objects.order_by("position").values_list("user__username", "outsider", "agent")
-    assert list(authors) == [("ines", "", None), (None, "nobody", None), (None, "Mara", None)]
+    authors = Message.objects.order_by("position").values("user__username", "outsider", "agent")
+    assert [tuple(row.values()) for row in authors] == [
+        ("ines", "", None),
+        (None, "nobody", None),
+        (None, "Mara", None),
+    ]
 
 
 @pytest.mark.parametrize(
