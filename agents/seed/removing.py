@@ -74,7 +74,7 @@ def _agents(channels: Sequence[Channel], removal: Removal) -> list[Agent]:
     spoken = Counter(elsewhere.values_list("agent__slug", "channel__slug"))
     for (slug, channel), number in sorted(spoken.items()):
         removal.kept.append(f"the agent {slug} stays: it spoke in your channel {channel} (messages: {number})")
-    return [agent for agent in agents if agent.slug not in {slug for slug, _ in spoken}]
+    return list(agents.exclude(slug__in={slug for slug, _ in spoken}))
 
 
 def _objections(agents: Sequence[Agent]) -> list[str]:
