@@ -17,6 +17,7 @@ from agents.models import LLMBatch, LLMBatchRequest, Run, owner_is_dead, owner_n
 from agents.work.lease import _namespace
 from agents.work.queues import release_lost_leases
 from tests.factories import make_agent
+from tests.machinery import kill_at_once
 from tests.queued_work import installed, kind_judge, statuses_in
 
 pytestmark = pytest.mark.django_db
@@ -278,23 +279,19 @@ def test_a_batch_that_kills_its_workers_sets_its_questions_free(settings: Settin
     assert "lost 1 worker in a row" in question.error
 
 
-KILLS_WHO_ASKS = """
-import os, signal
-from django.core.management import call_command
-from agents.llm.loop import Background
-Background.submit = lambda *args: os.kill(os.getpid(), signal.SIGKILL)
-call_command("work", "--once", "--skip-checks")
-"""
-
-
 def test_an_evaluation_that_kills_its_workers_ends_and_the_queue_goes_on(tmp_path: Path, database_file: Path) -> None:
     """Real processes, each killed in the middle of an evaluation, until none is left to try it."""
     with kind_judge() as judge, installed(tmp_path, database_file, judge, WORKER_MOST_DEATHS="1") as plumbline:
-        code = "import django\ndjango.setup()\n" + KILLS_WHO_ASKS
+        judge.respond = None
+        judge.always(hang=True)
         for number in range(2):
-            assert plumbline.start(f"killed-{number}", "-c", code).wait(60) == -9, plumbline.log_of(f"killed-{number}")
+            before = judge.calls
+            worker = plumbline.start(
+                f"killed-{number}", "manage.py", "work", "--once", "--skip-checks", "--threads", "1"
+            )
+            assert judge.wait_until(lambda before=before: judge.calls > before, timeout=120)  # type: ignore[misc]
+            kill_at_once(worker)
 
         plumbline.manage("work", "--once", "--skip-checks")
 
         assert statuses_in(database_file)() == ["errored", "errored"]
-        assert judge.calls == 0
