@@ -25,7 +25,7 @@ from evaluation.runs.control import queue_run
 from evaluation.runs.estimate import estimate, estimate_channels
 from evaluation.runs.spec import RunSpec
 from evaluation.runs.terminal import answer_words
-from evaluation.simulation import ENOUGH, actor_of, has_little_speech
+from evaluation.simulation.conversations import ENOUGH, actor_of, has_little_speech
 from evaluation.simulation.estimate import estimate_simulation
 from evaluation.simulation.situations import load_situations
 

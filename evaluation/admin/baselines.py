@@ -36,7 +36,7 @@ from evaluation.models import Baseline, EvaluationRun, EvaluationScore
 from evaluation.propositions.files import PropositionError
 from evaluation.runs.control import queue_baseline
 from evaluation.runs.coverage import Share, shares_of
-from evaluation.simulation import ENOUGH
+from evaluation.simulation.conversations import ENOUGH
 from evaluation.simulation.queued import awaits_simulation
 from evaluation.wording import counted, interval_text, signed
 

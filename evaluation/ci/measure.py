@@ -19,14 +19,9 @@ from evaluation.runs.coverage import Share
 from evaluation.runs.estimate import Estimate
 from evaluation.runs.spec import RunSpec
 from evaluation.runs.summary import RunSummary
-from evaluation.simulation import (
-    Simulation,
-    SimulationEstimate,
-    estimate_simulation,
-    load_situations,
-    simulate,
-    simulation_spec,
-)
+from evaluation.simulation.conversations import Simulation, simulate, simulation_spec
+from evaluation.simulation.estimate import SimulationEstimate, estimate_simulation
+from evaluation.simulation.situations import load_situations
 
 
 # -- how much was judged
@@ -220,11 +215,9 @@ def measure(
 
     Args:
         specs: One per agent.
-        baseline: What to compare with.
         margin: Half-width of "no change", in points.
         named: Slugs of agents that were asked for by name.
-        prepared: Called with runs as they are made, each once, before anything of them is asked.
-        progress: Called as judgements are made.
+        prepared, progress: As for `capture`.
     """
     results = []
     for captured in capture(specs, prepared=prepared, progress=progress):
@@ -263,8 +256,7 @@ def simulate_agents(
 
     Args:
         specs: What is to be measured of each agent; `RunSpec.repeats` is how often each situation is simulated, each line is judged once.
-        situations: The file.
-        actor_model: Who acts; default as configured.
+        actor_model: Default as configured.
         progress: Called with an agent's slug, how many lines are done, and of how many.
 
     Returns:

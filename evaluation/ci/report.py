@@ -19,7 +19,8 @@ from evaluation.models import Dimension, EvaluationRun, is_heuristic
 from evaluation.runs.as_json import as_json
 from evaluation.runs.capture import Spending, spending_json, spent_on
 from evaluation.scorers.positions import Bin
-from evaluation.simulation import Simulation, SimulationEstimate, simulations_json
+from evaluation.simulation.conversations import Simulation, simulations_json
+from evaluation.simulation.estimate import SimulationEstimate
 from evaluation.wording import counted, money
 
 MOST_NAMED = 5  # propositions in one note

@@ -21,7 +21,7 @@ from evaluation.runs.execute import RESUMABLE
 from evaluation.runs.planning import prepare_run
 from evaluation.runs.spec import RunSpec
 from evaluation.runs.store import CALL_FAILED, reopen_failed
-from evaluation.simulation import has_little_speech
+from evaluation.simulation.conversations import has_little_speech
 
 
 @dataclass(frozen=True, slots=True)

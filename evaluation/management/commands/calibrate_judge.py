@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from django.conf import settings
-from django.core.management.base import CommandError, CommandParser
+from django.core.management.base import CommandError
 from rich import box
 from rich.console import Console
 from rich.markup import escape
@@ -29,7 +29,6 @@ from evaluation.calibration.agreement import (
     value_text,
 )
 from evaluation.calibration.label_files import (
-    Imported,
     LabelFileError,
     export_labels,
     export_template,
@@ -59,10 +58,8 @@ also a prediction-powered mean: what people would have given on average, from th
 
 Exit code: 0 done, 2 there is nothing to calibrate or to draw from, 3 wrong usage."""
 
-    def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
-        return super().create_parser(prog_name, subcommand, formatter_class=RawDescriptionHelpFormatter, **kwargs)
-
     def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.formatter_class = RawDescriptionHelpFormatter
         parser.add_argument(
             "--judge", help="only this judge (default: every judge with labels; to draw, the configured one)"
         )
@@ -122,10 +119,13 @@ Exit code: 0 done, 2 there is nothing to calibrate or to draw from, 3 wrong usag
         label_set = self._named(options["label_set"]) if options["label_set"] else None
         if options["draw"] is not None:
             label_set = self._drawn(options)
-            document["label_set"] = _label_set_json(label_set)
+            fields = ("name", "judge", "procedure", "dimension", "population_size", "seed")
+            document["label_set"] = {name: getattr(label_set, name) for name in fields}
+            document["label_set"]["drawn"] = label_set.drawn.count()
         if options["labels"]:
             done = import_labels(options["labels"], annotator=options["annotator"] or "", replace=options["replace"])
-            document["imported"] = _imported_json(done)
+            counts = ("path", "added", "replaced", "unchanged", "empty")
+            document["imported"] = {name: getattr(done, name) for name in counts}
             self._say(str(done), options)
         if options["template"] and label_set is not None:
             which, name = label_set, options["annotator"] or ""
@@ -206,19 +206,10 @@ def _nothing(options: dict[str, Any]) -> str:
     return f"nothing to calibrate: there are no labels{which}. --draw 80 --name NAME --dimension DIMENSION begins."
 
 
-def _label_set_json(label_set: LabelSet) -> dict[str, Any]:
-    fields = ("name", "judge", "procedure", "dimension", "population_size", "seed")
-    return {**{name: getattr(label_set, name) for name in fields}, "drawn": label_set.drawn.count()}
-
-
-def _imported_json(done: Imported) -> dict[str, Any]:
-    return {name: getattr(done, name) for name in ("path", "added", "replaced", "unchanged", "empty")}
-
-
-def _print_tables(found: Sequence[Calibration], console: Console) -> None:
+def _print_tables(figures: Sequence[Calibration], console: Console) -> None:
     """A table per judge and dimension: each figure with its interval, then what is too little."""
     powered = False
-    for row in found:
+    for row in figures:
         details = row.model_dump()
         people = counted(row.annotators, "annotator")
         title = f"{judge_label(row.judge)} · {row.procedure} · {row.dimension}"

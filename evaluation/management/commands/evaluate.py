@@ -40,7 +40,7 @@ from evaluation.runs.estimate import estimate, estimate_before, estimate_channel
 from evaluation.runs.spec import RunSpec
 from evaluation.runs.store import refusal
 from evaluation.runs.terminal import ProgressBar, estimate_json, estimate_table
-from evaluation.simulation import Simulation
+from evaluation.simulation.conversations import Simulation
 from evaluation.simulation.output import SimulationBar
 
 logger = logging.getLogger(__name__)

@@ -10,15 +10,19 @@ import pytest
 from django.db import connection
 
 from agents.work.queues import work_queues
-from evaluation.calibration import (
+from evaluation.calibration.agreement import (
+    Calibration,
+    agreements_text,
     calibration,
     calibration_json,
     calibration_of,
-    draw_label_set,
-    save_label,
-    withdraw_label,
+    confusion,
+    figure_text,
+    refresh,
+    work_one,
 )
-from evaluation.calibration.agreement import Calibration, agreements_text, confusion, figure_text, refresh, work_one
+from evaluation.calibration.labels import save_label, withdraw_label
+from evaluation.calibration.population import draw_label_set
 from evaluation.models import Baseline, JudgeCalibration, LabelSet, ScoreLabel
 from evaluation.runs.as_json import numbers_json
 from evaluation.runs.summary import summarize

@@ -11,7 +11,7 @@ import pytest
 from django.core.management import call_command
 from django.core.management.base import CommandError
 
-from evaluation.calibration import save_label
+from evaluation.calibration.labels import save_label
 from evaluation.models import JudgeCalibration, ScoreLabel
 from tests.evaluation.calibration.labelled import judgements, label_all
 from tests.evaluation.judged import LLM

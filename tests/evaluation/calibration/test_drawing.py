@@ -7,8 +7,7 @@ from collections import Counter
 
 import pytest
 
-from evaluation.calibration import NothingToDraw, draw_label_set
-from evaluation.calibration.population import drawn_ids, population_of, procedure_fields
+from evaluation.calibration.population import NothingToDraw, draw_label_set, drawn_ids, population_of, procedure_fields
 from evaluation.models import EvaluationRun, EvaluationScore, LabelSet, procedure_name
 from tests.evaluation.calibration.labelled import judgements
 from tests.evaluation.judged import LLM, OFFLINE, make_run, make_score

@@ -13,14 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.django import TestCase
 
-from evaluation.calibration import (
-    LabelFileError,
-    draw_label_set,
-    export_labels,
-    export_template,
-    import_labels,
-    save_label,
-)
+from evaluation.calibration.label_files import LabelFileError, export_labels, export_template, import_labels
+from evaluation.calibration.labels import save_label
+from evaluation.calibration.population import draw_label_set
 from evaluation.models import EvaluationScore, JudgeCalibration, ScoreLabel
 from tests.console import superuser
 from tests.evaluation.calibration.labelled import (

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -203,21 +200,6 @@ def test_suggestions_alone_are_not_measured(llm_server: LLMServer, propositions:
     assert code != 0
     assert LLMCall.objects.count() == 0
     assert not EvaluationRun.objects.filter(overall_score__isnull=False).exists()
-
-
-def test_from_a_shell_wrong_usage_is_3_and_not_argparses_2(tmp_path: Path) -> None:
-    environment = {
-        **os.environ,
-        "DATABASE_URL": f"sqlite:///{tmp_path / 'x.sqlite3'}",
-        "PROPOSITION_DIRS": "",
-        "DEBUG": "1",
-    }
-    for command in ("draft_propositions", "try_proposition"):
-        ended = subprocess.run(
-            [sys.executable, "manage.py", command, "--nonsense"], env=environment, capture_output=True, timeout=120, check=False
-        )  # fmt: skip
-
-        assert ended.returncode == 3, ended.stderr
 
 
 def test_the_check_counts_retired_ones_apart_from_suggestions(propositions: PropositionFolder) -> None:
