@@ -128,13 +128,16 @@ class FileBaseline:
                     )
 
     def compare(self, run: EvaluationRun, *, margin: float) -> tuple[Comparison | None, str]:
-        before = self._measured.get(run.agent.slug if run.agent else "")
+        before = self._of(run)
         if before is None:
             return None, f"{self.path} does not hold it"
         return compare(before, measurement_of(run), margin=margin), ""
 
+    def _of(self, run: EvaluationRun) -> Measurement | None:
+        return self._measured.get(run.agent.slug if run.agent else "")
+
     def was_measured(self, run: EvaluationRun) -> bool:
-        before = self._measured.get(run.agent.slug if run.agent else "")
+        before = self._of(run)
         return before is not None and any(before.scores.get(d) is not None for d in run.dimensions)
 
 

@@ -181,14 +181,14 @@ def _print_open(console: Console, report: Report) -> None:
     """The undecided comparisons that fell by enough, one by one; the others together, by dimension and reason."""
     serious: list[Row] = []
     rest: dict[tuple[str, str, str], list[str]] = {}
-    for found in report.findings.cannot_tell_yet:
-        change = found.change
-        if found.suspected or (change.delta is not None and change.delta <= -report.limits.regression_delta):
-            serious += found.rows()
+    for finding in report.findings.cannot_tell_yet:
+        change = finding.change
+        if finding.suspected or (change.delta is not None and change.delta <= -report.limits.regression_delta):
+            serious += finding.rows()
         else:
             more = f" ({change.n_more:,} more {change.unit})" if change.n_more else ""
             why = change.reason if change.n_more is None else ""
-            rest.setdefault((change.verdict, change.dimension, why), []).append(f"{found.agent}{more}")
+            rest.setdefault((change.verdict, change.dimension, why), []).append(f"{finding.agent}{more}")
     _print_rows(console, serious)
     for (verdict, dimension, why), agents in rest.items():
         because = f": {escape(why)}" if why else ""
@@ -273,7 +273,7 @@ def _all_scores(results: Sequence[AgentResult]) -> list[str]:
             as_code(result.agent),
             with_share(number(result.summary.overall_score), result.summary.share),
             *(_cell(result, dimension, between=" ") for dimension in dimensions),
-            str(sum(found.unscored for found in result.coverage.values())),
+            str(sum(coverage.unscored for coverage in result.coverage.values())),
         ]
         for result in results
     ]
@@ -281,7 +281,7 @@ def _all_scores(results: Sequence[AgentResult]) -> list[str]:
 
 
 def _by_position(profiles: Sequence[PositionProfile]) -> list[str]:
-    dimensions = [(profile.agent, found) for profile in profiles for found in profile.dimensions]
+    dimensions = [(profile.agent, dimension) for profile in profiles for dimension in profile.dimensions]
     if not dimensions:
         return []
     head = [
@@ -293,11 +293,11 @@ def _by_position(profiles: Sequence[PositionProfile]) -> list[str]:
     rows = [
         [
             as_code(agent),
-            found.dimension,
-            *(with_share(number(row.score.value), row.share) for row in found.bins),
-            found.within.decision.verdict,
+            dimension.dimension,
+            *(with_share(number(row.score.value), row.share) for row in dimension.bins),
+            dimension.within.decision.verdict,
         ]
-        for agent, found in dimensions
+        for agent, dimension in dimensions
     ]
     return _grid(head, rows)
 
@@ -337,7 +337,7 @@ def junit(report: Report) -> str:
             _outcome(case, report, result, name)
             if note := _note(result, name):
                 ET.SubElement(case, "system-out").text = as_xml(note)
-    nothing = next((found.why for found in report.findings.could_not_judge if not found.agent), "")
+    nothing = next((finding.why for finding in report.findings.could_not_judge if not finding.agent), "")
     if nothing or not report.results:
         case = ET.SubElement(
             _suite(suites, "plumbline"), "testcase", {"name": "anything measured", "classname": "plumbline"}

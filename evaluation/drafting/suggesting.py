@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from django.conf import settings
 from django.utils import timezone
@@ -463,8 +463,7 @@ def _covered(name: str, value: Any, others: Mapping[str, Any]) -> bool:
 
 
 # -- storing
-@dataclass(frozen=True, slots=True)
-class Written:
+class Written(NamedTuple):
     """Where suggestions were written, and whether the file was there before."""
 
     path: Path

@@ -272,9 +272,9 @@ def _converse(scenes: Sequence[_Scene], progress: Progress) -> Iterator[Conversa
             def line_done(line: int, first: int = scene.first) -> None:
                 progress(first + line, total)
 
-            found = scene.simulate(line_done)
-            failed = 0 if found.complete else failed + 1
-            yield found
+            conversation = scene.simulate(line_done)
+            failed = 0 if conversation.complete else failed + 1
+            yield conversation
         progress(scene.first + len(scene.situation.lines), total)
 
 

@@ -23,7 +23,6 @@ from evaluation.calibration.agreement import (
     interval_text,
     labelled_keys,
     labels_of,
-    labels_text,
     notes_of,
     refresh,
     value_text,
@@ -138,7 +137,7 @@ Exit code: 0 done, 2 there is nothing to calibrate or to draw from, 3 wrong usag
         if options["export"]:
             labels = labels_of(**filters, label_set=label_set)
             count = self._write(options["export"], lambda out, lines: export_labels(labels, out, as_json=lines))
-            self._say(f"{options['export']}: {labels_text(count)} written.", options)
+            self._say(f"{options['export']}: {counted(count, 'label')} written.", options)
         figures = self._figures(filters, only)
         document["calibrations"] = [row.model_dump() for row in figures]
         if options["json"]:
@@ -149,7 +148,7 @@ Exit code: 0 done, 2 there is nothing to calibrate or to draw from, 3 wrong usag
             raise CommandError(_nothing(options), returncode=NOT_ENOUGH)
 
     def _figures(self, filters: dict[str, str | None], label_set: LabelSet | None) -> list[Calibration]:
-        """The figures of every judge and dimension with labels, kept for the pages on the way."""
+        """The figures of every judge and dimension with labels; they are stored for the pages, too."""
         figures = []
         for key in labelled_keys(**filters, label_set=label_set):
             whole = refresh(key)
@@ -213,7 +212,7 @@ def _print_tables(figures: Sequence[Calibration], console: Console) -> None:
         details = row.model_dump()
         people = counted(row.annotators, "annotator")
         title = f"{judge_label(row.judge)} · {row.procedure} · {row.dimension}"
-        caption = f"{labels_text(row.labels)} of {counted(row.items, 'judgement')} by {people}"
+        caption = f"{counted(row.labels, 'label')} of {counted(row.items, 'judgement')} by {people}"
         table = Table(title=escape(f"{title}: {caption}"), box=box.SIMPLE_HEAD, title_justify="left")
         table.add_column("Agreement of judge and people")
         table.add_column("Value", justify="right", no_wrap=True)

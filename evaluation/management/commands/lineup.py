@@ -149,9 +149,8 @@ def _figures(result: LineUp, console: Console) -> None:
 
 def _left_out(result: LineUp) -> Table:
     table = Table(box=box.SIMPLE_HEAD, title="Left out", title_justify="left")
-    table.add_column("Speaker")
-    table.add_column("Lines", justify="right")
-    table.add_column("Why")
+    for heading in ("Speaker", "Lines", "Why"):
+        table.add_column(heading, justify="right" if heading == "Lines" else "left")
     for speaker in result.left_out:
         table.add_row(escape(speaker.speaker), f"{speaker.lines:,}", escape(speaker.reason))
     return table
