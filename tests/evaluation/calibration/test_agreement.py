@@ -242,19 +242,19 @@ def test_fewer_than_50_labels_give_no_prediction_powered_mean_and_say_how_many_m
 
 
 @pytest.mark.parametrize(
-    ("labelled", "told"),
+    ("labelled", "expected"),
     [
         (5, "15 more labels until kappa stands beside the judge's scores (20)"),
         (25, "no random draw: --draw 50 or more, labelled, gives a prediction-powered mean"),
         (25, "a second annotator, to know how well people agree with each other"),
     ],
 )
-def test_what_is_too_few_is_said(labelled: int, told: str) -> None:
+def test_what_is_too_few_is_said(labelled: int, expected: str) -> None:
     rng = np.random.default_rng(1)
     judge = rng.integers(0, 10, labelled).tolist()
     label_all(judgements(judge), np.clip(np.array(judge) + rng.integers(-2, 3, labelled), 0, 9).tolist())
 
-    assert told in figures().needed
+    assert expected in figures().needed
 
 
 # -- The figures beside the scores: kept, marked stale, computed by the worker, in every place a judge's
@@ -332,7 +332,7 @@ def test_few_labels_are_no_figure() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "told"),
+    ("found", "expected"),
     [
         (
             {"kappa": 0.616, "kappa_low": 0.484, "kappa_high": 0.741, "labels": 80, "items": 80},
@@ -349,8 +349,8 @@ def test_few_labels_are_no_figure() -> None:
         ({"kappa": 0.5, "labels": 1, "items": 1, "changes": 1}, "1 of 20 labels needed (labels changed since)"),
     ],
 )
-def test_a_figure_is_one_line(found: dict[str, float | None], told: str) -> None:
-    assert agreements_text([("adherence", JudgeCalibration(**found))]) == f"adherence {told}"
+def test_a_figure_is_one_line(found: dict[str, float | None], expected: str) -> None:
+    assert agreements_text([("adherence", JudgeCalibration(**found))]) == f"adherence {expected}"
 
 
 def test_json_of_what_is_not_calibrated_is_null() -> None:

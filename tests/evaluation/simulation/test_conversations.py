@@ -185,11 +185,11 @@ def test_a_simulation_that_was_measured_is_simulated_again_unless_it_may_be_used
 
 
 def test_progress_counts_lines(scripted: Agent) -> None:
-    told: list[tuple[int, int]] = []
+    calls: list[tuple[int, int]] = []
 
-    simulated(scripted, progress=lambda done, total: told.append((done, total)))
+    simulated(scripted, progress=lambda done, total: calls.append((done, total)))
 
-    assert told == [(1, 3), (2, 3), (3, 3)]
+    assert calls == [(1, 3), (2, 3), (3, 3)]
 
 
 def test_a_changed_prompt_is_another_simulation(scripted: Agent) -> None:
