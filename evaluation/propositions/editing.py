@@ -184,7 +184,7 @@ def as_file(head: Mapping[str, Any], entries: Sequence[Mapping[str, Any]], comme
 
 
 def head_of(dimension: str, owner: str, level: str) -> dict[str, Any]:
-    """Return the head of a new file about one agent."""
+    """Return the head of a new file about one agent (or ``_default``)."""
     head: dict[str, Any] = {"dimension": dimension, "agent_id": owner}
     if dimension in ENVIRONMENT_DIMENSIONS:
         head["target_type"] = "environment"

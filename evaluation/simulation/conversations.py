@@ -450,7 +450,7 @@ def simulate_where_little(
 
     Args:
         specs: What is to be measured.
-        progress: Called with an agent's slug, how many lines are done, and of how many.
+        progress: Called with an agent's slug, the number of lines done, and of all lines.
 
     Returns:
         The specs, those of simulated agents changed to measure the simulation, and the simulations. An agent that was silent throughout is

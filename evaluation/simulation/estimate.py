@@ -42,11 +42,7 @@ def estimate_simulation(
 ) -> tuple[SimulationEstimate, Estimate]:
     """Estimate what the actor would need, and the judge of what it says, if every line is answered once.
 
-    Args:
-        spec: What is to be measured, of an agent.
-        situations: What would be said to it.
-        actor_model: Default the agent's own model, else `ACTOR_MODEL`.
-        repeats: How often each situation is simulated.
+    `actor_model` is by default the agent's own model, else `ACTOR_MODEL`; each situation is simulated `repeats` times.
 
     Raises:
         ValueError: `spec` is of a channel.

@@ -265,16 +265,6 @@ def test_a_template_does_not_depend_on_what_the_judge_gave(scores: list[Evaluati
     assert first.getvalue() == second.getvalue()
 
 
-def test_a_filled_template_is_imported(tmp_path: Path, scores: list[EvaluationScore]) -> None:
-    label_set = draw_label_set(name="first", judge=LLM, dimension="adherence", n=3)
-    out = io.StringIO(newline="")
-    export_template(label_set, out, annotator="ann")
-    filled = out.getvalue().replace(",ann,,", ",ann,6,")
-    done = import_labels(written(tmp_path, filled))
-
-    assert (done.added, done.empty) == (3, 0)
-
-
 def test_a_window_is_written_with_its_lines(tmp_path: Path) -> None:
     agent = make_agent()
     channel = make_channel()

@@ -137,9 +137,7 @@ def test_variables_are_filled_in_ac_6_0_3() -> None:
     text = fill("{{agent_name}} in {{ channel_name }}", {"agent_name": "Ada", "channel_name": "#office"})
 
     assert text == "Ada in #office"
-
-
-def test_a_value_that_looks_like_a_variable_stays_as_it_is() -> None:
+    # a value that looks like a variable stays as it is
     values = {"agent_name": "{{channel_name}}", "channel_name": "\\1 \\g<0>"}
 
     assert fill("{{agent_name}}/{{channel_name}}", values) == "{{channel_name}}/\\1 \\g<0>"
