@@ -13,9 +13,17 @@ from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from agents.admin.transcript import Page, first_since, position_of, transcript_page, transcript_url
+from agents.admin.transcript import first_since, transcript_page, transcript_url
 from agents.console import display
-from agents.console.filters import AgentFilter, ChosenFilter, DateRangeFilter, RecentValuesFilter, TagFilter, day_of
+from agents.console.filters import (
+    AgentFilter,
+    ChosenFilter,
+    DateRangeFilter,
+    RecentValuesFilter,
+    TagFilter,
+    day_of,
+    number_in,
+)
 from agents.console.forms import DistinctMembers
 from agents.console.logs import MESSAGES, LogAdmin
 from agents.console.site import ModelAdmin, PagedList, TabularInline, extensions
@@ -114,13 +122,10 @@ class ChannelAdmin(ModelAdmin[Channel]):
     prepopulated_fields: ClassVar = {"slug": ("name",)}
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Channel]:
-        messages = Message.objects.filter(channel=OuterRef("pk")).order_by("-position")
-        last = {
-            f"last_{name}": Subquery(messages.values(column)[:1])
-            for name, column in (("sent", "sent_at"), ("text", "text"))
-        }
-        return (
-            super().get_queryset(request).annotate(**last).prefetch_related("memberships__agent", "memberships__user")
+        newest = Message.objects.filter(channel=OuterRef("pk")).order_by("-position")
+        channels = super().get_queryset(request).prefetch_related("memberships__agent", "memberships__user")
+        return channels.annotate(
+            last_sent=Subquery(newest.values("sent_at")[:1]), last_text=Subquery(newest.values("text")[:1])
         )
 
     def fill_in(self, rows: list[Any]) -> None:
@@ -180,7 +185,7 @@ class ChannelAdmin(ModelAdmin[Channel]):
         if channel is None:
             raise Http404(f"There is no channel {channel_id}.")
         query = request.GET
-        at, before, after = (position_of(query, name) for name in ("at", "before", "after"))
+        at, before, after = (number_in(query, name) for name in ("at", "before", "after"))
         day = day_of(query.get("day", ""))
         if day is not None and (first := first_since(channel, day)) is not None:
             return HttpResponseRedirect(f"?at={first}#m{first}")
@@ -188,6 +193,10 @@ class ChannelAdmin(ModelAdmin[Channel]):
         messages = [line["message"] for line in page.lines]
         notes = [note(request, messages) for extension in extensions(Message, request) for note in extension.notes]
         reads = request.user.has_perm("agents.view_message")
+        live = ""  # where the page asks for messages after its last one; an older page does not
+        if reads and page.newer is None:
+            since = messages[-1].position if messages else channel.next_position - 1
+            live = f"{reverse('agents:channel-messages', args=[channel.slug])}?after={since}"
         context = {
             "name": display.isolated(channel),
             "topic": display.visible(channel.topic),
@@ -195,22 +204,15 @@ class ChannelAdmin(ModelAdmin[Channel]):
             "channel": channel,
             "page": page,
             "lines": [
-                (line, [of[line["message"].pk] for of in notes if line["message"].pk in of]) for line in page.lines
+                (line, [by_id[message.pk] for by_id in notes if message.pk in by_id])
+                for line, message in zip(page.lines, messages, strict=True)
             ],
             "at": at,
             "day": day,
-            "live": _live(request, channel, page),
+            "live": live,
             "list_url": display.list_url(Message, channel=channel.pk) if reads else "",
             "members": [display.isolated(member.agent or member.user) for member in channel.memberships.all()],
             "kind_badge": self.kind_badge(channel),
             "tags": display.tags(channel.tags) if channel.tags else "",
         }
         return self.page(request, "admin/agents/channel/transcript.html", str(channel), **context)
-
-
-def _live(request: HttpRequest, channel: Channel, page: Page) -> str:
-    """Where the page asks for messages after its last one; empty for an older page, and for users who may not read messages."""
-    if page.newer is not None or not request.user.has_perm("agents.view_message"):
-        return ""
-    since = page.lines[-1]["message"].position if page.lines else channel.next_position - 1
-    return f"{reverse('agents:channel-messages', args=[channel.slug])}?after={since}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.apps import apps
 from django.conf import settings
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied
@@ -26,20 +27,16 @@ def help_overview(request: HttpRequest) -> HttpResponse:
     """Every help page that the user may open."""
     groups = []
     for title, entries in settings.CONSOLE_MENU:
-        rows = [row for label, *_ in entries if ":" not in label and (row := _about(request, label))]
+        rows = []
+        for label in (label for label, *_ in entries if ":" not in label):
+            model, url = apps.get_model(label), where_for(request, f"help:{label}")
+            intro = help_of(model).partition("\n\n")[0]
+            if url is not None and intro:
+                name = capfirst(str(model._meta.verbose_name_plural))
+                rows.append({"name": name, "url": url, "text": help.inline(intro, lambda link: None)})
         if rows:
             groups.append((title, rows))
     return _page(request, "overview", "Help", groups=groups, documents=[(n, _title(n)) for n in documents()])
-
-
-def _about(request: HttpRequest, label: str) -> dict[str, str] | None:
-    url = where_for(request, f"help:{label}")
-    model = next(model for model in admin.site._registry if model._meta.label == label)
-    intro = help_of(model).partition("\n\n")[0]
-    if url is None or not intro:
-        return None
-    name = capfirst(str(model._meta.verbose_name_plural))
-    return {"name": name, "url": url, "text": help.inline(intro, lambda link: None)}
 
 
 def glossary_page(request: HttpRequest) -> HttpResponse:
@@ -53,9 +50,10 @@ def glossary_page(request: HttpRequest) -> HttpResponse:
         }
         for t in glossary()
     ]
-    letters = sorted({str(term["name"])[0].upper() for term in terms})
-    firsts = [(letter, next(t["anchor"] for t in terms if str(t["name"])[0].upper() == letter)) for letter in letters]
-    return _page(request, "glossary", "Glossary", terms=terms, letters=firsts)
+    firsts: dict[str, str] = {}
+    for term in terms:
+        firsts.setdefault(str(term["name"])[0].upper(), str(term["anchor"]))
+    return _page(request, "glossary", "Glossary", terms=terms, letters=sorted(firsts.items()))
 
 
 def settings_page(request: HttpRequest) -> HttpResponse:

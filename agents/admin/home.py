@@ -6,7 +6,7 @@ from collections import Counter
 from urllib.parse import urlencode
 
 from django.contrib import admin
-from django.db.models import Count, Model
+from django.db.models import Count
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils import timezone
@@ -16,7 +16,6 @@ from django.utils.safestring import SafeString
 from agents.console import display
 from agents.console.home import (
     FAILURE_DAYS,
-    MOST_COUNTED,
     HomePart,
     a_few,
     add_home,
@@ -25,9 +24,10 @@ from agents.console.home import (
     number_link,
     since,
     step,
+    up_to,
 )
 from agents.llm.endpoints import model_of, provider_of, route_of
-from agents.models import Agent, Leasable, Run, WorkerHeartbeat
+from agents.models import Agent, Run, WorkerHeartbeat
 from agents.ops.health import CHECKS
 from agents.work.queues import work_models
 from agents.work.worker import alive, silence_allowed
@@ -58,16 +58,17 @@ def agents_card(request: HttpRequest) -> SafeString:
 
 def workers_card(request: HttpRequest) -> SafeString:
     """How many workers live, and what waits for them."""
-    workers, queued = workers_alive(), work_that_waits()
-    waits = [
-        display.link(f"{display.list_url(model)}?status__exact={model.Status.PENDING}", f"{_up_to(number)} {name}")
-        if _is_listed(model)
-        else f"{_up_to(number)} {name}"
-        for model, name, number in queued
-    ]
+    workers = workers_alive()
+    waits: list[object] = []
+    for model in work_models():
+        number = a_few(model._default_manager.filter(status=model.Status.PENDING))
+        if number:
+            label = f"{up_to(number)} {model._meta.verbose_name if number == 1 else model._meta.verbose_name_plural}"
+            is_listed = admin.site.is_registered(model)
+            waits.append(display.link(display.list_url(model, status__exact="pending"), label) if is_listed else label)
     return card(
         "Workers",
-        figure=number_link(display.list_url(WorkerHeartbeat), _up_to(workers)),
+        figure=number_link(display.list_url(WorkerHeartbeat), up_to(workers)),
         unit="alive",
         lines=[format_html("{} wait", line) for line in waits] or ["Nothing waits."],
         tone="bad" if waits and not workers else "plain",
@@ -79,28 +80,24 @@ def turns_list(request: HttpRequest) -> SafeString:
     url = display.list_url(Run)
     day = since(24)
     day_on = urlencode({"created_at__gte": day.isoformat()})
-    counts = {
-        row["status"]: row["n"]
-        for row in Run.objects.filter(status__in=Run.Status.values, created_at__gte=day)
-        .order_by()
-        .values("status")
-        .annotate(n=Count("pk"))
-    }
-    told = [
+    recent = Run.objects.filter(status__in=Run.Status.values, created_at__gte=day).order_by()
+    counts = dict(recent.values_list("status").annotate(n=Count("pk")))
+    figures = [
         format_html("{} {}", number_link(f"{url}?status__exact={status}&{day_on}", f"{counts[status]:,}"), label)
         for status, label in Run.Status.choices
         if status in counts
     ]
     rows = Run.objects.select_related("agent", "channel").defer("trace", "overrides", "prompt")
-    recent = since(24 * FAILURE_DAYS)
-    wrong = rows.filter(status__in=WENT_WRONG, created_at__gte=recent).order_by("-created_at")[:TURNS]
+    wrong = rows.filter(status__in=WENT_WRONG, created_at__gte=since(24 * FAILURE_DAYS)).order_by("-created_at")[:TURNS]
     return listing(
         "Turns",
         heads=("Turn", "Agent", "What happened"),
         rows=[_turn(run) for run in rows.order_by("-pk")[:TURNS]],
         wrong=[_turn(run) for run in wrong],
         more=((url, "All turns"), (f"{url}?status__in={','.join(WENT_WRONG)}", "All that went wrong")),
-        note=format_html("Last 24 hours: {}", format_html_join(", ", "{}", ((one,) for one in told))) if told else "",
+        note=format_html("Last 24 hours: {}", format_html_join(", ", "{}", ((one,) for one in figures)))
+        if figures
+        else "",
         empty="No agent has taken a turn yet. This runs one:",
         command="manage.py turn AGENT --channel CHANNEL",
     )
@@ -149,7 +146,6 @@ def no_broker(request: HttpRequest) -> SafeString | None:
 
 
 def no_worker(request: HttpRequest) -> SafeString | None:
-    """Nobody does what is queued, or would be."""
     if workers_alive():
         return None
     text = "What is queued waits: turns, evaluations, messages to be observed, schedules that are due."
@@ -162,25 +158,6 @@ def workers_alive() -> int:
     """The workers heard of lately; in full (with those busy for long) only where there is none."""
     heard = WorkerHeartbeat.objects.filter(stopped_at=None, seen_at__gte=timezone.now() - silence_allowed())
     return a_few(heard) or a_few(alive())
-
-
-def work_that_waits() -> list[tuple[type[Leasable], str, int]]:
-    """Kinds of work of which something waits: table, name, and how many, counted up to a hundred."""
-    found = []
-    for model in work_models():
-        number = a_few(model._default_manager.filter(status=model.Status.PENDING))
-        if number:
-            name = model._meta.verbose_name if number == 1 else model._meta.verbose_name_plural
-            found.append((model, str(name), number))
-    return found
-
-
-def _up_to(number: int) -> str:
-    return f"more than {MOST_COUNTED}" if number > MOST_COUNTED else f"{number}"
-
-
-def _is_listed(model: type[Model]) -> bool:
-    return admin.site.is_registered(model)
 
 
 add_home(

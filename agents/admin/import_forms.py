@@ -58,33 +58,31 @@ class ImportForm(forms.Form):
     def __init__(self, data: Any, *, job: Import, may_make: bool) -> None:
         stored, found = Choices.of(job), job.found
         header = [name for name in dict.fromkeys(found.get("header", ())) if name]
-        tagged = {name: field for field, name in stored.columns.items() if field.startswith("tags.")}
         initial = {
             "format": stored.format,
             "channel": stored.channel,
             "tags": ", ".join(f"{key}={value}" for key, value in stored.tags.items()),
             "time_zone": stored.time_zone,
             "reset": stored.reset,
-            "tag_columns": list(tagged),
+            "tag_columns": [name for field, name in stored.columns.items() if field.startswith("tags.")],
             **{COLUMN + field: column for field, column in stored.columns.items()},
         }
         super().__init__(data, initial=initial)
         recognised = FORMAT_NAMES.get(found.get("format", ""))
-        formats = [(name, FORMAT_NAMES[name]) for name in READERS]
         self.fields["format"].choices = [  # type: ignore[attr-defined]
             (AUTO, f"as recognised ({recognised})" if recognised else "as recognised"),
-            *formats,
+            *((name, FORMAT_NAMES[name]) for name in READERS),
             (PERSONAS, "personas"),
         ]
         columns = [(name, name) for name in header]
-        for name in FIELDS if len(columns) > 1 else ():
-            self.fields[COLUMN + name] = forms.ChoiceField(
-                label=f"column of “{name}”",
-                required=False,
-                choices=[("", "by its usual names"), *columns],
-                widget=Select,
-            )
         if len(columns) > 1:
+            for name in FIELDS:
+                self.fields[COLUMN + name] = forms.ChoiceField(
+                    label=f"column of “{name}”",
+                    required=False,
+                    choices=[("", "by its usual names"), *columns],
+                    widget=Select,
+                )
             self.fields["tag_columns"] = forms.MultipleChoiceField(
                 label="columns stored as tags", required=False, choices=columns, widget=forms.CheckboxSelectMultiple
             )
@@ -126,10 +124,7 @@ class ImportForm(forms.Form):
 
     def is_valid(self) -> bool:
         """Whether everything chosen is possible; then `choices` says what was chosen."""
-        valid = [
-            super().is_valid(),
-            *(form.is_valid() for form in self.speakers),
-        ]  # all, so that each shows what is wrong
+        valid = [super().is_valid(), *(form.is_valid() for form in self.speakers)]  # all, so that each shows its errors
         agents, made = self._settle_speakers()
         if not all(valid) or any(form.errors for form in self.speakers):
             return False
@@ -208,13 +203,12 @@ class SpeakerForm(forms.Form):
             "persona": new.system_prompt if new else f"You are {printable(name)}.",
         }
         super().__init__(data, prefix=prefix, initial=initial)
-        options = [("", "– choose –")] if row["why"] else [("auto", "as recognised by name")]
-        options += [
+        self.fields["who"].choices = [  # type: ignore[attr-defined]
+            ("", "– choose –") if row["why"] else ("auto", "as recognised by name"),
             ("agent", "an agent …"),
             *([("new", "a new agent …")] if may_make else []),
             ("outsider", "no agent"),
         ]
-        self.fields["who"].choices = options  # type: ignore[attr-defined]
         labels = {"who": "who it is", "agent": "agent", "slug": "id of the new agent", "persona": "persona"}
         for key, label in labels.items():
             self.fields[key].widget.attrs["aria-label"] = f"{display.marked(name)}: {label}"
@@ -223,14 +217,15 @@ class SpeakerForm(forms.Form):
         """The persona of a new agent; adds errors where no agent can be made."""
         slug = str(self.cleaned_data["slug"])
         persona = str(self.cleaned_data["persona"]).replace("\r\n", "\n").strip()
+        problem = ""
         if not slug_re.fullmatch(slug):
-            self.add_error("slug", f"{slug!r} is no id; allowed: letters, digits, - and _, at most {SLUG_LIMIT}")
+            problem = f"{slug!r} is no id; allowed: letters, digits, - and _, at most {SLUG_LIMIT}"
         elif slug.startswith("_"):
-            self.add_error(
-                "slug", f"{slug!r}: an agent's id cannot begin with an underscore: _default stands for every agent"
-            )
+            problem = f"{slug!r}: an agent's id cannot begin with an underscore: _default stands for every agent"
         elif slug in known:
-            self.add_error("slug", f"there is an agent {slug!r} already; choose it, or another id")
+            problem = f"there is an agent {slug!r} already; choose it, or another id"
+        if problem:
+            self.add_error("slug", problem)
         if not persona:
             self.add_error("persona", "an agent needs a persona: at least a sentence that says who it is")
         return persona

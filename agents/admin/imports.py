@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from django.conf import settings
@@ -11,11 +11,12 @@ from django.contrib import admin, messages
 from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect, JsonResponse
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.template.defaultfilters import filesizeformat
 from django.urls import URLPattern, path, reverse
 from django.utils.dateparse import parse_datetime
 from django.utils.safestring import SafeString
+from django.views.decorators.http import require_POST
 
 from agents.admin.access import user_of
 from agents.admin.import_forms import FORMAT_NAMES, AuthorForm, ImportForm, suggested_agents
@@ -76,15 +77,15 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
         return rows if super().has_view_permission(request) else rows.filter(created_by=user_of(request))
 
     def get_urls(self) -> list[URLPattern]:
-        views: list[tuple[str, Callable[..., HttpResponse], dict[str, Any]]] = [
-            ("choose", self.choose_view, {}),
-            ("progress", self.progress_view, {}),
-            ("author", self.author_view, {}),
-            *((act, self.act_view, {"act": act}) for act in _ACTS),
-        ]
+        views: dict[str, tuple[Callable[..., HttpResponse], dict[str, Any]]] = {
+            "progress": (self.progress_view, {}),
+            "choose": (require_POST(self.choose_view), {}),
+            "author": (require_POST(self.author_view), {}),
+            **{act: (require_POST(self.act_view), {"act": act}) for act in _ACTS},
+        }
         own = [
             path(f"<int:pk>/{name}/", self.admin_site.admin_view(view), kwargs=more, name=f"agents_import_{name}")
-            for name, view, more in views
+            for name, (view, more) in views.items()
         ]
         return [*own, *super().get_urls()]
 
@@ -119,8 +120,7 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
     def outcome(self, job: Import) -> str | SafeString:
         if not job.stored:
             return display.EMPTY
-        what = "message" if job.kind == Import.Kind.TRANSCRIPT else "agent"
-        done = "stored" if job.kind == Import.Kind.TRANSCRIPT else "made or changed"
+        what, done = ("message", "stored") if job.kind == Import.Kind.TRANSCRIPT else ("agent", "made or changed")
         return f"{job.stored:,} {what}{'' if job.stored == 1 else 's'} {done}"
 
     @admin.display(description="uploaded by")
@@ -215,8 +215,6 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
 
     def choose_view(self, request: HttpRequest, pk: int) -> HttpResponse:
         """Take the form (POST): import the files, or look into them again with other choices."""
-        if request.method != "POST":
-            return HttpResponseNotAllowed(["POST"])
         job = self._own(request, pk)
         form = ImportForm(request.POST, job=job, may_make=may_make_speakers(user_of(request)))
         if not form.is_valid():
@@ -233,8 +231,6 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
 
     def author_view(self, request: HttpRequest, pk: int) -> HttpResponse:
         """Give the messages of one author another author (POST)."""
-        if request.method != "POST":
-            return HttpResponseNotAllowed(["POST"])
         job, form = self._own(request, pk), AuthorForm(request.POST)
         try:
             given = form.cleaned_data if form.is_valid() else {}
@@ -257,8 +253,6 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
 
     def act_view(self, request: HttpRequest, pk: int, act: str) -> HttpResponse:
         """Cancel, discard or undo (POST)."""
-        if request.method != "POST":
-            return HttpResponseNotAllowed(["POST"])
         job = self._own(request, pk, or_superuser=act == "cancel")
         carry_out, done = _ACTS[act]
         try:
@@ -322,10 +316,11 @@ def _progress(job: Import) -> dict[str, Any] | None:
 
 def _problem(job: Import) -> list[dict[str, Any]]:
     """The line that stops a file, with its neighbours."""
-    problem = job.found.get("problem") or {"line": 0, "excerpt": []}
-    if job.status != Import.Status.FAILED:
-        return []
-    return [{"number": n, "text": display.visible(text), "bad": n == problem["line"]} for n, text in problem["excerpt"]]
+    problem = job.found.get("problem", {}) if job.status == Import.Status.FAILED else {}
+    return [
+        {"number": number, "text": display.visible(text), "bad": number == problem["line"]}
+        for number, text in problem.get("excerpt", ())
+    ]
 
 
 def _importable(job: Import) -> bool:
@@ -347,7 +342,7 @@ def _found(job: Import, choices: Choices, *, may_read: bool) -> dict[str, Any]:
             "new": found["new"],
             "unread": found.get("unread", False),
         }
-    there = {channel.slug: channel for channel in Channel.objects.filter(slug__in=dict(found["channels"]))}
+    links = _channel_links(dict(found["channels"]))
     return {
         **{key: found[key] for key in ("new", "messages", "complete", "speakers_total", "channels_total", "refusal")},
         "duplicates": found["messages"] - found["new"],
@@ -356,11 +351,7 @@ def _found(job: Import, choices: Choices, *, may_read: bool) -> dict[str, Any]:
         "no_agent": found["no_agent"],
         "likely": bool(found["likely"]) and not choices.agents,
         "channels": [
-            {
-                "link": _channel_link(there[slug]) if slug in there else display.isolated(slug),
-                "new": slug not in there,
-                "messages": count,
-            }
+            {"link": links.get(slug, display.isolated(slug)), "new": slug not in links, "messages": count}
             for slug, count in found["channels"]
         ],
         "sample": _sample(found["sample"], choices) if may_read and "sample" in found else [],
@@ -373,12 +364,10 @@ def _result(job: Import) -> dict[str, Any]:
     kept = [display.isolated(slug) for slug in result.get("kept_agents", ())]
     if job.kind == Import.Kind.PERSONAS:
         return {"personas": _personas(result, may_read=False), "total": result["personas_total"], "kept_agents": kept}
-    there = {channel.slug: channel for channel in Channel.objects.filter(slug__in=result["channels"])}
+    links = _channel_links(result["channels"])
     agents = {agent.slug: agent for agent in Agent.objects.filter(slug__in=(*result["spoke"], *result["agents"]))}
     return {
-        "channels": [
-            _channel_link(there[slug]) if slug in there else display.isolated(slug) for slug in result["channels"]
-        ],
+        "channels": [links.get(slug, display.isolated(slug)) for slug in result["channels"]],
         "more_channels": max(0, result["channels_total"] - len(result["channels"])),
         "agents": [display.agent_chip(agents[slug]) for slug in result["spoke"] if slug in agents],
         "made": [display.agent_chip(agents[slug]) for slug in result["agents"] if slug in agents],
@@ -416,7 +405,8 @@ def _sample(sample: list[dict[str, Any]], choices: Choices) -> list[dict[str, An
     rows = []
     for row in sample:
         agent, new = agents.get(row["slug"]), choices.made.get(row["outsider"])
-        name = agent.display_name if agent else new.display_name if new else row["outsider"] or "a user"
+        author = agent or new
+        name = author.display_name if author else row["outsider"] or "a user"
         rows.append(
             {
                 "avatar": display.avatar(name, agent.avatar_color if agent else ""),
@@ -445,5 +435,9 @@ def _personas(report: Mapping[str, Any], may_read: bool) -> list[dict[str, Any]]
     ]
 
 
-def _channel_link(channel: Channel) -> SafeString:
-    return display.link(reverse("admin:agents_channel_transcript", args=[channel.pk]), channel)
+def _channel_links(slugs: Collection[str]) -> dict[str, SafeString]:
+    """Links to the channels that exist, by slug."""
+    return {
+        channel.slug: display.link(reverse("admin:agents_channel_transcript", args=[channel.pk]), channel)
+        for channel in Channel.objects.filter(slug__in=slugs)
+    }

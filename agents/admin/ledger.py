@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date, datetime, time, timedelta
+from datetime import datetime, timedelta
 from functools import reduce
 from operator import add
 from typing import Any
@@ -19,7 +19,14 @@ from django.utils.safestring import SafeString
 
 from agents.console import charts, display
 from agents.console.charts import Bar
-from agents.console.filters import AgentFilter, DateRangeFilter, ErrorFilter, RecentValuesFilter, RecentWorkFilter
+from agents.console.filters import (
+    AgentFilter,
+    DateRangeFilter,
+    ErrorFilter,
+    RecentValuesFilter,
+    RecentWorkFilter,
+    midnight,
+)
 from agents.console.logs import BATCHES, CALLS, LogAdmin
 from agents.console.site import ModelAdmin, ReadOnlyAdmin, ReadOnlyStackedInline
 from agents.llm.ledger import Totals, totals
@@ -30,7 +37,7 @@ from agents.work.worker import alive
 
 MOST_BARS = 62  # the newest
 MOST_HOURS = MOST_BARS * 24
-DAY, HOUR = timedelta(days=1), timedelta(hours=1)
+DAY = timedelta(days=1)
 
 
 def calls_chart(calls: QuerySet[LLMCall], *, most: int | None) -> SafeString | None:
@@ -48,9 +55,19 @@ def calls_chart(calls: QuerySet[LLMCall], *, most: int | None) -> SafeString | N
     if len(hours) < 2:
         return None
     by_hour = max(hours) - min(hours) < 2 * DAY
-    found = hours if by_hour else _by_day(hours)
-    starts = _starts(min(found), max(found), HOUR if by_hour else DAY)[-MOST_BARS:]
-    bars = [_bar(start, found.get(start, (0, 0)), by_hour=by_hour) for start in starts]
+    counts = hours if by_hour else _by_day(hours)
+    starts = [min(counts)]
+    while starts[-1] < max(
+        counts
+    ):  # also hours and days without a call; days begin at midnight, whatever the clocks do
+        at = starts[-1]
+        starts.append(at + timedelta(hours=1) if by_hour else midnight(timezone.localtime(at).date() + DAY))
+    bars = []
+    for at in starts[-MOST_BARS:]:
+        local = timezone.localtime(at)
+        name, day = f"{local:%a %H:00}" if by_hour else f"{local.day} {local:%b}", local.date()
+        url = display.list_url(LLMCall, created_at_from=day, created_at_to=day)
+        bars.append(Bar(label=name, values=counts.get(at, (0, 0)), url=url))
     cut = f", of the newest {most:,}" if most is not None and older else ""
     label = f"Calls by {'hour' if by_hour else 'day'}{cut}"
     return charts.bars(bars, label=label, series=("ok", "failed"), unit="calls")
@@ -59,29 +76,10 @@ def calls_chart(calls: QuerySet[LLMCall], *, most: int | None) -> SafeString | N
 def _by_day(hours: dict[datetime, tuple[int, int]]) -> dict[datetime, tuple[int, int]]:
     days: dict[datetime, tuple[int, int]] = {}
     for start, (ok, failed) in hours.items():
-        midnight = _midnight(timezone.localtime(start).date())
-        before = days.get(midnight, (0, 0))
-        days[midnight] = (before[0] + ok, before[1] + failed)
+        day = midnight(timezone.localtime(start).date())
+        before = days.get(day, (0, 0))
+        days[day] = (before[0] + ok, before[1] + failed)
     return days
-
-
-def _midnight(day: date) -> datetime:
-    return timezone.make_aware(datetime.combine(day, time.min))
-
-
-def _starts(first: datetime, last: datetime, step: timedelta) -> list[datetime]:
-    """Every hour or day between two, also those without a call. Days begin at midnight, whatever the clocks do."""
-    starts, at = [], first
-    while at <= last:
-        starts.append(at)
-        at = at + step if step < DAY else _midnight(timezone.localtime(at).date() + DAY)
-    return starts
-
-
-def _bar(start: datetime, values: tuple[int, int], *, by_hour: bool) -> Bar:
-    local = timezone.localtime(start)
-    label, day = f"{local:%a %H:00}" if by_hour else f"{local.day} {local:%b}", local.date()
-    return Bar(label=label, values=values, url=display.list_url(LLMCall, created_at_from=day, created_at_to=day))
 
 
 TOTALLED_ROWS = 20_000  # sums over more calls than this are not worth the wait of a page
@@ -95,7 +93,7 @@ def bounded_totals(calls: QuerySet[LLMCall]) -> Totals | None:
     return totals(LLMCall.objects.filter(pk__in=calls.order_by("-pk").values("pk")[:TOTALLED_ROWS]))
 
 
-def totals_context(sums: Totals | None) -> dict[str, Any]:
+def _totals(sums: Totals | None) -> dict[str, Any]:
     """What the line above the list shows."""
     if sums is None:
         return {"limit": f"{TOTALLED_ROWS:,}"}
@@ -146,7 +144,7 @@ class LLMCallAdmin(LogAdmin[LLMCall]):
         changelist = (getattr(response, "context_data", None) or {}).get("cl")
         if changelist is not None:
             sums = bounded_totals(changelist.queryset)
-            response.context_data["totals"] = totals_context(sums)
+            response.context_data["totals"] = _totals(sums)
             response.context_data["chart"] = calls_chart(changelist.queryset, most=None if sums else TOTALLED_ROWS)
         return response  # type: ignore[no-any-return]
 

@@ -11,10 +11,8 @@ from django.contrib import admin, messages
 from django.contrib.admin.options import InlineModelAdmin
 from django.core.exceptions import PermissionDenied
 from django.db.models import Count, OuterRef, QuerySet, Subquery
-from django.forms.models import BaseInlineFormSet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.loader import render_to_string
-from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
@@ -22,9 +20,10 @@ from django.utils.safestring import SafeString
 from agents.admin.access import user_of
 from agents.admin.prompts import NEEDED as MAY_PREVIEW
 from agents.admin.prompts import PERMISSION as MAY_RUN
-from agents.admin.prompts import TurnPages, the_agent
+from agents.admin.prompts import PromptPages, the_agent
 from agents.console import display
 from agents.console.display import word_diff
+from agents.console.filters import number_in
 from agents.console.forms import DistinctTraits
 from agents.console.site import Button, ColorInput, GrowingTextarea, StackedInline, TabularInline, TextInput
 from agents.models import Agent, LLMCall, MemoryBlock, Message, PersonaVersion, Run, Trait
@@ -45,7 +44,7 @@ from agents.text.fences import neutral
 PAGE = 10  # versions; each is compared with the one before
 
 
-class VersionPages(TurnPages):
+class VersionPages(PromptPages):
     """The history of a persona, and the page that asks before a version is restored."""
 
     def get_urls(self) -> list[URLPattern]:
@@ -62,76 +61,69 @@ class VersionPages(TurnPages):
         if not request.user.has_perm("agents.view_personaversion"):
             raise PermissionDenied
         agent = the_agent(pk)
-        before = _number(request.GET.get("before", ""))
+        before = number_in(request.GET, "before")
         rows = PersonaVersion.objects.filter(agent=agent).select_related("created_by").order_by("-number")
-        found = list((rows.filter(number__lt=before) if before else rows)[: PAGE + 1])
+        versions = list((rows.filter(number__lt=before) if before else rows)[: PAGE + 1])
         newest = rows.values_list("number", flat=True).first() or 0
         now, may = current_digest(agent), self.has_change_permission(request, agent)
-        shown = [_shown(row, found[n + 1] if n + 1 < len(found) else None) for n, row in enumerate(found[:PAGE])]
-        for row, version in zip(shown, found, strict=False):
+        shown = []
+        for n, version in enumerate(versions[:PAGE]):
+            row = _shown(version, versions[n + 1] if n + 1 < len(versions) else None)
             row["current"] = version.number == newest and version.digest == now
             if may and version.digest != now:
                 row["restore_url"] = reverse("admin:agents_agent_restore", args=[agent.pk, version.number])
-        return self.page(
+            shown.append(row)
+        return self.agent_page(
             request,
-            "admin/agents/agent/versions.html",
-            f"Versions of {display.marked(agent.display_name)}",
-            agent=display.agent_chip(agent),
-            agent_url=reverse("admin:agents_agent_change", args=[agent.pk]),
+            agent,
+            "versions",
+            "Versions of {}",
             versions=shown,
-            older=found[PAGE - 1].number if len(found) > PAGE else 0,
+            older=versions[PAGE - 1].number if len(versions) > PAGE else 0,
             is_first_page=not before,
-            unsaved=bool(found) and not before and found[0].digest != now,
+            unsaved=bool(versions) and not before and versions[0].digest != now,
         )
 
     def restore_view(self, request: HttpRequest, pk: int, number: int) -> HttpResponse:
-        """GET shows what would change; POST makes a new version that says what the old one said."""
+        """GET shows what would change; POST makes a new version that says what the old one said.
+
+        A change made since the page was opened is not undone: the page is shown again with it.
+        """
         agent = the_agent(pk)
         if not self.has_change_permission(request, agent):
             raise PermissionDenied
         version = PersonaVersion.objects.filter(agent=agent, number=number).first()
         if version is None:
             raise Http404(f"{agent} has no version {number}.")
-        problem = ""
+        versions_url, problem = _own("versions", agent), ""
         if request.method == "POST":
-            problem = self._restore(request, agent, version)
-            if not problem:
-                return HttpResponseRedirect(reverse("admin:agents_agent_versions", args=[agent.pk]))
-        return self._restore_page(request, agent, version, problem)
-
-    def _restore(self, request: HttpRequest, agent: Agent, version: PersonaVersion) -> str:
-        """Why it was not done; empty when it was. What was changed since the page was opened is not undone by it."""
-        try:
-            made = restore_version(version=version, seen=request.POST.get("opened", ""), user=user_of(request))
-        except PersonaMovedOn:
-            return "The persona was changed since you opened this page. Nothing was done; what would change now is shown below."
-        if made is None:
-            self.message_user(
-                request, f"Nothing changed: the persona is as in version {version.number}.", messages.INFO
-            )
-        else:
-            self.log_change(request, agent, f"restored version {version.number}")
-            text = f"Version {made.number} says what version {version.number} said; it holds from the next turn on."
-            self.message_user(request, text, messages.SUCCESS)
-        return ""
-
-    def _restore_page(
-        self, request: HttpRequest, agent: Agent, version: PersonaVersion, problem: str
-    ) -> TemplateResponse:
-        traits = list(agent.traits.all())
-        now = PersonaVersion(system_prompt=agent.system_prompt, traits=[_row(trait) for trait in traits])
-        return self.page(
+            try:
+                made = restore_version(version=version, seen=request.POST.get("opened", ""), user=user_of(request))
+            except PersonaMovedOn:
+                problem = "The persona was changed since you opened this page. Nothing was done; what would change now is shown below."
+            else:
+                if made is None:
+                    text = f"Nothing changed: the persona is as in version {number}."
+                    self.message_user(request, text, messages.INFO)
+                else:
+                    self.log_change(request, agent, f"restored version {number}")
+                    text = f"Version {made.number} says what version {number} said; it holds from the next turn on."
+                    self.message_user(request, text, messages.SUCCESS)
+                return HttpResponseRedirect(versions_url)
+        columns = ("name", "description", "sentiment", "strength")
+        traits = [{name: getattr(trait, name) for name in columns} for trait in agent.traits.all()]
+        return self.agent_page(
             request,
-            "admin/agents/agent/restore.html",
-            f"Restore version {version.number} of {display.marked(agent.display_name)}",
-            agent=display.agent_chip(agent),
-            versions_url=reverse("admin:agents_agent_versions", args=[agent.pk]),
+            agent,
+            "restore",
+            f"Restore version {number} of {{}}",
+            versions_url=versions_url,
             version=version,
             note=display.visible(version.note),
             saved=display.moment(version.created_at),
             opened=current_digest(agent),
             problem=problem,
-            **_changes(now, version),
+            **_changes(PersonaVersion(system_prompt=agent.system_prompt, traits=traits), version),
         )
 
 
@@ -142,7 +134,7 @@ def _shown(version: PersonaVersion, before: PersonaVersion | None) -> dict[str, 
         "by": display.isolated(version.created_by.get_username()) if version.created_by is not None else "",
         "note": display.visible(version.note),
         "digest": version.digest[:8],
-        "persona": display.block(rendered(version)),
+        "persona": display.block(render_persona(system_prompt=version.system_prompt, traits=values_of(version))),
         "is_first": before is None and version.number == 1,
         **(_changes(before, version) if before is not None else {}),
     }
@@ -158,25 +150,6 @@ def _changes(before: PersonaVersion, after: PersonaVersion) -> dict[str, Any]:
         "diff": None if same else word_diff(before.system_prompt, after.system_prompt),
         "nothing": same and not traits,
     }
-
-
-def rendered(version: PersonaVersion) -> str:
-    """The specification as the model read it."""
-    return render_persona(system_prompt=version.system_prompt, traits=values_of(version))
-
-
-def _row(trait: Trait) -> dict[str, Any]:
-    return {key: getattr(trait, key) for key in ("name", "description", "sentiment", "strength")}
-
-
-def band_badge(strength: float) -> SafeString:
-    """The words under which a trait of this strength stands in the specification."""
-    band = strength_band(strength)
-    return display.badge(band.split(" (")[0].lower(), "warning" if strength == 0 else "plain", band)
-
-
-def _number(text: str) -> int:
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else 0
 
 
 AGAIN = (
@@ -199,7 +172,7 @@ def as_stored(typed: str, stored: str) -> str:
 
 
 def text_digest(text: str) -> str:
-    """The same for texts that a browser may make of each other."""
+    """A digest that is the same for texts that a browser may make of each other."""
     return hashlib.sha256(_plain(text).encode()).hexdigest()
 
 
@@ -323,15 +296,6 @@ class TraitForm(TraitModelForm):
         return as_stored(self.cleaned_data["description"], self.instance.description)
 
 
-WITHOUT_NOTE = "edited in the console"
-
-
-if TYPE_CHECKING:
-    TraitFormSet = BaseInlineFormSet[Any, Agent, Any]
-else:
-    TraitFormSet = BaseInlineFormSet
-
-
 class TraitInline(TabularInline[Trait, Agent]):
     model = Trait
     form = TraitForm
@@ -341,14 +305,20 @@ class TraitInline(TabularInline[Trait, Agent]):
 
     @admin.display(description="read as")
     def band(self, trait: Trait) -> SafeString:
-        """Under which words of the specification it stands, as it was saved."""
-        return band_badge(trait.strength) if trait.pk else display.EMPTY
+        """The heading under which the specification has a trait of this strength, as it was saved."""
+        if not trait.pk:
+            return display.EMPTY
+        band = strength_band(trait.strength)
+        return display.badge(band.split(" (")[0].lower(), "warning" if trait.strength == 0 else "plain", band)
 
 
 class MemoryBlockInline(StackedInline[MemoryBlock, Agent]):
     model = MemoryBlock
     fields = ("label", "value")
     tab = True
+
+
+OWN_FIELDS = ("display_name", "slug", "origin", "title", "description", "avatar_color", "is_active", "traces")
 
 
 @admin.register(Agent)
@@ -361,21 +331,7 @@ class AgentAdmin(VersionPages):
     prepopulated_fields: ClassVar = {"slug": ("display_name",)}
     readonly_fields = ("origin", "rendered_persona", "traces")
     fieldsets = (
-        (
-            None,
-            {
-                "fields": (
-                    "display_name",
-                    "slug",
-                    "origin",
-                    "title",
-                    "description",
-                    "avatar_color",
-                    "is_active",
-                    "traces",
-                )
-            },
-        ),
+        (None, {"fields": OWN_FIELDS}),
         ("Persona", {"fields": ("system_prompt", "rendered_persona", "version_note")}),
         ("Sample lines", {"fields": ("sample_lines",), "classes": ("collapse",)}),
         ("Model", {"fields": ("model_id", "max_turns"), "classes": ("collapse",)}),
@@ -455,7 +411,7 @@ class AgentAdmin(VersionPages):
         """Only an agent that never spoke: its messages are a log."""
         return super().has_delete_permission(request, obj) and (obj is None or not obj.messages.exists())
 
-    def save_formset(self, request: HttpRequest, form: Any, formset: TraitFormSet, change: Any) -> None:
+    def save_formset(self, request: HttpRequest, form: Any, formset: Any, change: Any) -> None:
         if formset.model is Trait:
             for trait_form in formset.forms:
                 if trait_form.instance.pk is None:
@@ -466,7 +422,8 @@ class AgentAdmin(VersionPages):
         """After the traits: one version for the whole save, none when the persona is what it was."""
         super().save_related(request, form, formsets, change)
         note = form.cleaned_data.get("version_note", "")
-        record_version(agent=form.instance, note=f"edited: {note}" if note else WITHOUT_NOTE, user=request.user)  # type: ignore[arg-type]  # the admin lets no anonymous user in
+        text = f"edited: {note}" if note else "edited in the console"
+        record_version(agent=form.instance, note=text, user=user_of(request))
 
 
 def _own(page: str, agent: Agent) -> str:

@@ -39,15 +39,10 @@ def run_waterfall(run: Run, steps: Sequence[RunStep]) -> SafeString:
     rows = rows.only("created_at", "latency_ms", "purpose", "dimension", "mechanism", "status")
     calls = [call for call in rows[:MOST_CALLS] if call.pk not in own]
     total = _since(begun, run.finished_at or timezone.now())
-    # A step is stored when it ends: step, when it began, seconds.
-    spans = [
-        (
-            step,
-            max(0.0, _since(begun, step.created_at) - (step.duration_ms or 0) / 1000),
-            (step.duration_ms or 0) / 1000,
-        )
-        for step in steps
-    ]
+    spans = []  # step, when it began, seconds
+    for step in steps:  # one is stored when it ends
+        seconds = (step.duration_ms or 0) / 1000
+        spans.append((step, max(0.0, _since(begun, step.created_at) - seconds), seconds))
     first = min((start for _, start, _ in spans), default=total)
     bars = [*_stages(run.trace, ("received", "prepare"), at=0.0), *_calls(calls, begun, 0.0, first)]
     for step, start, seconds in spans:
@@ -71,19 +66,20 @@ def _dict(value: Any) -> dict[str, Any]:
 
 def _list(content: Any, name: str) -> list[Any]:
     """A list in a JSON object; empty when there is none."""
-    found = _dict(content).get(name)
-    return found if isinstance(found, list) else []
+    entries = _dict(content).get(name)
+    return entries if isinstance(entries, list) else []
 
 
 def _bar(step: RunStep, start: float, seconds: float) -> Bar:
     detail = _dict(step.detail)
-    kind: Kind = "model" if step.kind == "model_call" else "tool"
-    name = step.kind.replace("_", " ") if kind == "model" else str(detail.get("tool") or step.kind)
-    failed = detail.get("status") not in (None, "ok") if kind == "model" else detail.get("committed") is False
-    status = ""
-    if failed:
-        word = str(detail.get("status")) if kind == "model" else "sent back"
-        status = display.badge(word, display.STATUS_TONES.get(word, "warning"))
+    if step.kind == "model_call":
+        kind: Kind = "model"
+        name, word = "model call", str(detail.get("status") or "ok")
+        failed = word != "ok"
+    else:
+        kind, name, word = "tool", str(detail.get("tool") or step.kind), "sent back"
+        failed = detail.get("committed") is False
+    status = display.badge(word, display.STATUS_TONES.get(word, "warning")) if failed else ""
     label = format_html('<a class="pl-link" href="#step-{}">{} {}</a>', step.number, step.number, display.visible(name))
     return Bar(label=label, kind=kind, start=start, seconds=seconds, failed=failed, status=status)
 
@@ -94,15 +90,15 @@ def _stages(trace: Any, phases: Sequence[str], *, at: float, is_part: bool = Fal
     for entry in trace if isinstance(trace, list) else []:
         if str(_dict(entry).get("phase")) not in phases:
             continue
-        ms, failed = entry.get("ms"), entry.get("status") == "failed"
+        ms, state = entry.get("ms"), entry.get("status")
         seconds = float(ms) / 1000 if isinstance(ms, int | float) else 0.0
-        if entry.get("status") != "skipped":
+        if state != "skipped":
             phase = format_html('<span class="pl-subtle">{}</span>', display.visible(entry.get("phase") or ""))
             label = format_html("{} {}", display.visible(entry.get("stage", "")), phase)
-            status = display.badge("failed", "bad") if failed else ""
-            bars.append(
-                Bar(label=label, kind="stage", start=at, seconds=seconds, is_part=is_part, failed=failed, status=status)
+            problem: dict[str, Any] = (
+                {"failed": True, "status": display.badge("failed", "bad")} if state == "failed" else {}
             )
+            bars.append(Bar(label=label, kind="stage", start=at, seconds=seconds, is_part=is_part, **problem))
         at += seconds
     return bars
 
@@ -115,20 +111,11 @@ def _calls(
     for call in calls:
         answered, seconds = _since(begun, call.created_at), call.latency_ms / 1000
         if since <= answered <= until:
-            failed = call.status != LLMCall.Status.OK
             label = display.page_of(call, " ".join(filter(None, (call.purpose, call.dimension or call.mechanism))))
-            start, status = max(since, answered - seconds), display.status_badge(call) if failed else ""
-            bars.append(
-                Bar(
-                    label=label,
-                    kind="judge",
-                    start=start,
-                    seconds=seconds,
-                    is_part=is_part,
-                    failed=failed,
-                    status=status,
-                )
-            )
+            start = max(since, answered - seconds)
+            failed = call.status != LLMCall.Status.OK
+            problem: dict[str, Any] = {"failed": True, "status": display.status_badge(call)} if failed else {}
+            bars.append(Bar(label=label, kind="judge", start=start, seconds=seconds, is_part=is_part, **problem))
     return bars
 
 
@@ -202,9 +189,15 @@ def _model_call(detail: dict[str, Any], entries: list[RunMessage]) -> dict[str, 
 def _tool_call(detail: dict[str, Any], entries: list[RunMessage], asked: dict[str, Any]) -> dict[str, Any]:
     content, message = (_dict(entries[0].content), entries[0].message) if entries else ({}, None)
     given = asked.get(str(content.get("call_id")), {})
+    if detail.get("committed") is True:
+        became = display.badge("sent", "good")
+    elif detail.get("committed") is False:
+        became = display.badge("sent back", "warning", "a stage did not let it pass; the feedback went to the agent")
+    else:
+        became = display.badge("not done", "bad") if detail.get("is_error") else display.badge("done", "good")
     return {
         "tool": display.visible(detail.get("tool", "")),
-        "status": _became(detail.get("committed"), bool(detail.get("is_error"))),
+        "status": became,
         "outcome": display.visible(str(detail.get("outcome") or "").replace("_", " ")),
         "text": display.block(str(given.get("text", ""))) if given.get("text") else "",
         "given": [(display.visible(name), display.visible(value)) for name, value in given.items() if name != "text"],
@@ -212,14 +205,6 @@ def _tool_call(detail: dict[str, Any], entries: list[RunMessage], asked: dict[st
         "message": display.link(transcript_url(message), "Read it in its conversation") if message else "",
         "feedback": display.block(str(detail.get("feedback") or "")) if detail.get("feedback") else "",
     }
-
-
-def _became(committed: Any, is_error: bool) -> SafeString:
-    if committed is True:
-        return display.badge("sent", "good")
-    if committed is False:
-        return display.badge("sent back", "warning", "a stage did not let it pass; the feedback went to the agent")
-    return display.badge("not done", "bad") if is_error else display.badge("done", "good")
 
 
 def _stage(entry: dict[str, Any]) -> dict[str, Any]:

@@ -8,15 +8,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import date, datetime, time, timedelta
+from datetime import date, timedelta
 from typing import Any
 
-from django.db.models import Count, Max, Min, QuerySet
+from django.db.models import Count, Max, Min
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.safestring import SafeString
 
 from agents.console import display
+from agents.console.filters import midnight
 from agents.models import Channel, Message
 
 PAGE_SIZE = 50
@@ -56,20 +57,22 @@ def transcript_page(
         before: Show the messages just before this position.
         after: Show the messages just after this position.
     """
-    messages = (
-        Message.objects.filter(channel=channel)
-        .select_related("agent", "user", "parent__agent", "parent__user")
-        .prefetch_related("reactions")
-    )
-    start = None if at is None else _shortly_before(channel, at)
-    rows = _cut(messages, start=start, before=before, after=after)
     whole = Message.objects.filter(channel=channel)
+    rows = whole.select_related("agent", "user", "parent__agent", "parent__user").prefetch_related("reactions")
+    if at is not None:  # some messages above it, so that it is not the first line of its page
+        above = whole.filter(position__lt=at).order_by("-position").values_list("position", flat=True)
+        rows = rows.filter(position__gte=min(above[: PAGE_SIZE // 5], default=at)).order_by("position")
+    elif after is not None:
+        rows = rows.filter(position__gt=after).order_by("position")
+    else:
+        rows = (rows.filter(position__lt=before) if before is not None else rows).order_by("-position")
+    shown = sorted(rows[:PAGE_SIZE], key=lambda message: message.position)
     span = whole.aggregate(first=Min("position"), last=Max("position"))
     total = whole.order_by().values("pk")[: MOST_COUNTED + 1].count()
     return Page(
-        lines=_lines(rows),
-        older=rows[0].position if rows and rows[0].position > span["first"] else None,
-        newer=rows[-1].position if rows and rows[-1].position < span["last"] else None,
+        lines=_lines(shown),
+        older=shown[0].position if shown and shown[0].position > span["first"] else None,
+        newer=shown[-1].position if shown and shown[-1].position < span["last"] else None,
         total=min(total, MOST_COUNTED),
         more=total > MOST_COUNTED,
     )
@@ -77,29 +80,8 @@ def transcript_page(
 
 def first_since(channel: Channel, day: date) -> int | None:
     """Position of the first message of a day or of one after it; None where there is none."""
-    midnight = timezone.make_aware(datetime.combine(day, time.min))
-    rows = Message.objects.filter(channel=channel, sent_at__gte=midnight).order_by("position")
+    rows = Message.objects.filter(channel=channel, sent_at__gte=midnight(day)).order_by("position")
     return rows.values_list("position", flat=True).first()
-
-
-def _shortly_before(channel: Channel, at: int) -> int:
-    """The position some messages above `at`, so that it is not the first line of its page."""
-    above = (
-        Message.objects.filter(channel=channel, position__lt=at)
-        .order_by("-position")
-        .values_list("position", flat=True)
-    )
-    return min(above[: PAGE_SIZE // 5], default=at)
-
-
-def _cut(messages: QuerySet[Message], *, start: int | None, before: int | None, after: int | None) -> list[Message]:
-    if start is not None:
-        return list(messages.filter(position__gte=start).order_by("position")[:PAGE_SIZE])
-    if after is not None:
-        return list(messages.filter(position__gt=after).order_by("position")[:PAGE_SIZE])
-    if before is not None:
-        messages = messages.filter(position__lt=before)
-    return list(messages.order_by("-position")[:PAGE_SIZE])[::-1]
 
 
 def _lines(rows: list[Message]) -> list[dict[str, Any]]:
@@ -125,7 +107,8 @@ def _line(row: Message, *, depth: int, previous: Message | None, replies: Mappin
     if parent is not None and (previous is None or parent.pk != previous.pk):
         words = f"{parent.author_name}: {display.shortened(parent.text, 60)}"
         quoted = display.link(transcript_url(parent), words, "the message it answers")
-    day = _new_day(row.sent_at, previous.sent_at if previous else None)
+    days = [timezone.localtime(one.sent_at).date() if one and one.sent_at else None for one in (previous, row)]
+    day = days[1] if days[1] != days[0] else None
     answers: SafeString | str = ""
     if replies:
         page = reverse("admin:agents_channel_transcript", args=[row.channel_id])
@@ -154,15 +137,3 @@ def _continues(before: Message, row: Message) -> bool:
     if speakers[0] != speakers[1] or row.sent_at is None or before.sent_at is None or row.synthetic != before.synthetic:
         return False
     return before.parent_id == row.parent_id and abs(row.sent_at - before.sent_at) <= PAUSE
-
-
-def _new_day(sent: datetime | None, before: datetime | None) -> date | None:
-    """The day of a message when it differs from the day of the one above."""
-    day = timezone.localtime(sent).date() if sent else None
-    return day if day and day != (timezone.localtime(before).date() if before else None) else None
-
-
-def position_of(query: Any, name: str) -> int | None:
-    """A position from the query string; None when it is missing or not a number."""
-    value = query.get(name, "")
-    return int(value) if value.isdecimal() and len(value) < 19 else None

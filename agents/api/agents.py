@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
 from django.contrib.auth.models import AbstractBaseUser
 from django.db import IntegrityError, transaction
-from django.db.models import OuterRef, Prefetch, Q, QuerySet, Subquery
+from django.db.models import OuterRef, Prefetch, QuerySet, Subquery
 from drf_spectacular.utils import extend_schema_view
 from rest_framework import serializers
 from rest_framework.exceptions import NotFound, ValidationError
@@ -32,7 +31,7 @@ from agents.api.bodies import (
     read_body,
     read_changes,
 )
-from agents.api.headers import Changed, Conditional, IdempotentPosts, etag_of
+from agents.api.headers import Changed, Conditional, IdempotentPosts, etag_of, located
 from agents.api.parameters import Log, by_slug, the_agent
 from agents.api.schema import CHANNEL, SEARCH, documented, query
 from agents.llm.endpoints import problem_of, provider_of
@@ -250,7 +249,7 @@ class Agents(IdempotentPosts, ListAPIView[Agent]):
     agent's own page. POST needs `slug`, `display_name` and `system_prompt`; 201 with the agent.
     """
 
-    queryset = Agent.objects.all()
+    queryset = agents_with_version().defer("system_prompt", "sample_lines")
 
     def get_serializer_class(self) -> type[serializers.BaseSerializer[Any]]:
         return NewAgent if self.request.method == "POST" else AgentRow
@@ -258,22 +257,17 @@ class Agents(IdempotentPosts, ListAPIView[Agent]):
     def filter_queryset(self, queryset: QuerySet[Agent, Any]) -> QuerySet[Agent, Any]:
         request = self.request
         parameters.only(request, "search", "is_active", "channel", "ordering")
-        found = agents_with_version().defer("system_prompt", "sample_lines")
-        if words := parameters.text(request, "search"):
-            found = found.filter(
-                Q(slug__icontains=words) | Q(display_name__icontains=words) | Q(title__icontains=words)
-            )
-        if (is_active := parameters.flag(request, "is_active")) is not None:
-            found = found.filter(is_active=is_active)
-        if channel := parameters.channel(request):
-            found = found.filter(memberships__channel=channel)
-        return found.order_by(*ORDERS[parameters.choice(request, "ordering", ORDERS) or "display_name"])
+        rows = parameters.narrowed(
+            parameters.holding(request, queryset, "slug", "display_name", "title"),
+            is_active=parameters.flag(request, "is_active"),
+            memberships__channel=parameters.channel(request),
+        )
+        return rows.order_by(*ORDERS[parameters.choice(request, "ordering", ORDERS) or "display_name"])
 
     @documented({201: WholeAgent}, body=NewAgent, summary="Create an agent")
     def post(self, request: Request) -> Response:
         agent = create_agent(read_body(request, NewAgent), request.user)  # type: ignore[arg-type]  # no user is anonymous here
-        shown = WholeAgent(whole_agent(agent.slug), context=self.get_serializer_context()).data
-        return Response(shown, status=201, headers={"Location": str(shown["url"])})
+        return located(WholeAgent(whole_agent(agent.slug), context=self.get_serializer_context()).data)
 
 
 class OneAgent(Conditional, GenericAPIView[Agent]):
@@ -320,7 +314,7 @@ class Versions(ListAPIView[PersonaVersion]):
 
     def filter_queryset(self, queryset: QuerySet[PersonaVersion, Any]) -> QuerySet[PersonaVersion, Any]:
         parameters.only(self.request)
-        return _versions_of(self.kwargs).defer("system_prompt", "traits")
+        return _versions_of(self.kwargs["slug"]).defer("system_prompt", "traits")
 
 
 class Version(GenericAPIView[PersonaVersion]):
@@ -332,13 +326,13 @@ class Version(GenericAPIView[PersonaVersion]):
     @documented(WholeVersion)
     def get(self, request: Request, slug: str, number: int) -> Response:
         parameters.only(request)
-        found = _versions_of(self.kwargs).filter(number=number).first()
-        if found is None:
+        version = _versions_of(slug).filter(number=number).first()
+        if version is None:
             raise NotFound(f"agent {slug!r} has no version {str(number)[:30]}")
-        return Response(self.get_serializer(found).data)
+        return Response(self.get_serializer(version).data)
 
 
-def _versions_of(address: Mapping[str, Any]) -> QuerySet[PersonaVersion]:
-    agent = the_agent(address["slug"], Agent.objects.only("pk", "slug"))
+def _versions_of(slug: str) -> QuerySet[PersonaVersion]:
+    agent = the_agent(slug, Agent.objects.only("pk", "slug"))
     versions = PersonaVersion.objects.filter(agent=agent).select_related("agent", "created_by")
     return versions.defer("agent__system_prompt", "agent__sample_lines")

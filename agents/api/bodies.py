@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
 from typing import Any, NoReturn
 
 from django.conf import settings
@@ -307,12 +306,14 @@ class Traits(_Allowing, serializers.ListField):
     def to_internal_value(self, data: Any) -> list[TraitValue]:
         if not isinstance(data, list) or len(data) > MOST_TRAITS or not all(isinstance(one, dict) for one in data):
             self.refuse(data)
-        found = [self._trait(number, one) for number, one in enumerate(data)]
-        names = [trait.name.casefold() for trait in found]
-        for number, name in enumerate(names):
-            if name in names[:number]:
-                self._wrong(number, "name", found[number].name, "a name no other trait has, whatever the case")
-        return found
+        traits: list[TraitValue] = []
+        names: set[str] = set()
+        for number, given in enumerate(data):
+            traits.append(trait := self._trait(number, given))
+            if trait.name.casefold() in names:
+                self._wrong(number, "name", trait.name, "a name no other trait has, whatever the case")
+            names.add(trait.name.casefold())
+        return traits
 
     def _trait(self, number: int, given: Mapping[str, Any]) -> TraitValue:
         for unknown in given.keys() - set(_TRAIT_FIELDS):
@@ -322,18 +323,13 @@ class Traits(_Allowing, serializers.ListField):
             self._wrong(number, "name", name, "a text of 1 to 120 characters")
         if not isinstance(description, str) or len(description) > TRAIT_DESCRIPTION:
             self._wrong(number, "description", description, f"a text of at most {TRAIT_DESCRIPTION:,} characters")
-        return TraitValue(
-            name=name.strip(),
-            description=description.strip(),
-            sentiment=self._number(number, given, "sentiment", least=-1, default=0.0),
-            strength=self._number(number, given, "strength", least=0, default=0.5),
-        )
-
-    def _number(self, number: int, given: Mapping[str, Any], name: str, *, least: int, default: float) -> float:
-        value = given.get(name, default)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= 1:
-            self._wrong(number, name, value, f"a number from {least} to 1")
-        return float(value)
+        numbers = {}
+        for field, least, default in (("sentiment", -1, 0.0), ("strength", 0, 0.5)):
+            value = given.get(field, default)
+            if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= 1:
+                self._wrong(number, field, value, f"a number from {least} to 1")
+            numbers[field] = float(value)
+        return TraitValue(name=name.strip(), description=description.strip(), **numbers)
 
     def _wrong(self, number: int, name: str, value: Any, allowed: str) -> NoReturn:
         raise ValidationError([f"{self.field_name}[{number}].{name[:80]} {repr(value)[:80]}: allowed: {allowed}"])
@@ -348,12 +344,10 @@ class Deadline(_Allowing, serializers.FloatField):
     """Seconds that the stages may judge at most, of each dimension and of all."""
 
     allowed = f"a number of seconds from {LEAST:g} to {MOST:g}"
-    help = (
-        "seconds the stages may judge, at most those of the configuration; below 2 only for users who may override it"
-    )
 
     def __init__(self, **kwargs: Any) -> None:
-        super().__init__(min_value=LEAST, max_value=MOST, help_text=self.help, **kwargs)
+        text = "seconds the stages may judge, at most those of the configuration; below 2 only for users who may override it"
+        super().__init__(min_value=LEAST, max_value=MOST, help_text=text, **kwargs)
 
     def is_allowed(self, data: Any) -> bool:
         return isinstance(data, int | float) and not isinstance(data, bool) and LEAST <= data <= MOST
@@ -380,50 +374,43 @@ def of_request(
         ValidationError: An override is none, or has a value it cannot have; or the session cannot be continued; or the deadline is
             so short that nothing could be judged, which is for those who may override it.
     """
-    found: dict[str, Any] = dict(given.get("overrides") or {})
-    if found and not request.user.has_perm(NEEDED):
+    overrides: dict[str, Any] = dict(given.get("overrides") or {})
+    if overrides and not request.user.has_perm(NEEDED):
         raise PermissionDenied(f"overrides: only for users with the permission {NEEDED}")
     may_set = all(request.user.has_perm(name) for name in (NEEDED, settings.TURN_OVERRIDES_NEED))
-    if guarded := [name for name in found if name not in HARMLESS and not may_set]:
+    if guarded := [name for name in overrides if name not in HARMLESS and not may_set]:
         text = f"overrides {', '.join(guarded)[:80]}: only for users with the permission {settings.TURN_OVERRIDES_NEED}"
         raise PermissionDenied(text)
-    others = {name: value for name, value in found.items() if name not in _OWN}
-    problems = [text for name, value in found.items() if name in _OWN and (text := _OWN[name](value))]
+    others = {name: value for name, value in overrides.items() if name not in _OWN}
+    problems = [text for name, value in overrides.items() if name in _OWN and (text := _OWN[name](value))]
     errors = {"overrides": problems} if problems else {}
     if others or session:
-        check = _imported(settings.TURN_REQUEST_CHECK)
+        check = import_string(settings.TURN_REQUEST_CHECK)
         for name, text in check(agent=agent, channel=channel, overrides=others, session=session):
             errors.setdefault(name, []).append(text)
     if errors:
         raise ValidationError(errors)
     if "deadline" in given:
         try:
-            deadlines = _imported(settings.TURN_DEADLINES)(
-                agent=agent, seconds=float(given["deadline"]), any_length=may_set
-            )
+            of_seconds = import_string(settings.TURN_DEADLINES)
+            deadlines = of_seconds(agent=agent, seconds=float(given["deadline"]), any_length=may_set)
         except ValueError as error:
             raise ValidationError({"deadline": [str(error)]}) from None
-        found = {**deadlines, **found}
-    return found
-
-
-@lru_cache(maxsize=4)
-def _imported(path: str) -> Callable[..., Any]:
-    found: Callable[..., Any] = import_string(path)
-    return found
+        overrides = {**deadlines, **overrides}
+    return overrides
 
 
 def _stages(value: Any) -> str:
     known = [name_of(stage) for stage in pipeline().stages]
     if isinstance(value, list) and all(isinstance(name, str) and name in known for name in value):
         return ""
-    return f"stages {_short(value)}: allowed: a list of {', '.join(known)}"
+    return f"stages {repr(value)[:80]}: allowed: a list of {', '.join(known)}"
 
 
 def _model(value: Any) -> str:
     if isinstance(value, str) and value.strip() and provider_of(value) != "replay" and not problem_of("actor", value):
         return ""
-    return f"model {_short(value)}: allowed: the name of a model that can be called"
+    return f"model {repr(value)[:80]}: allowed: the name of a model that can be called"
 
 
 def _tags(value: Any) -> str:
@@ -436,11 +423,7 @@ def _tags(value: Any) -> str:
 
 def _scene(value: Any) -> str:
     good = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31
-    return "" if good else f"scene {_short(value)}: allowed: a whole number of 0 or more"
-
-
-def _short(value: Any) -> str:
-    return repr(value)[:80]
+    return "" if good else f"scene {repr(value)[:80]}: allowed: a whole number of 0 or more"
 
 
 _OWN: Mapping[str, Callable[[Any], str]] = {"stages": _stages, "model": _model, "tags": _tags, "scene": _scene}

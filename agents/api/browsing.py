@@ -61,11 +61,7 @@ def _example(view: Any, method: str) -> Any:
         fields = view.get_serializer().fields
     finally:
         view.request = request
-    return {
-        key: _sample(field)
-        for key, field in fields.items()
-        if field.required and not getattr(field, "read_only", False)
-    }
+    return {key: _sample(field) for key, field in fields.items() if field.required and not field.read_only}
 
 
 class _Asked:

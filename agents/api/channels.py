@@ -6,7 +6,7 @@ from typing import Any
 
 from django.contrib.auth import get_user_model
 from django.db import IntegrityError, transaction
-from django.db.models import Prefetch, Q, QuerySet
+from django.db.models import Prefetch, QuerySet
 from drf_spectacular.utils import extend_schema_view
 from rest_framework import serializers
 from rest_framework.exceptions import ValidationError
@@ -16,7 +16,7 @@ from rest_framework.response import Response
 
 from agents.api import parameters
 from agents.api.bodies import Note, OneOf, Slug, StrictBody, Tags, Text, Texts, read_body, read_changes
-from agents.api.headers import Changed, Conditional, IdempotentPosts, etag_of
+from agents.api.headers import Changed, Conditional, IdempotentPosts, etag_of, located
 from agents.api.parameters import by_slug, the_channel
 from agents.api.schema import AGENT, SEARCH, TAG, documented, query
 from agents.finding import no_agent
@@ -89,29 +89,26 @@ class Channels(IdempotentPosts, ListAPIView[Channel]):
     and `name`; 201 with the channel.
     """
 
-    queryset = Channel.objects.all()
+    queryset = channels_with_members()
 
     def get_serializer_class(self) -> type[serializers.BaseSerializer[Any]]:
         return NewChannel if self.request.method == "POST" else ChannelRow
 
     def filter_queryset(self, queryset: QuerySet[Channel, Any]) -> QuerySet[Channel, Any]:
-        request, found = self.request, channels_with_members()
+        request = self.request
         parameters.only(request, "search", "kind", "agent", "tag", "ordering")
-        if words := parameters.text(request, "search"):
-            found = found.filter(Q(slug__icontains=words) | Q(name__icontains=words) | Q(topic__icontains=words))
-        if kind := parameters.choice(request, "kind", Channel.Kind.values):
-            found = found.filter(kind=kind)
-        if agent := parameters.agent(request):
-            found = found.filter(memberships__agent=agent)
-        if tag := parameters.tag(request):
-            found = parameters.having_tag(found, *tag)
-        return found.order_by(*ORDERS[parameters.choice(request, "ordering", ORDERS) or "name"])
+        rows = parameters.narrowed(
+            parameters.holding(request, parameters.having_tag(request, queryset), "slug", "name", "topic"),
+            kind=parameters.choice(request, "kind", Channel.Kind.values),
+            memberships__agent=parameters.agent(request),
+        )
+        return rows.order_by(*ORDERS[parameters.choice(request, "ordering", ORDERS) or "name"])
 
     @documented({201: ChannelRow}, body=NewChannel, summary="Make a channel")
     def post(self, request: Request) -> Response:
         slug = _make(read_body(request, NewChannel))
-        shown = ChannelRow(the_channel(slug, channels_with_members()), context=self.get_serializer_context()).data
-        return Response(shown, status=201, headers={"Location": str(shown["url"])})
+        channel = the_channel(slug, channels_with_members())
+        return located(ChannelRow(channel, context=self.get_serializer_context()).data)
 
 
 class OneChannel(Conditional, GenericAPIView[Channel]):
@@ -128,9 +125,9 @@ class OneChannel(Conditional, GenericAPIView[Channel]):
     @documented(ChannelRow)
     def get(self, request: Request, slug: str) -> Response:
         parameters.only(request)
-        found = the_channel(slug, channels_with_members())
-        shown = ChannelRow(found, context=self.get_serializer_context()).data
-        return self.tagged(request, dict(shown), _etag(found))
+        channel = the_channel(slug, channels_with_members())
+        shown = ChannelRow(channel, context=self.get_serializer_context()).data
+        return self.tagged(request, dict(shown), _etag(channel))
 
     @documented(ChannelRow, body=ChannelChanges, summary="Change a channel")
     def patch(self, request: Request, slug: str) -> Response:
@@ -188,10 +185,14 @@ def _members(fields: dict[str, Any]) -> dict[str, set[int]]:
     Raises:
         ValidationError: A name is unknown.
     """
+
+    def no_user(name: str) -> str:
+        return f"there is no user {name[:80]!r}; allowed: names of users"
+
     members: dict[str, set[int]] = {}
     for field, column, rows, named_by, unknown in (
         ("agents", "agent_id", Agent.objects.all(), "slug", no_agent),
-        ("users", "user_id", get_user_model()._default_manager.all(), "username", _no_user),
+        ("users", "user_id", get_user_model()._default_manager.all(), "username", no_user),
     ):
         if (names := fields.pop(field, None)) is None:
             continue
@@ -201,10 +202,6 @@ def _members(fields: dict[str, Any]) -> dict[str, set[int]]:
                 raise ValidationError({field: [f"{field}: {unknown(name)}"]})
         members[column] = set(known.values())
     return members
-
-
-def _no_user(name: str) -> str:
-    return f"there is no user {name[:80]!r}; allowed: names of users"
 
 
 def _set_members(channel: Channel, members: dict[str, set[int]]) -> None:

@@ -48,6 +48,11 @@ class Changed(APIException):
         )
 
 
+def located(data: Any, *, status: int = 201) -> Response:
+    """The answer to a POST that made something; ``Location`` says where it is."""
+    return Response(data, status=status, headers={"Location": str(data["url"])})
+
+
 class Conditional(_View):
     """First base of a view whose answers carry an ETag; writes pass `expected` to a service that checks it under its lock."""
 
@@ -222,19 +227,18 @@ def digest(data: Any) -> str:
 
 
 def _of_file(file: UploadedFile[Any]) -> str:
-    found = hashlib.sha256()
+    content = hashlib.sha256()
     for chunk in file.chunks():
-        found.update(chunk)
+        content.update(chunk)
     file.seek(0)
-    return found.hexdigest()
+    return content.hexdigest()
 
 
 def of(request: Request, rows: type[Message] | type[Run]) -> str:
     """The request's ``Idempotency-Key`` as one of its user's own, with what was asked for; empty without one.
 
-    The stored answer is what a repeated request gets, for a day. This key is for the rest: an answer that was lost before it was
-    stored. What was done under it stays for ever, so that the same key with another request, even a year later, is not taken for a
-    repetition, and what it brings is not lost unnoticed.
+    It covers an answer that was lost before it was stored. It stays with the row, so that the same key with another request is
+    refused even a year later.
 
     Args:
         rows: What the request makes; they keep the key.
@@ -249,7 +253,7 @@ def of(request: Request, rows: type[Message] | type[Run]) -> str:
     key = mine + digest([request.get_full_path(), request.data])[:32]
     # What follows `mine` is hexadecimal. A range, not a prefix: every database has an index for it.
     near = rows.objects.filter(idempotency_key__gte=mine, idempotency_key__lt=f"{mine}g")
-    used = [found for found in near.values_list("idempotency_key", "pk") if str(found[0]).startswith(mine)]
+    used = [row for row in near.values_list("idempotency_key", "pk") if str(row[0]).startswith(mine)]
     if used and key not in dict(used):
         kind = rows._meta.verbose_name
         raise Conflict(

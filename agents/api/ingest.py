@@ -128,13 +128,9 @@ def _moment(value: Any) -> datetime | None:
 
 def shown(value: Any) -> str:
     """A value as an error names it."""
-    text = (
-        f"{len(value):,} of them"
-        if isinstance(value, list)
-        else "an object"
-        if isinstance(value, dict)
-        else repr(value)
-    )
+    text = "an object" if isinstance(value, dict) else repr(value)
+    if isinstance(value, list):
+        text = f"{len(value):,} of them"
     return (text if len(text) <= 60 else text[:59] + "…").encode("utf-8", "backslashreplace").decode()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 
 from django.db.models import QuerySet
 from drf_spectacular.utils import extend_schema_view
@@ -17,7 +17,7 @@ from rest_framework.reverse import reverse
 
 from agents.api import headers, parameters
 from agents.api.bodies import Note, Said, StrictBody, Tags, Text, Whole, read_body
-from agents.api.headers import IdempotentPosts
+from agents.api.headers import IdempotentPosts, located
 from agents.api.parameters import Log, named_channel, named_message, the_channel, the_row
 from agents.api.problems import Conflict
 from agents.api.requests import PaidRequests
@@ -31,8 +31,7 @@ _MOMENT = serializers.DateTimeField()
 
 def shown_messages() -> QuerySet[Message]:
     """Messages with what their rows show, without the long texts of those who said them."""
-    found = Message.objects.select_related("channel", "agent", "user")
-    return found.defer(
+    return Message.objects.select_related("channel", "agent", "user").defer(
         *("agent__system_prompt", "agent__sample_lines", "agent__description"),
         *("channel__topic", "channel__tags", "user__password", "user__email"),
     )
@@ -115,9 +114,13 @@ class WholeMessage(MessageRow):
             }
             for reaction in instance.reactions.select_related("agent", "user").order_by("pk")
         ]
-        runs = instance.triggered_runs.order_by("pk").values_list("pk", flat=True)
-        turns = [reverse("agents:run", [pk], request=request) for pk in runs]
-        return {**shown_message(instance, request), "reactions": reactions, "turns": turns}
+        return {**shown_message(instance, request), "reactions": reactions, "turns": turns_of(instance, request)}
+
+
+def turns_of(message: Message, request: Request) -> list[str]:
+    """The URLs of the runs that answer a message."""
+    runs = message.triggered_runs.order_by("pk").values_list("pk", flat=True)
+    return [reverse("agents:run", [pk], request=request) for pk in runs]
 
 
 LARGEST_ID = 2**63 - 1
@@ -156,18 +159,13 @@ class Received(MessageRow):
 def filtered_messages(request: Request, rows: QuerySet[Message], *more: str) -> QuerySet[Message]:
     """Messages as the parameters of a request narrow them."""
     parameters.only(request, *OF_MESSAGES, *more)
-    if agent := parameters.agent(request):
-        rows = rows.filter(agent=agent)
-    if user := parameters.user(request):
-        rows = rows.filter(user_id=user.pk)
-    if outsider := parameters.text(request, "outsider"):
-        rows = rows.filter(outsider=outsider)
-    if tag := parameters.tag(request):
-        rows = parameters.having_tag(rows, *tag)
-    if words := parameters.text(request, "search"):
-        rows = rows.filter(text__icontains=words)
-    if (synthetic := parameters.flag(request, "synthetic")) is not None:
-        rows = rows.filter(synthetic=synthetic)
+    rows = parameters.narrowed(
+        parameters.holding(request, parameters.having_tag(request, rows), "text"),
+        agent=parameters.agent(request),
+        user=parameters.user(request),
+        outsider=parameters.text(request, "outsider"),
+        synthetic=parameters.flag(request, "synthetic"),
+    )
     return parameters.in_time(request, rows, "sent_at")
 
 
@@ -194,7 +192,7 @@ class Messages(IdempotentPosts, ListAPIView[Message]):
     those it names by `@slug` or name. 201 with the message and its `turns`.
     """
 
-    queryset = Message.objects.all()
+    queryset = shown_messages()
     pagination_class = MessagePages
     throttle_classes = (PaidRequests,)
 
@@ -202,13 +200,11 @@ class Messages(IdempotentPosts, ListAPIView[Message]):
         return NewMessage if self.request.method == "POST" else MessageRow
 
     def filter_queryset(self, queryset: QuerySet[Message, Any]) -> QuerySet[Message, Any]:
-        found = filtered_messages(self.request, shown_messages(), "channel", "ordering")
-        if parameters.text(self.request, "search") and not any(
-            parameters.text(self.request, name) for name in NARROWING
-        ):
+        request = self.request
+        rows = filtered_messages(request, queryset, "channel", "ordering")
+        if parameters.text(request, "search") and not any(parameters.text(request, name) for name in NARROWING):
             raise ValidationError({"search": [f"search reads every text; allowed: with one of {', '.join(NARROWING)}"]})
-        channel = parameters.channel(self.request)
-        return found if channel is None else found.filter(channel=channel)
+        return parameters.narrowed(rows, channel=parameters.channel(request))
 
     @documented({201: Received}, body=NewMessage, summary="Say something as a person")
     def post(self, request: Request) -> Response:
@@ -226,21 +222,26 @@ class Messages(IdempotentPosts, ListAPIView[Message]):
             )
         except SendRefused as error:
             raise Conflict(str(error)) from None
-        shown = WholeMessage(message, context=self.get_serializer_context()).data
-        del shown["reactions"]
-        return Response(shown, status=201, headers={"Location": str(shown["url"])})
+        return located({**shown_message(message, request), "turns": turns_of(message, request)})
 
 
-class OneMessage(GenericAPIView[Message]):
-    """One message with the reactions to it and the turns it called forth."""
+class OneRow(GenericAPIView[Any]):
+    """A GET of the row of ``queryset`` whose id is in the path; `what` names it in a 404."""
 
-    queryset = Message.objects.all()
-    serializer_class = WholeMessage
+    what: ClassVar[str]
 
-    @documented(WholeMessage)
     def get(self, request: Request, pk: int) -> Response:
         parameters.only(request)
-        return Response(self.get_serializer(the_row(shown_messages(), pk, "message")).data)
+        return Response(self.get_serializer(the_row(self.get_queryset(), pk, self.what)).data)
+
+
+@extend_schema_view(get=documented(WholeMessage))
+class OneMessage(OneRow):
+    """One message with the reactions to it and the turns it called forth."""
+
+    queryset = shown_messages()
+    serializer_class = WholeMessage
+    what = "message"
 
 
 class PositionPages(Log):
@@ -260,15 +261,14 @@ class ChannelMessages(ListAPIView[Message]):
     Filters: `agent`, `user`, `outsider`, `since` and `until`, `tag` (`KEY=VALUE`), `search` (in the text), `synthetic`.
     """
 
-    queryset = Message.objects.all()
+    queryset = shown_messages()
     serializer_class = MessageRow
     pagination_class = PositionPages
 
     def filter_queryset(self, queryset: QuerySet[Message, Any]) -> QuerySet[Message, Any]:
-        rows = filtered_messages(self.request, shown_messages(), "ordering", "after")
+        rows = filtered_messages(self.request, queryset, "ordering", "after")
         after = parameters.text(self.request, "after")
         if after and not re.fullmatch("[0-9]{1,9}", after):
             raise ValidationError({"after": [f"after {after[:60]!r}: allowed: a position, a number from 0"]})
-        if after:
-            rows = rows.filter(position__gt=int(after))
-        return rows.filter(channel=the_channel(self.kwargs["slug"]))
+        above = int(after) if after else None
+        return parameters.narrowed(rows, position__gt=above, channel=the_channel(self.kwargs["slug"]))

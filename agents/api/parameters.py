@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, date, datetime, time
+from functools import reduce
+from operator import or_
 from types import MappingProxyType
 from typing import Any, ClassVar
 from uuid import UUID
 
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import AbstractBaseUser
-from django.db.models import QuerySet, TextField
+from django.db.models import Q, QuerySet, TextField
 from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Cast
 from django.utils.dateparse import parse_date, parse_datetime
@@ -32,20 +34,14 @@ ALWAYS_ALLOWED = ("format", "page", "page_size", "cursor")
 def only(request: Request, *names: str) -> None:
     """Refuse unknown parameters: a mistyped filter must not answer with everything."""
     unknown = sorted(set(request.query_params) - {*names, *ALWAYS_ALLOWED})
-    if unknown:
-        allowed = ", ".join((*names, *_of_pages(request))) or "none"
-        raise ValidationError({name: [f"there is no parameter {name!r}; allowed: {allowed}"] for name in unknown})
-
-
-def _of_pages(request: Request) -> Iterator[str]:
-    """What a list takes besides its filters."""
+    if not unknown:
+        return
     view = (request.parser_context or {}).get("view")
-    paginator = (
-        getattr(view, "paginator", None) if isinstance(view, ListModelMixin) and request.method == "GET" else None
-    )
-    for kind in ("page_query_param", "cursor_query_param", "page_size_query_param"):
-        if name := getattr(paginator, kind, None):
-            yield name
+    paginator = view.paginator if isinstance(view, ListModelMixin) and request.method == "GET" else None  # type: ignore[attr-defined]
+    kinds = ("page_query_param", "cursor_query_param", "page_size_query_param")
+    of_pages = [name for kind in kinds if (name := getattr(paginator, kind, None))]
+    allowed = ", ".join((*names, *of_pages)) or "none"
+    raise ValidationError({name: [f"there is no parameter {name!r}; allowed: {allowed}"] for name in unknown})
 
 
 def text(request: Request, name: str) -> str:
@@ -70,13 +66,13 @@ def moment(request: Request, name: str) -> datetime | None:
     if not value:
         return None
     try:
-        found: datetime | date | None = parse_datetime(value) or parse_date(value)
-        if found is None:
+        at: datetime | date | None = parse_datetime(value) or parse_date(value)
+        if at is None:
             raise ValueError
-        if not isinstance(found, datetime):
-            found = datetime.combine(found, time())
-        # In UTC, as databases compare it: what lies outside the calendar there is none.
-        return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
+        if not isinstance(at, datetime):
+            at = datetime.combine(at, time())
+        # In UTC, as databases compare it; a time outside the calendar there is refused.
+        return at.astimezone(UTC) if at.tzinfo else at.replace(tzinfo=UTC)
     except (ValueError, OverflowError):
         raise ValidationError({name: [f"{name} {value!r}: allowed: {MOMENT}"]}) from None
 
@@ -97,51 +93,51 @@ def agent(request: Request, name: str = "agent") -> Agent | None:
 
 
 def the_agent(slug: str, among: QuerySet[Agent] | None = None) -> Agent:
-    found = (Agent.objects.all() if among is None else among).filter(slug=slug).first()
-    if found is None:
+    agent = (Agent.objects.all() if among is None else among).filter(slug=slug).first()
+    if agent is None:
         raise NotFound(no_agent(slug))
-    return found
+    return agent
 
 
 def the_channel(slug: str, among: QuerySet[Channel] | None = None) -> Channel:
-    found = (Channel.objects.all() if among is None else among).filter(slug=slug).first()
-    if found is None:
+    channel = (Channel.objects.all() if among is None else among).filter(slug=slug).first()
+    if channel is None:
         raise NotFound(no_channel(slug))
-    return found
+    return channel
 
 
 def the_row(rows: QuerySet[Any], pk: int, what: str) -> Any:
     """The row of this primary key; a number too large for the column is one that is not there."""
-    found = rows.filter(pk=pk).first()
-    if found is None:
+    row = rows.filter(pk=pk).first()
+    if row is None:
         raise NotFound(f"there is no {what} {str(pk)[:30]}")
-    return found
+    return row
 
 
 def named_agent(slug: str, name: str = "agent") -> Agent:
     """The agent that a parameter or a body's field names."""
-    found = Agent.objects.filter(slug=slug).first()
-    if found is None:
+    agent = Agent.objects.filter(slug=slug).first()
+    if agent is None:
         raise ValidationError({name: [no_agent(slug)]})
-    return found
+    return agent
 
 
 def named_channel(slug: str) -> Channel:
     """The channel that the parameter or a body's field ``channel`` names."""
-    found = Channel.objects.filter(slug=slug).first()
-    if found is None:
+    channel = Channel.objects.filter(slug=slug).first()
+    if channel is None:
         raise ValidationError({"channel": [no_channel(slug)]})
-    return found
+    return channel
 
 
 def named_message(pk: int | None, name: str, channel: Channel) -> Message | None:
     """The message that a body names by its id, which must stand in the channel; None when it names none."""
     if pk is None:
         return None
-    found = Message.objects.select_related("channel", "agent", "user").filter(pk=pk, channel=channel).first()
-    if found is None:
+    message = Message.objects.select_related("channel", "agent", "user").filter(pk=pk, channel=channel).first()
+    if message is None:
         raise ValidationError({name: [f"{name} {pk}: allowed: the id of a message of channel {channel.slug!r}"]})
-    return found
+    return message
 
 
 def no_channel(slug: str) -> str:
@@ -162,10 +158,10 @@ def user(request: Request) -> AbstractBaseUser | None:
     name = text(request, "user")
     if not name:
         return None
-    found = get_user_model()._default_manager.filter(username=name).first()
-    if found is None:
+    user = get_user_model()._default_manager.filter(username=name).first()
+    if user is None:
         raise ValidationError({"user": [f"user {name[:80]!r}: allowed: the name of a user"]})
-    return found
+    return user
 
 
 def flag(request: Request, name: str) -> bool | None:
@@ -194,19 +190,31 @@ def tag(request: Request, name: str = "tag") -> tuple[str, str] | None:
     return key, tagged
 
 
+def narrowed(rows: QuerySet[Any], **lookups: Any) -> QuerySet[Any]:
+    """Rows for which every lookup holds that has a value; None and an empty text are parameters that were not given."""
+    return rows.filter(**{lookup: value for lookup, value in lookups.items() if value not in (None, "")})
+
+
+def holding(request: Request, rows: QuerySet[Any], *columns: str) -> QuerySet[Any]:
+    """Rows with the text of the parameter ``search`` in one of the columns, whatever the case."""
+    words = text(request, "search")
+    return rows.filter(reduce(or_, (Q(**{f"{column}__icontains": words}) for column in columns))) if words else rows
+
+
 def in_time(request: Request, rows: QuerySet[Any], column: str = "created_at") -> QuerySet[Any]:
     """Rows of ``since`` (included) to ``until`` (not)."""
     since, until = moment(request, "since"), moment(request, "until")
-    if since:
-        rows = rows.filter(**{f"{column}__gte": since})
-    return rows.filter(**{f"{column}__lt": until}) if until else rows
+    return narrowed(rows, **{f"{column}__gte": since, f"{column}__lt": until})
 
 
-def having_tag(rows: QuerySet[Any], key: str, value: str) -> QuerySet[Any]:
-    """Rows whose ``tags`` say this, on every database."""
-    said = Cast(KeyTextTransform(key, "tags"), TextField())  # the cast makes it a plain text to compare with
-    found: QuerySet[Any] = rows.alias(_tag=said).filter(_tag=value)
-    return found
+def having_tag(request: Request, rows: QuerySet[Any]) -> QuerySet[Any]:
+    """Rows with the tag that the parameter ``tag`` names, on every database."""
+    if (wanted := tag(request)) is None:
+        return rows
+    key, value = wanted
+    stored = Cast(KeyTextTransform(key, "tags"), TextField())  # the cast makes it a plain text to compare with
+    tagged: QuerySet[Any] = rows.alias(_tag=stored).filter(_tag=value)
+    return tagged
 
 
 LARGEST_PAGE = 500
@@ -254,8 +262,8 @@ class Log(CursorPagination):
         if not self.ordering[0].endswith("_at"):
             return text.isdecimal() and len(text) < 20
         try:
-            found = parse_datetime(text)
-            return found is not None and found.astimezone(UTC) is not None
+            at = parse_datetime(text)
+            return at is not None and at.astimezone(UTC) is not None
         except (ValueError, OverflowError):  # no time, or one that is none in UTC
             return False
 

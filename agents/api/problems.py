@@ -161,18 +161,14 @@ def _by_field(data: Any, within: str = "") -> dict[str, list[str]]:
     """What is wrong per field; one inside another is named by its path, e.g. ``trait.strength`` or ``messages.0.text``."""
     if not isinstance(data, dict | list):
         data = [data]
-    if isinstance(data, list) and not any(isinstance(found, dict | list) for found in data):
+    if isinstance(data, list) and not any(isinstance(part, dict | list) for part in data):
         return {within or "non_field_errors": [str(text) for text in data]}
-    found: dict[str, list[str]] = {}
+    errors: dict[str, list[str]] = {}
     for name, inner in data.items() if isinstance(data, dict) else enumerate(data):
-        own = (
-            within if within and name == "non_field_errors" else ".".join(filter(None, (within, _encodable(str(name)))))
-        )
+        own = within
+        if not within or name != "non_field_errors":  # JSON may spell characters in a name that no text can hold
+            spelt = str(name)[:LONGEST_NAME].encode("utf-8", "backslashreplace").decode()
+            own = f"{within}.{spelt}" if within else spelt
         for path, texts in _by_field(inner, own).items():
-            found.setdefault(path, []).extend(texts)
-    return found
-
-
-def _encodable(name: str) -> str:
-    """A name as it was sent: JSON may spell characters that no text can hold."""
-    return name[:LONGEST_NAME].encode("utf-8", "backslashreplace").decode()
+            errors.setdefault(path, []).extend(texts)
+    return errors

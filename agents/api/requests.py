@@ -10,7 +10,7 @@ import json
 import logging
 import math
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -59,35 +59,31 @@ class BoundedJSONParser(BaseParser):
             raise BodyTooLarge(f"the body is too large; allowed: at most {most:,} bytes")
         try:
             text = body.decode(get_encoding(parser_context or {}))
-            found = json.loads(text, parse_constant=strict_constant, object_pairs_hook=keys_once)
+            data = json.loads(text, parse_constant=strict_constant, object_pairs_hook=keys_once)
         except ValueError as error:
             raise ParseError(f"JSON parse error - {error}") from None
         except RecursionError:
             raise ParseError(TOO_DEEP) from None
-        level = [found]
+        level = [data]
         for _ in range(DEEPEST + 1):
-            level = [value for parent in level for value in _inside(parent)]
+            parents = [
+                part.values() if isinstance(part, dict) else part for part in level if isinstance(part, dict | list)
+            ]
+            level = [part for parent in parents for part in parent]
         if level:
             raise ParseError(TOO_DEEP)
-        return found
-
-
-def _inside(value: Any) -> Iterable[Any]:
-    if isinstance(value, dict):
-        return value.values()
-    return value if isinstance(value, list) else ()
+        return data
 
 
 _VIEW = ["%(app_label)s.view_%(model_name)s"]
-_CHANGE = ["%(app_label)s.change_%(model_name)s"]
-_READ_TOO = {**DjangoModelPermissions.perms_map, "GET": _VIEW, "HEAD": _VIEW, "OPTIONS": _VIEW}
-_ACTING = {**_READ_TOO, "POST": _CHANGE}
+_READING = {**DjangoModelPermissions.perms_map, "GET": _VIEW, "HEAD": _VIEW, "OPTIONS": _VIEW}
+_ACTING = {**_READING, "POST": ["%(app_label)s.change_%(model_name)s"]}
 
 
 class ModelPermissions(DjangoModelPermissions):
     """Reading needs the view permission of the model of the view's ``queryset``; Django REST framework alone leaves it open."""
 
-    perms_map = _READ_TOO
+    perms_map = _READING
 
 
 class ActionPermissions(ModelPermissions):
@@ -241,9 +237,8 @@ class SignInsOfUser(SignIns):
         return f"{settings.WRONG_SIGN_INS_PER_MINUTE * self.ADDRESSES}/minute"
 
     def ident(self, request: Any) -> object:
-        name = (
-            unicodedata.normalize("NFKC", request.POST.get("username", "")).casefold().strip()
-        )  # as the form reads it
+        # As the form reads it.
+        name = unicodedata.normalize("NFKC", request.POST.get("username", "")).casefold().strip()
         return hashlib.sha256(name.encode("utf-8", "backslashreplace")).hexdigest()
 
 

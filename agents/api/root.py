@@ -39,9 +39,8 @@ class Root(APIView):
     @documented({200: {"type": "object", "additionalProperties": {"type": "string", "format": "uri"}}}, tags=["api"])
     def get(self, request: Request) -> Response:
         parameters.only(request)
-        found = {path: view for path, view in _routes() if _may_use(view, request)}
-        links = {path.strip("/"): request.build_absolute_uri(f"/{PREFIX}{path}") for path in sorted(found)}
-        return Response(links)
+        paths = sorted({path for path, view in _routes() if _may_use(view, request)})
+        return Response({path.strip("/"): request.build_absolute_uri(f"/{PREFIX}{path}") for path in paths})
 
 
 class SchemaFile(Conditional, APIView):
@@ -76,7 +75,7 @@ class Docs(SpectacularSwaggerSplitView):
 
 @cache
 def _schema() -> tuple[dict[str, Any], str]:
-    """The same for everybody, and worth a second of work."""
+    """The schema is the same for every user, and takes a second to make."""
     schema = SchemaGenerator().get_schema(request=None, public=True)  # type: ignore[no-untyped-call]
     return schema, etag_of(schema)
 

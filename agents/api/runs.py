@@ -9,7 +9,6 @@ from drf_spectacular.utils import extend_schema_field, extend_schema_view
 from rest_framework import serializers
 from rest_framework.exceptions import ValidationError
 from rest_framework.generics import GenericAPIView, ListAPIView
-from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
@@ -17,11 +16,11 @@ from rest_framework.views import APIView
 
 from agents.api import bodies, headers, parameters
 from agents.api.bodies import Note, StrictBody, Text, Whole, read_body
-from agents.api.headers import Conditional, IdempotentPosts, etag_of
-from agents.api.messages import LARGEST_ID, MessageRow, shown_message, shown_messages
+from agents.api.headers import Conditional, IdempotentPosts, etag_of, located
+from agents.api.messages import LARGEST_ID, MessageRow, OneRow, shown_message, shown_messages
 from agents.api.parameters import LogByTimeOf, named_channel, named_message, the_agent, the_row
 from agents.api.problems import Conflict, Unavailable
-from agents.api.requests import ActionPermissions, ModelPermissions, PaidRequests, ReadsMessages
+from agents.api.requests import ActionPermissions, PaidRequests, ReadsMessages
 from agents.api.schema import AGENT, CHANNEL, SINCE, UNTIL, documented, query
 from agents.llm.endpoints import model_of
 from agents.llm.ledger import Totals
@@ -31,13 +30,6 @@ from agents.turn.pipeline import StageFailed
 from agents.turn.prompt import PROMPT_CHARACTERS, preview_prompt
 from agents.turn.timeline import spent
 from agents.turn.tools import tool_definitions
-
-
-class MayReadMessages(BasePermission):
-    """A prompt holds what was said in the channel."""
-
-    def has_permission(self, request: Request, view: APIView) -> bool:
-        return request.user.has_perm("agents.view_message")
 
 
 class SectionFields(serializers.Serializer[Any]):
@@ -91,7 +83,7 @@ class Prompt(APIView):
     """
 
     queryset = Agent.objects.all()
-    permission_classes = (ModelPermissions, MayReadMessages)
+    permission_classes = (ReadsMessages,)  # a prompt holds what was said in the channel
 
     @documented(
         PromptFields,
@@ -351,8 +343,7 @@ class RunPages(LogByTimeOf):
 
 def shown_runs() -> QuerySet[Run]:
     """Runs with what their rows show, without traces and the texts of agents."""
-    found = Run.objects.select_related("agent", "channel")
-    return found.defer(
+    return Run.objects.select_related("agent", "channel").defer(
         *("trace", "overrides", "agent__system_prompt", "agent__sample_lines", "agent__description"),
         *("channel__topic", "channel__tags"),
     )
@@ -361,13 +352,13 @@ def shown_runs() -> QuerySet[Run]:
 def filtered_runs(request: Request, runs: QuerySet[Run], *more: str) -> QuerySet[Run]:
     """Runs as the parameters of a request narrow them."""
     parameters.only(request, *OF_RUNS, *more)
-    if channel := parameters.channel(request):
-        runs = runs.filter(channel=channel)
-    if status := parameters.choice(request, "status", Run.Status.values):
-        runs = runs.filter(status=status)
-    if reason := parameters.choice(request, "stop_reason", Run.StopReason.values):
-        runs = runs.filter(stop_reason=reason)
-    return parameters.in_time(request, runs)
+    rows = parameters.narrowed(
+        runs,
+        channel=parameters.channel(request),
+        status=parameters.choice(request, "status", Run.Status.values),
+        stop_reason=parameters.choice(request, "stop_reason", Run.StopReason.values),
+    )
+    return parameters.in_time(request, rows)
 
 
 @extend_schema_view(get=documented({200: RunRow(many=True)}, parameters=(AGENT, *RUN_FILTERS)))
@@ -378,14 +369,13 @@ class Runs(ListAPIView[Run]):
     oldest first.
     """
 
-    queryset = Run.objects.all()
+    queryset = shown_runs()
     serializer_class = RunRow
     pagination_class = RunPages
 
     def filter_queryset(self, queryset: QuerySet[Run, Any]) -> QuerySet[Run, Any]:
-        found = filtered_runs(self.request, shown_runs(), "agent")
-        agent = parameters.agent(self.request)
-        return found if agent is None else found.filter(agent=agent)
+        rows = filtered_runs(self.request, queryset, "agent")
+        return parameters.narrowed(rows, agent=parameters.agent(self.request))
 
 
 @extend_schema_view(get=documented({200: RunRow(many=True)}, parameters=RUN_FILTERS))
@@ -396,7 +386,7 @@ class Turns(IdempotentPosts, ListAPIView[Run]):
     takes the turn. 409 when the agent is inactive or no member of the channel.
     """
 
-    queryset = Run.objects.all()
+    queryset = shown_runs()
     pagination_class = RunPages
     throttle_classes = (PaidRequests,)
 
@@ -405,7 +395,7 @@ class Turns(IdempotentPosts, ListAPIView[Run]):
 
     def filter_queryset(self, queryset: QuerySet[Run, Any]) -> QuerySet[Run, Any]:
         agent = the_agent(self.kwargs["slug"], Agent.objects.only("pk"))
-        return filtered_runs(self.request, shown_runs()).filter(agent=agent)
+        return filtered_runs(self.request, queryset).filter(agent=agent)
 
     @documented({202: RunRow}, body=NewTurn, summary="Ask for a turn of an agent")
     def post(self, request: Request, slug: str) -> Response:
@@ -423,8 +413,7 @@ class Turns(IdempotentPosts, ListAPIView[Run]):
             )
         except TurnRefused as error:
             raise Conflict(str(error)) from None
-        shown = RunRow(run, context=self.get_serializer_context()).data
-        return Response(shown, status=202, headers={"Location": str(shown["url"])})
+        return located(RunRow(run, context=self.get_serializer_context()).data, status=202)
 
 
 class OneRun(Conditional, GenericAPIView[Run]):
@@ -445,18 +434,14 @@ class OneRun(Conditional, GenericAPIView[Run]):
         return self.tagged(request, shown, etag_of(shown))
 
 
-class RunTrace(GenericAPIView[Run]):
+@extend_schema_view(get=documented(Trace))
+class RunTrace(OneRow):
     """What happened in a turn: what the stages did, each step with its tool or model call, and all that passed between it and the model."""
 
-    queryset = Run.objects.all()
+    queryset = Run.objects.select_related("agent", "channel")
     permission_classes = (ReadsMessages,)
     serializer_class = Trace
-
-    @documented(Trace)
-    def get(self, request: Request, pk: int) -> Response:
-        parameters.only(request)
-        run = the_row(Run.objects.select_related("agent", "channel"), pk, "run")
-        return Response(self.get_serializer(run).data)
+    what = "run"
 
 
 class CancelRun(IdempotentPosts, APIView):
@@ -473,9 +458,7 @@ class CancelRun(IdempotentPosts, APIView):
         run = the_row(Run.objects.select_related("agent", "channel"), pk, "run")
         if run.status not in Run.FINAL:
             run = cancel(run)
-        elif run.status != Run.Status.CANCELLED:
-            raise Conflict(f"run {run.pk} has ended already: {run.get_status_display()}")
-        if run.status in Run.FINAL and run.status != Run.Status.CANCELLED:  # it ended meanwhile
+        if run.status in Run.FINAL and run.status != Run.Status.CANCELLED:
             raise Conflict(f"run {run.pk} has ended already: {run.get_status_display()}")
         return Response(RunRow(run, context={"request": request}).data)
 
@@ -489,8 +472,8 @@ CALL_FILTERS = (
 
 
 def shown_calls() -> QuerySet[LLMCall]:
-    found = LLMCall.objects.select_related("agent")
-    return found.defer("agent__system_prompt", "agent__sample_lines", "agent__description")
+    calls = LLMCall.objects.select_related("agent")
+    return calls.defer("agent__system_prompt", "agent__sample_lines", "agent__description")
 
 
 @extend_schema_view(get=documented({200: LLMCallRow(many=True)}, parameters=CALL_FILTERS))
@@ -501,36 +484,30 @@ class LLMCalls(ListAPIView[LLMCall]):
     `evaluation_run:12`), `since`, `until`. `ordering=created_at` for the oldest first.
     """
 
-    queryset = LLMCall.objects.all()
+    queryset = shown_calls()
     serializer_class = LLMCallRow
     pagination_class = LogByTimeOf
 
     def filter_queryset(self, queryset: QuerySet[LLMCall, Any]) -> QuerySet[LLMCall, Any]:
-        request, found = self.request, shown_calls()
+        request = self.request
         parameters.only(request, "agent", *TEXTS, "status", "run", "since", "until", "ordering")
-        if agent := parameters.agent(request):
-            found = found.filter(agent=agent)
-        for name in TEXTS:
-            if value := parameters.text(request, name):
-                found = found.filter(**{name: value})
-        if status := parameters.choice(request, "status", LLMCall.Status.values):
-            found = found.filter(status=status)
-        if (run := parameters.number(request, "run", allowed="the id of a run")) is not None:
-            found = found.filter(run_id=run)
-        return parameters.in_time(request, found)
+        rows = parameters.narrowed(
+            queryset,
+            agent=parameters.agent(request),
+            **{name: parameters.text(request, name) for name in TEXTS},
+            status=parameters.choice(request, "status", LLMCall.Status.values),
+            run_id=parameters.number(request, "run", allowed="the id of a run"),
+        )
+        return parameters.in_time(request, rows)
 
 
-class OneLLMCall(GenericAPIView[LLMCall]):
+@extend_schema_view(get=documented(WholeLLMCall))
+class OneLLMCall(OneRow):
     """One call; with its exact prompt and raw reply where `LLM_STORE_PAYLOADS` kept them and you may view payloads."""
 
-    queryset = LLMCall.objects.all()
+    queryset = shown_calls().select_related("agent", "payload")
     serializer_class = WholeLLMCall
-
-    @documented(WholeLLMCall)
-    def get(self, request: Request, pk: int) -> Response:
-        parameters.only(request)
-        call = the_row(shown_calls().select_related("agent", "payload"), pk, "model call")
-        return Response(self.get_serializer(call).data)
+    what = "model call"
 
     def get_serializer_context(self) -> dict[str, Any]:
         may = self.request.user.has_perm(SEEING_PAYLOADS)

@@ -30,6 +30,7 @@ PROBLEMS = {
     429: "asked too often, or with too many wrong tokens; `Retry-After` says for how many seconds to wait",
     503: "what it needs, such as the database, does not work just now; try again",
 }
+_DONE = {200: "done", 201: "made", 202: "a worker does it; `Location` says where to look", 204: "done"}
 _ALWAYS = (400, 401, 403, 406, 429, 503)
 _WITH_BODY = (413, 415)
 _KEY = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[\\x21-\\x7e]+$"}
@@ -73,8 +74,11 @@ def documented(
         more: Whatever else `extend_schema` takes.
     """
     by_status = isinstance(answers, Mapping) and all(isinstance(key, int | tuple) for key in answers)
-    found: Mapping[Any, Any] = answers if by_status else {200: answers}
-    shown = {key: _said(key[0] if isinstance(key, tuple) else key, answer) for key, answer in found.items()}
+    shown: dict[Any, Any] = dict(answers) if by_status else {200: answers}
+    for key, answer in shown.items():
+        if answer is not None and not isinstance(answer, OpenApiResponse):
+            status = key[0] if isinstance(key, tuple) else key
+            shown[key] = OpenApiResponse(answer, description=_DONE.get(status, ""))
     refusals = {(status, CONTENT_TYPE): OpenApiResponse(Problem, description=PROBLEMS[status]) for status in problems}
     return extend_schema(request=body, responses={**shown, **refusals}, parameters=list(parameters), **more)
 
@@ -90,21 +94,15 @@ PAGES = (
     query("page", "which page; the first is 1", type={"type": "integer", "minimum": 1}),
     query("page_size", "rows in a page", type={"type": "integer", "minimum": 1, "maximum": LARGEST_PAGE}),
 )
-AGENT = query("agent", "the slug of an agent", type={"type": "string", "pattern": "^[-a-zA-Z0-9_]+$"})
-CHANNEL = query("channel", "the slug of a channel", type={"type": "string", "pattern": "^[-a-zA-Z0-9_]+$"})
+SLUG = {"type": "string", "pattern": "^[-a-zA-Z0-9_]+$"}
+AGENT = query("agent", "the slug of an agent", type=SLUG)
+CHANNEL = query("channel", "the slug of a channel", type=SLUG)
 TAG = query(
     "tag", "a tag it must have, KEY=VALUE", type={"type": "string", "pattern": "^[A-Za-z][A-Za-z0-9_.-]{0,63}="}
 )
 SEARCH = query("search", "a text it must hold, whatever the case")
 SINCE = query("since", "from then on: a date or time, UTC where it says no zone", type=OpenApiTypes.DATETIME)
 UNTIL = query("until", "before then", type=OpenApiTypes.DATETIME)
-
-
-def _said(status: int | tuple[int, str], answer: Any) -> Any:
-    words = {200: "done", 201: "made", 202: "a worker does it; `Location` says where to look", 204: "done"}
-    if answer is None or isinstance(answer, OpenApiResponse):
-        return answer
-    return OpenApiResponse(answer, description=words.get(status if isinstance(status, int) else status[0], ""))
 
 
 class Schema(AutoSchema):
@@ -135,17 +133,17 @@ class Schema(AutoSchema):
         return operation
 
     def _problems(self, operation: dict[str, Any]) -> list[int]:
-        found = [*_ALWAYS]
+        problems = [*_ALWAYS]
         names = {parameter["name"] for parameter in operation.get("parameters", ())}
         if "{" in self.path or names & {"page", "cursor"}:
-            found.append(404)
+            problems.append(404)
         if self.method not in ("GET", "DELETE"):
-            found += _WITH_BODY
+            problems += _WITH_BODY
         if self.method == "POST" and isinstance(self.view, IdempotentPosts):
-            found += [409, 422]
+            problems += [409, 422]
         if self.method in ("PUT", "PATCH") and isinstance(self.view, Conditional):
-            found.append(412)
-        return found
+            problems.append(412)
+        return problems
 
     def _problem(self, status: int) -> dict[str, Any]:
         problem = self.resolve_serializer(Problem, "response").ref
@@ -196,13 +194,12 @@ def tidied(result: Any, **kwargs: Any) -> Any:
         return [tidied(part) for part in result]
     if not isinstance(result, dict):
         return result
-    kept = {key: tidied(value) for key, value in result.items() if not _is_left_out(key, value)}
-    return {"anyOf" if key == "oneOf" else key: value for key, value in kept.items()}
-
-
-def _is_left_out(key: str, value: Any) -> bool:
-    bound = key in ("minimum", "maximum") and value in _BOUNDS
-    return bound or key == "x-spec-enum-id" or (key, value) == ("format", "int64")
+    tidy = {}
+    for key, value in result.items():
+        is_bound = key in ("minimum", "maximum") and value in _BOUNDS
+        if not is_bound and key != "x-spec-enum-id" and (key, value) != ("format", "int64"):
+            tidy["anyOf" if key == "oneOf" else key] = tidied(value)
+    return tidy
 
 
 _BOUNDS = {bound for bits in (15, 31, 63) for bound in (2**bits - 1, -(2**bits))}

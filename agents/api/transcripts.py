@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from agents.api import parameters, requests
 from agents.api.bodies import Flag, OneOf, Pairs, Slug, StrictBody, Tags, Text, read_body
 from agents.api.headers import IdempotentPosts
 from agents.api.parameters import the_channel
-from agents.api.schema import AGENT, TAG, documented, query
+from agents.api.schema import AGENT, SLUG, TAG, documented, query
 from agents.models import Message
 from agents.transcripts.exporter import FORMATS, export_transcript
 from agents.transcripts.importer import AUTO, ImportReport, import_transcript
@@ -102,18 +101,13 @@ class Transcripts(IdempotentPosts, APIView):
     most_bytes = MOST_BYTES
 
     def perform_content_negotiation(self, request: Request, force: bool = False) -> Any:
-        """Whoever fetches a file takes it in the form that `as` names, whatever their `Accept` says."""
+        """A GET answers in the form that `as` names, whatever its `Accept` says."""
         return super().perform_content_negotiation(request, force=force or request.method == "GET")
 
     @documented(
         {(200, kind): OpenApiTypes.STR for kind in sorted(set(TYPES.values()))},
         parameters=(
-            query(
-                "channel",
-                "the slug of a channel",
-                required=True,
-                type={"type": "string", "pattern": "^[-a-zA-Z0-9_]+$"},
-            ),
+            query("channel", "the slug of a channel", required=True, type=SLUG),
             query("as", "default jsonl, which can be imported again exactly", enum=FORMATS),
             *(AGENT, TAG),
         ),
@@ -132,10 +126,10 @@ class Transcripts(IdempotentPosts, APIView):
             )
         except OptionError as error:
             raise ValidationError({"agent": [str(error).replace("Say --agent", "Say agent=SLUG")]}) from None
-        response = StreamingHttpResponse(
-            _encoded(pieces), content_type=f"{TYPES.get(form, 'text/plain')}; charset=utf-8"
-        )
-        response["Content-Disposition"] = f'attachment; filename="{channel.slug}.{_ending(form)}"'
+        ending = {"openai": "json", "text": "txt", "chat": "txt"}.get(form, form)
+        encoded = (piece.encode("utf-8", "replace") for piece in pieces)
+        response = StreamingHttpResponse(encoded, content_type=f"{TYPES.get(form, 'text/plain')}; charset=utf-8")
+        response["Content-Disposition"] = f'attachment; filename="{channel.slug}.{ending}"'
         return response
 
     @documented({200: Imported}, body=NewTranscript, summary="Hand in a file of conversations")
@@ -168,12 +162,3 @@ def _imported(given: dict[str, Any], rights: Rights) -> ImportReport:
         except OptionError as error:
             text = str(error).replace(str(path), "the file").replace("--", "")
             raise ValidationError({"non_field_errors": [text]}) from None
-
-
-def _ending(form: str) -> str:
-    return {"openai": "json", "text": "txt", "chat": "txt"}.get(form, form)
-
-
-def _encoded(pieces: Iterator[str]) -> Iterator[bytes]:
-    for piece in pieces:
-        yield piece.encode("utf-8", "replace")

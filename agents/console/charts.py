@@ -27,13 +27,13 @@ _DAY = 86400.0
 
 def stretches(spots: Sequence[tuple[float, float | None]]) -> list[str]:
     """The points between gaps, each stretch as a polyline takes it."""
-    found: list[list[str]] = [[]]
+    lines: list[list[str]] = [[]]
     for x, y in spots:
         if y is None:
-            found.append([])
+            lines.append([])
         else:
-            found[-1].append(f"{units(x)},{units(y)}")
-    return [" ".join(stretch) for stretch in found if len(stretch) > 1]
+            lines[-1].append(f"{units(x)},{units(y)}")
+    return [" ".join(line) for line in lines if len(line) > 1]
 
 
 def grid(low: float, high: float, steps: int = 3) -> list[dict[str, str]]:
@@ -47,7 +47,8 @@ def axis_days(first: float, last: float) -> list[str]:
     if first < 365 * _DAY:  # numbered places, not times
         return ends([f"{first:g}", f"{last:g}"])
     middle = [(first + last) / 2] if last - first > 2 * _DAY else []
-    return ends([day_at(at) for at in (first, *middle, last)])
+    zone = timezone.get_current_timezone()
+    return ends([date_format(datetime.fromtimestamp(at, zone), "j M Y") for at in (first, *middle, last)])
 
 
 def ends(labels: Sequence[str]) -> list[str]:
@@ -55,10 +56,6 @@ def ends(labels: Sequence[str]) -> list[str]:
     if len(labels) <= 3:
         return list(dict.fromkeys(labels))
     return [labels[0], labels[-1]]
-
-
-def day_at(at: float) -> str:
-    return date_format(datetime.fromtimestamp(at, timezone.get_current_timezone()), "j M Y")
 
 
 def when(at: datetime | float) -> str:
@@ -178,9 +175,9 @@ def sparkline(
 
     spots = [(at(number), None if value is None else height(value)) for number, value in enumerate(values)]
     drawn = [(x, y) for x, y in spots if y is not None]
-    told = ", ".join("not measured" if value is None else shown(value) for value in values)
+    words = ", ".join("not measured" if value is None else shown(value) for value in values) or "not measured"
     context = {
-        "title": display.marked(f"{label}: {told}" if values else f"{label}: not measured"),
+        "title": display.marked(f"{label}: {words}"),
         "size": (SPARK_WIDTH, SPARK_HEIGHT),
         "stretches": stretches(spots),
         "last": (units(drawn[-1][0]), units(drawn[-1][1])) if drawn else None,
@@ -210,7 +207,9 @@ def line_chart(
         unit: Of the values, for the table's head.
         shown: How a value is written in titles and in the table.
     """
-    first, last = _span(lines, markers, since, until)
+    places = [place(point.at) for line in lines for point in line.points] or [place(marker.at) for marker in markers]
+    first = place(since) if since is not None else min(places, default=0.0)
+    last = place(until) if until is not None else max(places, default=0.0)
 
     def x(at: datetime | float) -> float:
         return WIDTH * share(place(at), first, last) if last > first else WIDTH / 2
@@ -218,22 +217,33 @@ def line_chart(
     def y(value: float) -> float:
         return HEIGHT * (1 - share(value, low, high))
 
-    inside = [marker for marker in markers if first <= place(marker.at) <= last]
+    inside = [
+        {
+            "x": units(x(marker.at)),
+            "kind": marker.kind,
+            "when": when(marker.at),
+            "title": display.marked(f"{when(marker.at)}: {marker.title}"),
+            "text": display.visible(marker.title),
+            "url": marker.url,
+        }
+        for marker in markers
+        if first <= place(marker.at) <= last
+    ]
     context = {
         "label": display.marked(label),
         "size": (WIDTH, HEIGHT),
         "grid": grid(low, high),
         "lines": [_line(line, number, x, y, shown) for number, line in enumerate(lines)],
-        "markers": [{"x": units(x(found.at)), **_words(found)} for found in inside],
+        "markers": inside,
         "x_labels": x_labels or axis_days(first, last),
-        "linked": any(found.url for found in inside) or any(point.url for line in lines for point in line.points),
+        "linked": any(marker["url"] for marker in inside) or any(point.url for line in lines for point in line.points),
         "table": _table(lines, unit, shown),
     }
     return render_to_string("admin/charts/lines.html", context)
 
 
 def bars(
-    found: Sequence[Bar],
+    columns: Sequence[Bar],
     *,
     label: str,
     series: Sequence[str] = ("",),
@@ -254,10 +264,10 @@ def bars(
             (right edge of the last). The drawing carries ``data-low`` and ``data-high``, so that a script can move it.
         x_labels: Written under the axis at equal distances; default: the first and last bar's labels.
     """
-    highest = round_up(max((sum(bar.values) for bar in found), default=0))
-    width = WIDTH / max(1, len(found))
+    highest = round_up(max((sum(bar.values) for bar in columns), default=0))
+    width = WIDTH / max(1, len(columns))
     drawn = []
-    for number, bar in enumerate(found):
+    for number, bar in enumerate(columns):
         below = 0.0
         for kind, value in enumerate(bar.values):
             tall = HEIGHT * value / highest
@@ -279,14 +289,14 @@ def bars(
         "threshold_title": "" if threshold is None else f"{threshold_name} {threshold:g}",
         "x_low": x_low,
         "x_high": x_high,
-        "x_labels": [display.visible(text) for text in x_labels or ends([bar.label for bar in found])],
+        "x_labels": [display.visible(text) for text in x_labels or ends([bar.label for bar in columns])],
         "legend": [
             {"series": kind % COLOURS, "name": display.visible(name)} for kind, name in enumerate(series) if name
         ],
-        "linked": any(bar.url for bar in found),
+        "linked": any(bar.url for bar in columns),
         "unit": unit,
         "series": [display.visible(name) for name in series],
-        "rows": [(display.visible(bar.label), bar.url, [shown(value) for value in bar.values]) for bar in found],
+        "rows": [(display.visible(bar.label), bar.url, [shown(value) for value in bar.values]) for bar in columns],
     }
     return render_to_string("admin/charts/bars.html", context)
 
@@ -306,13 +316,16 @@ def _line(
             "title": display.marked(point.title or f"{line.name}, {when(point.at)}: {shown(point.value)}"),
             "url": point.url,
             "hollow": point.hollow,
-            "ends": None
-            if not point.error
-            else (units(y(point.value + point.error)), units(y(point.value - point.error))),
+            "ends": tuple(units(y(point.value + sign * point.error)) for sign in (1, -1)) if point.error else None,
         }
         for point in line.points
         if point.value is not None
     ]
+    level: dict[str, str] = {}
+    if line.level is not None:
+        name, value = line.level_name, shown(line.level)
+        title = f"{display.marked(line.name)}, {name}: {value}"
+        level = {"level": units(y(line.level)), "level_title": title, "level_text": f"{name} {value}"}
     return {
         "series": number % COLOURS,
         "again": number >= COLOURS,
@@ -321,11 +334,7 @@ def _line(
         "url": line.url,
         "stretches": stretches(spots),
         "dots": dots,
-        "level": None if line.level is None else units(y(line.level)),
-        "level_title": ""
-        if line.level is None
-        else f"{display.marked(line.name)}, {line.level_name}: {shown(line.level)}",
-        "level_text": "" if line.level is None else f"{line.level_name} {shown(line.level)}",
+        **level,
     }
 
 
@@ -356,20 +365,6 @@ def _cell(point: Point | None, shown: Callable[[float], str]) -> dict[str, str]:
     return {"text": text if not point.error else f"{text} ± {shown(point.error)}", "url": point.url}
 
 
-def _words(marker: Marker) -> dict[str, Any]:
-    time = when(marker.at)
-    title = display.marked(f"{time}: {marker.title}")
-    return {"kind": marker.kind, "when": time, "title": title, "text": display.visible(marker.title), "url": marker.url}
-
-
-def _span(
-    lines: Sequence[Line], markers: Sequence[Marker], since: datetime | float | None, until: datetime | float | None
-) -> tuple[float, float]:
-    places = [place(point.at) for line in lines for point in line.points] or [place(found.at) for found in markers]
-    first = place(since) if since is not None else min(places, default=0.0)
-    return first, place(until) if until is not None else max(places, default=0.0)
-
-
 MOST_OF_A_KIND = 30  # the newest
 
 
@@ -396,28 +391,22 @@ def add_markers(source: MarkerSource) -> None:
 def markers_of(request: HttpRequest, agents: Collection[int], since: datetime, until: datetime) -> list[Marker]:
     """The newest events of these agents that the user may see, oldest first."""
     allowed = [source for source in _sources if request.user.has_perm(source.permission)]
-    found = [marker for source in allowed for marker in source.find(agents, since, until)]
-    return sorted(found, key=lambda marker: place(marker.at))
+    markers = [marker for source in allowed for marker in source.find(agents, since, until)]
+    return sorted(markers, key=lambda marker: place(marker.at))
 
 
 def persona_edits(agents: Collection[int], since: datetime, until: datetime) -> list[Marker]:
     """Each version of a persona after the first."""
     versions = PersonaVersion.objects.filter(agent__in=agents, created_at__range=(since, until), number__gt=1)
     rows = versions.select_related("agent", "created_by").order_by("-created_at", "-pk")[:MOST_OF_A_KIND]
-    return [
-        Marker(
-            at=row.created_at,
-            title=f"{row.agent.display_name}: persona version {row.number}{_said(row)}",
-            url=f"{reverse('admin:agents_agent_versions', args=[row.agent_id])}?before={row.number + 1}",
-            kind="persona",
-        )
-        for row in rows
-    ]
-
-
-def _said(version: PersonaVersion) -> str:
-    by = f" by {version.created_by.get_username()}" if version.created_by is not None else ""
-    return f", {version.note}{by}" if version.note else by
+    markers = []
+    for row in rows:
+        note = f", {row.note}" if row.note else ""
+        by = f" by {row.created_by.get_username()}" if row.created_by is not None else ""
+        title = f"{row.agent.display_name}: persona version {row.number}{note}{by}"
+        url = f"{reverse('admin:agents_agent_versions', args=[row.agent_id])}?before={row.number + 1}"
+        markers.append(Marker(at=row.created_at, title=title, url=url, kind="persona"))
+    return markers
 
 
 add_markers(MarkerSource(permission="agents.view_personaversion", find=persona_edits))

@@ -57,13 +57,13 @@ _DEFAULT_COLOR = "#475569"
 def visible(text: object) -> SafeString:
     """`text` escaped, with each control or bidi character replaced by its marked code point."""
     escaped = str(conditional_escape(text if isinstance(text, SafeString) else str(text))).replace("\r\n", "\n")
-    shown = _INVISIBLE.sub(lambda found: f'<span class="pl-codepoint">U+{ord(found.group()):04X}</span>', escaped)
+    shown = _INVISIBLE.sub(lambda match: f'<span class="pl-codepoint">U+{ord(match.group()):04X}</span>', escaped)
     return mark_safe(shown)  # noqa: S308 (escaped above)
 
 
 def marked(text: object) -> str:
     """Like `visible` for places that hold no HTML, such as the title of a link."""
-    return _INVISIBLE.sub(lambda found: f"[U+{ord(found.group()):04X}]", str(text))
+    return _INVISIBLE.sub(lambda match: f"[U+{ord(match.group()):04X}]", str(text))
 
 
 def isolated(text: object) -> SafeString:
@@ -141,11 +141,8 @@ def day(value: date) -> SafeString:
 def time_of(field: str, label: str = "") -> Callable[[Any, Any], SafeString]:
     """A method of an admin class: the column or read-only field that shows the time in `field`."""
 
-    @admin.display(description=label or field.replace("_", " ").removesuffix(" at"), ordering=field)
-    def shown(model_admin: Any, row: Any) -> SafeString:
-        return moment(getattr(row, field))
-
-    return shown
+    label = label or field.replace("_", " ").removesuffix(" at")
+    return column(label, lambda row: moment(getattr(row, field)), ordering=field)
 
 
 def column(label: str, value: Callable[[Any], object], *, ordering: str | None = None) -> Callable[[Any, Any], Any]:
@@ -245,12 +242,8 @@ def agent_chip(agent: Agent | None) -> SafeString:
 def tags(values: object) -> SafeString:
     """Tags as small ``key=value`` chips."""
     pairs = values.items() if isinstance(values, dict) else []
-    return (
-        format_html_join(
-            " ", '<span class="pl-tag">{}={}</span>', ((visible(key), visible(value)) for key, value in pairs)
-        )
-        or EMPTY
-    )
+    chips = ((visible(key), visible(value)) for key, value in pairs)
+    return format_html_join(" ", '<span class="pl-tag">{}={}</span>', chips) or EMPTY
 
 
 MOST_WORDS = 8_000  # of both texts together
@@ -265,16 +258,14 @@ def word_diff(before: str, after: str) -> SafeString | None:
     there = Counter(words[1])
     if len(old) + len(new) > MOST_WORDS or sum(there[word] for word in words[0]) > MOST_PAIRS:
         return None
-    pieces = difflib.SequenceMatcher(None, words[0], words[1], autojunk=False).get_opcodes()
-    return format_html(
-        '<div class="pl-block pl-diff" dir="auto">{}</div>',
-        format_html_join("", "{}", ((_piece("".join(old[a:b]), "".join(new[c:d]), kind),) for kind, a, b, c, d in pieces)),
-    )  # fmt: skip
-
-
-def _piece(old: str, new: str, kind: str) -> SafeString:
-    if kind == "equal":
-        return visible(new)
-    gone = format_html("<del>{}</del>", visible(old)) if old else ""
-    came = format_html("<ins>{}</ins>", visible(new)) if new else ""
-    return format_html("{}{}", gone, came)
+    pieces: list[SafeString] = []
+    for kind, a, b, c, d in difflib.SequenceMatcher(None, words[0], words[1], autojunk=False).get_opcodes():
+        if kind == "equal":
+            pieces.append(visible("".join(new[c:d])))
+            continue
+        if b > a:
+            pieces.append(format_html("<del>{}</del>", visible("".join(old[a:b]))))
+        if d > c:
+            pieces.append(format_html("<ins>{}</ins>", visible("".join(new[c:d]))))
+    words_marked = format_html_join("", "{}", ((piece,) for piece in pieces))
+    return format_html('<div class="pl-block pl-diff" dir="auto">{}</div>', words_marked)

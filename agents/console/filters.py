@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import date, datetime, time, timedelta
 from typing import Any, ClassVar
 
@@ -48,17 +48,11 @@ class RecentValuesFilter(admin.FieldListFilter):
         return bool(self.values)
 
     def choices(self, changelist: ChangeList) -> Iterator[Any]:
-        yield {
-            "selected": not self.chosen,
-            "query_string": changelist.get_query_string(remove=[self.lookup_kwarg]),
-            "display": "All",
-        }
+        everything = changelist.get_query_string(remove=[self.lookup_kwarg])
+        yield {"selected": not self.chosen, "query_string": everything, "display": "All"}
         for value in self.values:
-            yield {
-                "selected": value == self.chosen,
-                "query_string": changelist.get_query_string({self.lookup_kwarg: value}),
-                "display": shortened(value, 60),
-            }
+            url = changelist.get_query_string({self.lookup_kwarg: value})
+            yield {"selected": value == self.chosen, "query_string": url, "display": shortened(value, 60)}
 
 
 class RecentWorkFilter(RecentValuesFilter):
@@ -109,16 +103,15 @@ class DateRangeFilter(admin.FieldListFilter):
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         first, last = (self.days[name] for name in self.names)
         if first is not None:
-            queryset = queryset.filter(**{f"{self.field_path}__gte": _midnight(first)})
+            queryset = queryset.filter(**{f"{self.field_path}__gte": midnight(first)})
         if last is not None:
-            queryset = queryset.filter(**{f"{self.field_path}__lt": _midnight(last + timedelta(days=1))})
+            queryset = queryset.filter(**{f"{self.field_path}__lt": midnight(last + timedelta(days=1))})
         return queryset
 
     def choices(self, changelist: ChangeList) -> Iterator[Any]:
         """One choice, which holds what the template's form needs."""
-        kept = {name: value for name, value in changelist.params.items() if name not in self.names}
         days = [(name, label, self.days[name]) for name, label in zip(self.names, ("from", "to"), strict=True)]
-        yield {"days": days, "kept": kept, "selected": any(self.days.values())}
+        yield {"days": days, "kept": _others(changelist, *self.names), "selected": any(self.days.values())}
 
 
 def day_of(text: str) -> date | None:
@@ -130,8 +123,15 @@ def day_of(text: str) -> date | None:
     return day if 1900 <= day.year < 9000 else None
 
 
-def _midnight(day: date) -> datetime:
+def midnight(day: date) -> datetime:
+    """The beginning of a day in the console's time zone."""
     return timezone.make_aware(datetime.combine(day, time.min))
+
+
+def number_in(query: Mapping[str, str], name: str) -> int | None:
+    """A whole number from the query string; None when it is missing or none."""
+    value = query.get(name, "")
+    return int(value) if value.isascii() and value.isdecimal() and len(value) < 19 else None
 
 
 MOST_RELATED = 60  # offered as links; where there are more, a name is typed
@@ -149,8 +149,13 @@ class TypedFilter(admin.SimpleListFilter):
 
     def choices(self, changelist: ChangeList) -> Iterator[Any]:
         """One choice, which holds what the template's form needs."""
-        kept = {name: value for name, value in changelist.params.items() if name != self.parameter_name}
+        kept = _others(changelist, str(self.parameter_name))
         yield {"selected": bool(self.value()), "display": self.value() or "", "kept": kept}
+
+
+def _others(changelist: ChangeList, *names: str | None) -> dict[str, Any]:
+    """The other parameters of the list, which a filter's own form keeps."""
+    return {name: value for name, value in changelist.params.items() if name not in names}
 
 
 class TagFilter(TypedFilter):
@@ -167,13 +172,13 @@ class TagFilter(TypedFilter):
             return queryset
         if not TAG_KEY.fullmatch(key):
             return queryset.none()
-        found = Q()
+        wanted = Q()
         for number, path in enumerate(self.paths):
             # As in `evaluation.scorers.windows.with_tags`: the key as it is, and a comparison of texts.
             name = f"tag_{number}"
             queryset = queryset.alias(**{name: Cast(KeyTextTransform(key, path), TextField())})
-            found |= Q(**{name: value}) if separator else Q(**{f"{name}__isnull": False})
-        return queryset.filter(found)
+            wanted |= Q(**{name: value}) if separator else Q(**{f"{name}__isnull": False})
+        return queryset.filter(wanted)
 
 
 def tag_filter(*paths: str) -> type[TagFilter]:
@@ -233,25 +238,22 @@ class RelatedFilter(admin.RelatedFieldListFilter):
         return bool(self.lookup_choices or self.used_parameters or self.typed)
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        found = super().queryset(request, queryset)
-        if found is None or not self.typed:
-            return queryset if found is None else found
+        rows = super().queryset(request, queryset)
+        rows = queryset if rows is None else rows
+        if not self.typed:
+            return rows
         chosen = self.related.filter(**{self.typed_by: self.typed}).values_list("pk", flat=True).first()
-        return found.none() if chosen is None else found.filter(**{self.field_path: chosen})
+        return rows.none() if chosen is None else rows.filter(**{self.field_path: chosen})
 
     def choices(self, changelist: ChangeList) -> Iterator[Any]:
         if not self.are_many:
             yield from super().choices(changelist)
             return
-        kept = {name: value for name, value in changelist.params.items() if name not in self.expected_parameters()}
-        yield {"selected": bool(self.typed or self.lookup_val), "display": self.typed or self._chosen(), "kept": kept}
-
-    def _chosen(self) -> str:
-        """The name of the row that a link chose."""
-        chosen = str((self.lookup_val or [""])[-1])
-        if not chosen.isdecimal() or len(chosen) > 18:
-            return ""
-        return self.related.filter(pk=chosen).values_list(self.typed_by, flat=True).first() or ""
+        chosen, name = str((self.lookup_val or [""])[-1]), self.typed
+        if not name and chosen.isdecimal() and len(chosen) < 19:  # by a link
+            name = self.related.filter(pk=chosen).values_list(self.typed_by, flat=True).first() or ""
+        kept = _others(changelist, *self.expected_parameters())
+        yield {"selected": bool(self.typed or self.lookup_val), "display": name, "kept": kept}
 
 
 class AgentFilter(RelatedFilter):

@@ -70,10 +70,7 @@ def confirmed(verb: str, what: str | Callable[[HttpRequest, QuerySet[Any]], str]
         def asking(model_admin: Any, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
             if "confirmed" in request.POST:
                 return action(model_admin, request, queryset)
-            number = queryset.count()
-            rows = list(queryset[:NAMED])
-            everything = request.POST.get("select_across") == "1"
-            opts = model_admin.opts
+            number, rows, opts = queryset.count(), list(queryset[:NAMED]), model_admin.opts
             response: HttpResponse = model_admin.page(
                 request,
                 "admin/confirm_action.html",
@@ -85,7 +82,7 @@ def confirmed(verb: str, what: str | Callable[[HttpRequest, QuerySet[Any]], str]
                 more=number - len(rows),
                 chosen=request.POST.getlist(ACTION_CHECKBOX_NAME),
                 checkbox=ACTION_CHECKBOX_NAME,
-                everything=everything,
+                everything=request.POST.get("select_across") == "1",
                 back=request.get_full_path(),
             )
             return response

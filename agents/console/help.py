@@ -107,7 +107,7 @@ def _read(path: Path) -> str:
 Where = Callable[[str], str | None]  # what a link names → its URL, None = no link
 
 _markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
-_IN_DOCS = re.compile(r"(?P<name>[a-z][a-z0-9-]*)\.md(?P<anchor>#[^#]*)?")
+_IN_DOCS = re.compile(r"docs/(?P<name>[a-z][a-z0-9-]*)\.md")
 _NO_LETTER = re.compile(r"[^\w\- ]")
 _HOST = re.compile(r"https?://", re.IGNORECASE)
 
@@ -147,7 +147,7 @@ def anchor_of(heading: str) -> str:
 
 def _linked(children: Sequence[Token], where: Where) -> list[Token]:
     """The tokens with links resolved; a link that leads nowhere, and a picture, leaves its text."""
-    kept, open_links = [], []
+    linked, open_links = [], []
     for token in children:
         if token.type == "link_open":
             url = where(str(token.attrs["href"]))
@@ -157,8 +157,8 @@ def _linked(children: Sequence[Token], where: Where) -> list[Token]:
             token.attrs = {"href": url, "class": "pl-link"}
         elif (token.type == "link_close" and not open_links.pop()) or token.type == "image":
             continue
-        kept.append(token)
-    return kept
+        linked.append(token)
+    return linked
 
 
 def link_in_document(href: str, name: str) -> str:
@@ -167,13 +167,11 @@ def link_in_document(href: str, name: str) -> str:
         return f"doc:{name}{href}"
     if _HOST.match(href):
         return ""
-    base = "propositions" if name == "propositions" else "docs"
-    path = normpath(f"{base}/{href}")
-    if path.partition("#")[0] == "propositions/README.md":
-        _, mark, anchor = path.partition("#")
+    path, mark, anchor = normpath(f"{'propositions' if name == 'propositions' else 'docs'}/{href}").partition("#")
+    if path == BESIDE_DOCS["propositions"]:
         return f"doc:propositions{mark}{anchor}"
-    found = _IN_DOCS.fullmatch(path.removeprefix("docs/")) if path.startswith("docs/") else None
-    return f"doc:{found['name']}{found['anchor'] or ''}" if found else ""
+    match = _IN_DOCS.fullmatch(path)
+    return f"doc:{match['name']}{mark}{anchor}" if match else ""
 
 
 def where_for(request: HttpRequest | None, link: str) -> str | None:
@@ -189,27 +187,19 @@ def where_for(request: HttpRequest | None, link: str) -> str | None:
         name, mark, anchor = target.partition("#")
         return f"{reverse('admin:document', args=[name])}{mark}{anchor}" if name in documents() else None
     if kind in ("help", "list", "add"):
-        return _of_model(request, kind, target)
-    if kind == "page":
-        return reverse(target) if request is None or _may_open(request, target) else None
+        model: type[Model] = apps.get_model(target)
+        page = admin.site.get_model_admin(model)
+        if request is not None:
+            allowed = page.has_add_permission(request) if kind == "add" else page.has_view_permission(request)
+            if not allowed:
+                return None
+        view = {"help": "help", "list": "changelist", "add": "add"}[kind]
+        return reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_{view}")
+    if kind == "page":  # as the sidebar shows it; a page that the sidebar does not know is for everybody
+        entries = [entry for _, group in settings.CONSOLE_MENU for entry in group if entry[0] == target]
+        if request is None or all(not needed or request.user.has_perm(needed) for *_, needed in entries):
+            return reverse(target)
     return None
-
-
-def _of_model(request: HttpRequest | None, kind: str, label: str) -> str | None:
-    model: type[Model] = apps.get_model(label)
-    model_admin = admin.site.get_model_admin(model)
-    if request is not None:
-        allowed = model_admin.has_add_permission(request) if kind == "add" else model_admin.has_view_permission(request)
-        if not allowed:
-            return None
-    view = {"help": "help", "list": "changelist", "add": "add"}[kind]
-    return reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_{view}")
-
-
-def _may_open(request: HttpRequest, name: str) -> bool:
-    """Whether the sidebar would show the page; what it does not know is for everybody."""
-    entries = [entry for _, group in settings.CONSOLE_MENU for entry in group if entry[0] == name]
-    return all(not permission or request.user.has_perm(permission) for *_, permission in entries)
 
 
 HIDDEN = ("password",)
@@ -298,16 +288,16 @@ class CountedDeletion(_Admin):
     def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
         """As Django's, with a line per model instead of one per row; the fourth are the lines of what forbids it."""
         rows = list(objs)
-        found = consequences(rows)
+        outcome = consequences(rows)
         lacking = {
             str(model._meta.verbose_name)
-            for model in found.deleted
+            for model in outcome.deleted
             if self.admin_site.is_registered(model)
             and not self.admin_site.get_model_admin(model).has_delete_permission(request)
         }
-        counts = {str(model._meta.verbose_name_plural): number for model, number in found.deleted.items()}
+        counts = {str(model._meta.verbose_name_plural): number for model, number in outcome.deleted.items()}
         own = {str(self.opts.verbose_name_plural): len(rows)}
-        return lines_of(found.deleted), {**own, **counts}, lacking, lines_of(found.protecting)
+        return lines_of(outcome.deleted), {**own, **counts}, lacking, lines_of(outcome.protecting)
 
     def render_delete_form(self, request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
         row = context["object"]

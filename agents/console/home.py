@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -54,13 +53,11 @@ def add_home(*parts: HomePart) -> None:
 
 def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
     """The context of the first page (``UNFOLD["DASHBOARD_CALLBACK"]``): rendered parts by place."""
-    found: dict[str, list[SafeString]] = defaultdict(list)
+    home: dict[str, list[SafeString]] = {place: [] for place in PLACES}
     for part in sorted(_home, key=lambda part: part.order):
-        if request.user.has_perm(part.permission):
-            rendered = part.render(request)
-            if rendered is not None:
-                found[part.place].append(rendered)
-    return {**context, "home": {place: found[place] for place in PLACES}, "has_home": any(found.values())}
+        if request.user.has_perm(part.permission) and (rendered := part.render(request)) is not None:
+            home[part.place].append(rendered)
+    return {**context, "home": home, "has_home": any(home.values())}
 
 
 def navigation(request: HttpRequest) -> list[dict[str, Any]]:
@@ -113,8 +110,8 @@ def card(
         lines: HTML or texts; empty ones are left out.
         wide: It takes two places where there is room.
     """
-    kept = [line for line in lines if line not in ("", None)]
-    context = {"title": title, "figure": figure, "unit": unit, "lines": kept, "tone": tone, "wide": wide}
+    shown = [line for line in lines if line not in ("", None)]
+    context = {"title": title, "figure": figure, "unit": unit, "lines": shown, "tone": tone, "wide": wide}
     return render_to_string("admin/home/card.html", context)
 
 
@@ -128,8 +125,7 @@ def waiting(number: int, one: str, many: str, url: str) -> SafeString | None:
     """Something that only a person can do, such as ``3 drift alerts``; None when there is none."""
     if not number:
         return None
-    shown = f"more than {MOST_COUNTED}" if number > MOST_COUNTED else f"{number}"
-    label = format_html("<strong>{}</strong> {}", shown, one if number == 1 else many)
+    label = format_html("<strong>{}</strong> {}", up_to(number), one if number == 1 else many)
     return format_html('<a class="pl-waiting" href="{}">{}</a>', url, label)
 
 
@@ -154,7 +150,7 @@ def listing(
     context = {
         "title": title,
         "heads": heads,
-        "groups": [(name, found) for name, found in groups if found],
+        "groups": [group for group in groups if group[1]],
         "more": list(more),
         "empty": empty,
         "command": command,
@@ -171,6 +167,11 @@ def number_link(url: str, number: object) -> SafeString:
 def a_few(rows: QuerySet[Model], most: int = MOST_COUNTED) -> int:
     """How many there are, up to `most` + 1: counting all would read all."""
     return rows.order_by().values("pk")[: most + 1].count()
+
+
+def up_to(number: int) -> str:
+    """What `a_few` counted, in words."""
+    return f"more than {MOST_COUNTED}" if number > MOST_COUNTED else f"{number}"
 
 
 def since(hours: int) -> datetime:

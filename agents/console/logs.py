@@ -24,7 +24,7 @@ from django.urls import URLPattern, path, reverse
 from django.utils import timezone
 
 from agents.console.site import ReadOnlyAdmin
-from agents.models import Message, Run
+from agents.models import Run
 from agents.text.tables import csv_lines, json_lines
 
 logger = logging.getLogger(__name__)
@@ -73,10 +73,10 @@ def export_of(
         texts: As for `Export`.
     """
 
-    def rows(found: QuerySet[Any]) -> Iterator[Row]:
+    def rows(chosen: QuerySet[Any]) -> Iterator[Row]:
         unread = [f"{path}__{text}" for path in select if path.endswith("agent") for text in AGENT_TEXTS]
-        found = found.select_related(*select).defer(*unread).prefetch_related(*prefetch).order_by("-pk")
-        for row in found.iterator(chunk_size=PORTION):
+        whole = chosen.select_related(*select).defer(*unread).prefetch_related(*prefetch).order_by("-pk")
+        for row in whole.iterator(chunk_size=PORTION):
             yield {name: where(row) if callable(where) else _at(row, where) for name, where in columns.items()}
 
     return Export(columns=tuple(columns), rows=rows, texts=frozenset(texts))
@@ -116,20 +116,15 @@ class LogAdmin(ReadOnlyAdmin[M]):
         context = getattr(response, "context_data", None) or {}
         if "cl" in context:
             context["in_effect"] = filters_in_effect(context["cl"])
-            context["exports"] = self._exports(context["cl"])
+            query = context["cl"].get_query_string(remove=["p", "o", "all", "e"])
+            context["exports"] = [
+                {"label": label, "url": reverse(f"admin:{self._url_name}", args=[form]) + query}
+                for form, label in (("csv", "CSV"), ("jsonl", "JSON lines"))
+                if self.export is not None
+            ]
             context["most_rows"] = f"{MOST_ROWS:,}"
             context["left_out"] = sorted(self._left_out(request))
         return response
-
-    def _exports(self, changelist: ChangeList) -> list[dict[str, str]]:
-        if self.export is None:
-            return []
-        left_out = ["p", "o", "all", "e"]
-        query = changelist.get_query_string(remove=left_out)
-        return [
-            {"label": label, "url": reverse(f"admin:{self._url_name}", args=[form]) + query}
-            for form, label in (("csv", "CSV"), ("jsonl", "JSON lines"))
-        ]
 
     def _left_out(self, request: HttpRequest) -> frozenset[str]:
         if self.export is None or request.user.has_perm(READING):
@@ -165,26 +160,24 @@ class LogAdmin(ReadOnlyAdmin[M]):
 
 def filters_in_effect(changelist: ChangeList) -> list[dict[str, str]]:
     """The filters that are set: each one's name, what it is set to, and the address of the list without it."""
-    found = []
+    params, known, in_effect = changelist.params, set(), []
     for spec in changelist.filter_specs:
-        names = [name for name in spec.expected_parameters() if name and changelist.params.get(name)]
+        known |= set(spec.expected_parameters())
+        names = [name for name in spec.expected_parameters() if name and params.get(name)]
         if names:
+            chosen: list[Any] = [choice for choice in spec.choices(changelist) if choice.get("selected")]
+            value = chosen[-1].get("display") if chosen else ""
+            if chosen and "days" in chosen[-1]:
+                value = " ".join(f"{label} {day}" for _, label, day in chosen[-1]["days"] if day)
+            value = value or ", ".join(str(params[name]) for name in names)
             url = changelist.get_query_string(remove=names)
-            found.append({"title": str(spec.title), "value": _said(spec, changelist, names), "url": url})
-    known = {name for spec in changelist.filter_specs for name in spec.expected_parameters()}
-    for name, value in changelist.params.items():
+            in_effect.append({"title": str(spec.title), "value": str(value), "url": url})
+    for name, value in params.items():
         if "__" in name and name not in known:  # set by a link, as a lookup of Django
             title = name.replace("__", " ").replace("_", " ").removesuffix(" exact")
-            found.append({"title": title, "value": str(value), "url": changelist.get_query_string(remove=[name])})
-    return found
-
-
-def _said(spec: Any, changelist: ChangeList, names: list[str]) -> str:
-    chosen = [choice for choice in spec.choices(changelist) if choice.get("selected")]
-    shown = chosen[-1].get("display") if chosen else ""
-    if chosen and "days" in chosen[-1]:
-        shown = " ".join(f"{label} {day}" for _, label, day in chosen[-1]["days"] if day)
-    return str(shown or ", ".join(str(changelist.params[name]) for name in names))
+            url = changelist.get_query_string(remove=[name])
+            in_effect.append({"title": title, "value": str(value), "url": url})
+    return in_effect
 
 
 def _unreadable(request: HttpRequest) -> bool:
@@ -201,10 +194,6 @@ def _joined(lines: Iterable[str]) -> Iterator[str]:
             yield "".join(portion)
             portion.clear()
     yield "".join(portion)
-
-
-def _user(message: Message) -> str | None:
-    return message.user.get_username() if message.user is not None else None
 
 
 def _took(run: Run) -> float | None:
@@ -243,7 +232,7 @@ MESSAGES: Export = export_of(
         **same("position", "external_id"),
         "author": "author_name",
         "agent": "agent.slug",
-        "user": _user,
+        "user": "user.username",
         "outsider": "outsider",
         "parent": "parent_id",
         **same("text", "payload", "sent_at"),

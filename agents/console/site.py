@@ -83,8 +83,8 @@ class PagedList(ChangeList):
         super().get_results(request)
         if not self.query and not self.get_filters_params():
             self.full_result_count = self.result_count  # else the theme offers to show all, where all are shown
-        found: Any = self.result_list if self.multi_page and not self.show_all else self.paginator.object_list
-        keys = list(found.values_list("pk", flat=True))
+        listed: Any = self.result_list if self.multi_page and not self.show_all else self.paginator.object_list
+        keys = list(listed.values_list("pk", flat=True))
         rows = self.apply_select_related(self.root_queryset).filter(pk__in=keys).order_by() if keys else ()
         by_key = {row.pk: row for row in rows}
         shown = [by_key[key] for key in keys if key in by_key]
@@ -215,10 +215,10 @@ class ModelAdmin(Helped, CountedDeletion, ThemedModelAdmin[M]):
         """Set what the columns show of `rows` besides their fields, for the whole page in as many queries as for one."""
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> M | None:
-        found = super().get_object(request, object_id, from_field)
-        if found is not None:
-            self.fill_in([found])
-        return found
+        row = super().get_object(request, object_id, from_field)
+        if row is not None:
+            self.fill_in([row])
+        return row
 
     def response_action(  # type: ignore[override]  # the stubs are of a newer Django
         self, request: HttpRequest, queryset: QuerySet[Any]
@@ -245,9 +245,9 @@ class ModelAdmin(Helped, CountedDeletion, ThemedModelAdmin[M]):
             return actions
         for extension in extensions(self.model, request):
             for function in extension.actions:
-                found = self.get_action(function)
-                if found is not None:
-                    actions[found[1]] = found
+                action = self.get_action(function)
+                if action is not None:
+                    actions[action[1]] = action
         return actions
 
     def get_panels(self, request: HttpRequest, obj: M) -> list[SafeString]:
@@ -256,8 +256,8 @@ class ModelAdmin(Helped, CountedDeletion, ThemedModelAdmin[M]):
 
     def get_buttons(self, request: HttpRequest, obj: M) -> list[Button]:
         """What the user may do with the object."""
-        found = extensions(self.model, request)
-        return [button for extension in found for ask in extension.buttons for button in ask(request, obj)]
+        asked = [ask for extension in extensions(self.model, request) for ask in extension.buttons]
+        return [button for ask in asked for button in ask(request, obj)]
 
     def get_anchors(self, request: HttpRequest) -> list[tuple[str, str]]:
         """The parts of the object's page, by id and name."""

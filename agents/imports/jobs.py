@@ -1,4 +1,4 @@
-"""What a person does with an import (upload, choose, cancel, discard, re-assign an author, undo), and what a worker does for it."""
+"""What users do with an import (upload, choose, cancel, discard, re-assign an author, undo), and what a worker does for it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import logging
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -76,16 +77,22 @@ class NotNow(Exception):
 
 
 def upload(*, uploads: Sequence[File[bytes]], user: User) -> Import:
-    """Store files and look into them.
-
-    Args:
-        uploads: At least one.
-        user: With whose permissions they are to be imported.
+    """Store files, at least one, and look into them; they are imported with the permissions of `user`.
 
     Raises:
-        NotNow: So many of the user's imports wait already that one has to be discarded first.
+        NotNow: The user has too many imports, or bytes of files, that are not done.
     """
-    _check_room(user)
+    unfinished = Import.objects.filter(created_by=user).filter(
+        Exists(ImportChunk.objects.filter(file__of=OuterRef("pk")))
+    )
+    count, most = unfinished.count(), MOST_KEPT * settings.IMPORT_MOST_BYTES
+    total = ImportFile.objects.filter(of__in=unfinished).aggregate(total=Sum("size"))["total"] or 0
+    oldest = ", ".join(f"import {pk}" for pk in unfinished.order_by("pk").values_list("pk", flat=True)[:3])
+    advice = f"import or discard some first, e.g. {oldest}"
+    if count >= MOST_UNFINISHED:
+        raise NotNow(f"you have {count} imports that are not done, the most there may be: {advice}")
+    if total > most:
+        raise NotNow(f"your imports that are not done keep {total:,} bytes, of at most {most:,}: {advice}")
     personas = len(uploads) > 1 or str(uploads[0].name).lower().endswith(PERSONA_ENDINGS)
     kind = Import.Kind.PERSONAS if personas else Import.Kind.TRANSCRIPT  # the preview settles it
     with transaction.atomic():
@@ -103,13 +110,14 @@ def preview(job: Import, choices: Choices) -> None:
     """
     before = Choices.of(job)
     if (before.format, before.columns) != (choices.format, choices.columns):  # the file has other speakers then
-        choices = Choices(**{**{name: getattr(choices, name) for name in choices.__slots__}, "agents": {}, "made": {}})
+        choices = replace(choices, agents={}, made={})
     fields: dict[str, Any] = {"status": Import.WAITING, "error": "", "choices": choices.as_json()}
     try:
         with tempfile.TemporaryDirectory(prefix="plumbline-import-") as place:
-            if job.kind == Import.Kind.PERSONAS and _yaml_bytes(job) > MOST_YAML:
-                found = {"personas": [], "personas_total": job.files.count(), "outcomes": {}, "new": 0, "unread": True}
-                fields |= {"found": found}
+            yaml = sum(file.size for file in job.files.all() if file.name.lower().endswith(YAML))
+            if job.kind == Import.Kind.PERSONAS and yaml > MOST_YAML:
+                unread = {"personas": [], "personas_total": job.files.count(), "outcomes": {}, "new": 0, "unread": True}
+                fields |= {"found": unread}
             else:
                 paths = _files(job, Path(place))
                 job.found = {"header": header_of(next(iter(paths)))}  # for the choice of columns when it cannot be read
@@ -144,14 +152,8 @@ def cancel(job: Import) -> None:
     Raises:
         NotNow: It is not in progress.
     """
-    _move(
-        job,
-        Import.OPEN,
-        status=Status.CANCELLED,
-        lease_owner="",
-        lease_expires_at=None,
-        finished_at=timezone.now(),
-    )
+    ended = {"status": Status.CANCELLED, "finished_at": timezone.now()}
+    _move(job, Import.OPEN, lease_owner="", lease_expires_at=None, **ended)
 
 
 def discard(job: Import) -> None:
@@ -172,8 +174,7 @@ def undo(job: Import) -> None:
     """
     if not job.stored:
         raise NotNow(f"{job} stored nothing")
-    ended = (*Import.FINAL, Import.WAITING)
-    _move(job, ended, status=Status.PENDING, undoing=True, **_start(job))
+    _move(job, (*Import.FINAL, Import.WAITING), status=Status.PENDING, undoing=True, **_start(job))
     wake_workers()
 
 
@@ -182,10 +183,9 @@ def reassign(job: Import, *, author: Mapping[str, Any], agent: Agent | None, out
 
     Args:
         job: A finished import.
-        author: The fields ``agent_id``, ``user_id`` and ``outsider`` of its messages, as `authors_of` returns them.
-        agent: Who said them; None = `outsider`, the name of a speaker who is no agent.
-        outsider: 1 to 200 characters, ignored with an agent.
-        user: Who decides; an agent that joins a channel needs the permission for it.
+        author: ``agent_id``, ``user_id`` and ``outsider`` of its messages, as `authors_of` returns them.
+        agent: The new author; None = `outsider`, a name of 1 to 200 characters.
+        user: Must have the permission for agents to join channels when this agent would join one.
 
     Raises:
         NotNow: The import is in progress, or the user may not let the agent join.
@@ -236,9 +236,9 @@ def _import(job: Import, owner: str, report: _Report) -> None:
         if job.kind == Import.Kind.PERSONAS:
             with transaction.atomic():
                 result = _import_personas(paths, choices, user)
-                _finish(job, owner, result, stored=result["new"])
+                _finish(job, owner, result=result, stored=result["new"])
         else:
-            _finish(job, owner, _import_messages(job, paths, choices, user, report))
+            _finish(job, owner, result=_import_messages(job, paths, choices, user, report))
     drop(job)
 
 
@@ -273,9 +273,8 @@ def _import_messages(
     except (TranscriptError, OptionError, NotEntitled) as error:
         Agent.objects.filter(pk__in=[agent.pk for agent in made], messages=None).delete()
         raise not_possible(error, paths) from None
-    told = imported.as_json()
     return {
-        **{key: value for key, value in told.items() if key not in ("speakers", "dry_run")},
+        **{key: value for key, value in imported.as_json().items() if key not in ("speakers", "dry_run")},
         "channels": imported.channels[:MOST_CHANNELS],
         "channels_total": len(imported.channels),
         "agents": [agent.slug for agent in choices.made.values()],
@@ -341,9 +340,7 @@ def _undo(job: Import, owner: str, report: _Report) -> None:
                     restore_version(version=earlier, seen=version["seen"], user=user)
             except PersonaMovedOn:
                 kept.append(slug)
-        result = {**job.result, "kept_agents": kept}
-        if not job.finish(owner=owner, status=Import.UNDONE, result=result, stored=0, **_AT_REST):
-            raise LeaseLost("another worker has it, or it was cancelled")
+        _finish(job, owner, status=Import.UNDONE, result={**job.result, "kept_agents": kept}, stored=0)
     drop(job)
 
 
@@ -359,13 +356,13 @@ def _delete_unused(rows: QuerySet[Any], with_them: set[type[Model]]) -> list[str
     return kept
 
 
-def _finish(job: Import, owner: str, result: dict[str, Any], **fields: Any) -> None:
-    found = {key: value for key, value in job.found.items() if key not in ("sample", "personas", "problem")}
-    if not job.finish(owner=owner, status=Status.COMPLETED, result=result, found=found, **_AT_REST, **fields):
-        raise LeaseLost("another worker has it, or it was cancelled")
-
-
 _AT_REST: dict[str, Any] = {"doing": "", "done": 0, "total": 0}
+
+
+def _finish(job: Import, owner: str, *, status: str = Status.COMPLETED, **fields: Any) -> None:
+    found = {key: value for key, value in job.found.items() if key not in ("sample", "personas", "problem")}
+    if not job.finish(owner=owner, status=status, found=found, **_AT_REST, **fields):
+        raise LeaseLost("another worker has it, or it was cancelled")
 
 
 class _Report:
@@ -399,10 +396,6 @@ def _user(job: Import) -> User:
     return user
 
 
-def _yaml_bytes(job: Import) -> int:
-    return sum(file.size for file in job.files.all() if file.name.lower().endswith(YAML))
-
-
 def _files(job: Import, folder: Path, report: _Report | None = None) -> dict[Path, str]:
     try:
         paths = write_into(
@@ -416,31 +409,12 @@ def _files(job: Import, folder: Path, report: _Report | None = None) -> dict[Pat
 
 
 def _failed(job: Import, problem: NotPossible) -> dict[str, Any]:
-    return {
-        "status": Status.FAILED,
-        "error": str(problem),
-        "found": {**job.found, "problem": problem.as_json()},
-    }
+    return {"status": Status.FAILED, "error": str(problem), "found": {**job.found, "problem": problem.as_json()}}
 
 
 def _start(job: Import) -> dict[str, Any]:
     found = {key: value for key, value in job.found.items() if key != "problem"}
     return {"error": "", "finished_at": None, "started_at": None, "found": found, **_AT_REST}
-
-
-def _check_room(user: User) -> None:
-    kept = Import.objects.filter(created_by=user).filter(Exists(ImportChunk.objects.filter(file__of=OuterRef("pk"))))
-    total = ImportFile.objects.filter(of__in=kept).aggregate(total=Sum("size"))["total"] or 0
-    oldest = ", ".join(f"import {pk}" for pk in kept.order_by("pk").values_list("pk", flat=True)[:3])
-    if (count := kept.count()) >= MOST_UNFINISHED:
-        raise NotNow(
-            f"you have {count} imports that are not done, the most there may be: import or discard some first, e.g. {oldest}"
-        )
-    most = MOST_KEPT * settings.IMPORT_MOST_BYTES
-    if total > most:
-        raise NotNow(
-            f"your imports that are not done keep {total:,} bytes, of at most {most:,}: import or discard some first, e.g. {oldest}"
-        )
 
 
 def _edit(job: Import, **fields: Any) -> None:

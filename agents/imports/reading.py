@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -133,8 +134,8 @@ def _excerpt(path: Path, line: int) -> list[tuple[int, str]]:
         return []
     try:
         lines = islice(Source(path).lines(), max(0, line - 2), line + 1)
-        shown = ((number, text.replace("\0", "\ufffd")) for number, text in lines)  # no database stores a NUL
-        return [(number, text[:_EXCERPT] + ("…" if len(text) > _EXCERPT else "")) for number, text in shown]
+        # No database stores a NUL.
+        return [(number, _shortened(text.replace("\0", "\ufffd"), _EXCERPT)) for number, text in lines]
     except TranscriptError:  # the line is no text at all
         return []
 
@@ -154,25 +155,8 @@ def may_make_speakers(user: User | AnonymousUser) -> bool:
     return user.has_perm("agents.add_agent") and user.has_perm(JOINING)
 
 
-def missing_for_personas(
-    user: User | AnonymousUser, personas: Sequence[AgentValues], results: Sequence[UpsertResult]
-) -> list[str]:
-    """The permissions a user lacks for what becomes of personas: those that an agent's page asks for its parts."""
-    needed = set()
-    for values, result in zip(personas, results, strict=True):
-        acts = {Outcome.CREATED: ("add",), Outcome.UPDATED: ("add", "change", "delete")}.get(result.outcome, ())
-        has_traits = values.traits is not None and (bool(values.traits) or result.outcome != Outcome.CREATED)
-        parts = ("trait",) * has_traits + ("memoryblock",) * bool(values.memory_blocks)
-        needed |= {f"agents.{act}_{part}" for act in acts for part in parts}
-    return sorted(name for name in needed if not user.has_perm(name))
-
-
-def kind_of(paths: Mapping[Path, str], format: str) -> str:
-    """Whether these files are a transcript or personas; several files are personas.
-
-    Raises:
-        NotPossible: Neither.
-    """
+def _kind_of(paths: Mapping[Path, str], format: str) -> str:
+    """Whether these files are a transcript or personas; several files are personas. Raises `NotPossible`: neither."""
     if format != AUTO:
         return Import.Kind.PERSONAS if format == PERSONAS else Import.Kind.TRANSCRIPT
     path = next(iter(paths))
@@ -182,12 +166,9 @@ def kind_of(paths: Mapping[Path, str], format: str) -> str:
     try:
         detect(Source(path))
     except TranscriptError as error:
-        if ending in _EITHER:
-            try:
-                if read_personas(path, stems=stems_of(paths)):
-                    return Import.Kind.PERSONAS
-            except PersonaError:
-                pass
+        with suppress(PersonaError):
+            if ending in _EITHER and read_personas(path, stems=stems_of(paths)):
+                return Import.Kind.PERSONAS
         raise not_possible(error, paths) from None
     return Import.Kind.TRANSCRIPT
 
@@ -210,12 +191,12 @@ def look(
         progress: Called with how far it is.
 
     Returns:
-        A kind of `Import`, and what was found, for its column `found`.
+        A kind of `Import`, and what the files hold, for its column `found`.
 
     Raises:
         NotPossible: They cannot be imported as they are, with these choices or by this user.
     """
-    kind = kind_of(paths, choices.format)
+    kind = _kind_of(paths, choices.format)
     if kind == Import.Kind.PERSONAS:
         values, results = read_and_import_personas(paths=paths, reset=choices.reset, user=user, dry_run=True)
         texts = {value.slug: value.system_prompt[:PERSONA_CHARACTERS] for value in values}
@@ -226,36 +207,34 @@ def look(
         raise NotPossible("Uploading messages needs the permission agents.add_message.")
     (path, name), *_ = paths.items()
     try:
-        return kind, {**_look_into(path, name, choices, user, most, progress), "header": header_of(path)}
+        return kind, {**_transcript(path, name, choices, user, most, progress), "header": header_of(path)}
     except (TranscriptError, OptionError) as error:
         raise not_possible(error, paths) from None
 
 
-def _look_into(
+def _transcript(
     path: Path, name: str, choices: Choices, user: User, most: int | None, progress: Progress
 ) -> dict[str, Any]:
     transcript = Transcript(path=path, **choices.options(name, made=False))
     unknown: dict[str, str] = {}
     preparer, messages = transcript.messages(unknown.__setitem__)
-    needs, channels, sample = Needs(), Counter[str](), list[dict[str, Any]]()
+    tally, needs, channels, sample = preparer.tally, Needs(), Counter[str](), list[Prepared]()
     new, complete = 0, True
     while batch := list(islice(messages, BATCH)):
         for message in batch:
             needs.add(message)
             channels[message.target.slug] += 1
-            if len(sample) < SAMPLE:
-                sample.append(_sample(message))
+        sample += batch[: SAMPLE - len(sample)]
         new += count_batch(batch).imported
         progress(CHECKING, transcript.source.bytes_read, transcript.source.size)
-        if most is not None and preparer.tally.messages >= most:
+        if most is not None and tally.messages >= most:
             complete = False
             break
+    refusal = ""
     try:
         needs.check(rights_of(user))
-        refusal = ""
     except NotEntitled as error:
         refusal = str(error)
-    tally = preparer.tally
     speakers: list[dict[str, Any]] = [
         {"name": speaker, "messages": count, "slug": slug or "", "why": unknown.get(speaker, "")}
         for speaker, (slug, count) in tally.speakers.items()
@@ -278,19 +257,21 @@ def _look_into(
         "system_prompts": tally.system_prompts,
         "replaced_characters": preparer.cleaner.replaced,
         "cut_texts": preparer.cleaner.cut,
-        "sample": sample,
+        "sample": [
+            {
+                "slug": message.author.slug,
+                "outsider": message.author.outsider,
+                "text": _shortened(message.text, SAMPLE_CHARACTERS),
+                "sent_at": message.sent_at.isoformat() if message.sent_at else "",
+            }
+            for message in sample
+        ],
         "refusal": refusal,
     }
 
 
-def _sample(message: Prepared) -> dict[str, Any]:
-    text = message.text
-    return {
-        "slug": message.author.slug,
-        "outsider": message.author.outsider,
-        "text": text[:SAMPLE_CHARACTERS] + ("…" if len(text) > SAMPLE_CHARACTERS else ""),
-        "sent_at": message.sent_at.isoformat() if message.sent_at else "",
-    }
+def _shortened(text: str, limit: int) -> str:
+    return text[:limit] + ("…" if len(text) > limit else "")
 
 
 def header_of(path: Path) -> list[str]:
@@ -329,7 +310,13 @@ def read_and_import_personas(
     except PersonaError as error:
         raise not_possible(error, paths) from None
     results = import_read(personas=values, reset=reset, dry_run=dry_run, user=None if dry_run else user)
-    if missing := missing_for_personas(user, values, results):
+    needed = set()  # what an agent's page asks for its parts
+    for persona, result in zip(values, results, strict=True):
+        acts = {Outcome.CREATED: ("add",), Outcome.UPDATED: ("add", "change", "delete")}.get(result.outcome, ())
+        has_traits = persona.traits is not None and (bool(persona.traits) or result.outcome != Outcome.CREATED)
+        parts = ("trait",) * has_traits + ("memoryblock",) * bool(persona.memory_blocks)
+        needed |= {f"agents.{act}_{part}" for act in acts for part in parts}
+    if missing := sorted(name for name in needed if not user.has_perm(name)):
         raise NotPossible(f"What these files hold needs permissions that you do not have: {', '.join(missing)}.")
     return values, results
 

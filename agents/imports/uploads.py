@@ -1,9 +1,9 @@
-"""The files themselves: stored in pieces, given back as files of a folder, dropped when nobody needs them any more."""
+"""The files of imports: stored in pieces, written into a folder, deleted when they are no longer needed."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 from django.conf import settings
 from django.core.files import File
 from django.core.files.uploadhandler import FileUploadHandler, StopUpload
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
 
@@ -22,14 +22,14 @@ _MARK = "plumbline.files_too_large"
 
 
 class LimitedUploads(FileUploadHandler):
-    """Stands before Django's own: ends keeping files when the form's are larger than `IMPORT_MOST_BYTES` together."""
+    """Runs before Django's own handlers: stops reading when the files of a form exceed `IMPORT_MOST_BYTES` together."""
 
     def __init__(self, request: HttpRequest | None = None) -> None:
         super().__init__(request)
         self._bytes, self._files = 0, 0
 
     def new_file(self, *args: Any, **kwargs: Any) -> None:
-        """A stranger's form is read before anybody asks who sent it: few files of it are kept, for each holds a file open."""
+        """A form is read before its sender is known: few files of a stranger are read, for each holds a file open."""
         super().new_file(*args, **kwargs)
         self._files += 1
         user = getattr(self.request, "user", None)
@@ -69,21 +69,11 @@ def store(job: Import, uploads: Sequence[File[bytes]]) -> None:
     for upload in uploads:
         file = ImportFile.objects.create(of=job, name=plain_name(upload.name or ""), size=0)
         size = 0
-        for number, piece in enumerate(_pieces(upload)):
-            ImportChunk.objects.create(file=file, number=number, content=piece)
+        upload.seek(0)
+        while piece := upload.read(CHUNK):
+            ImportChunk.objects.create(file=file, number=size // CHUNK, content=piece)
             size += len(piece)
         ImportFile.objects.filter(pk=file.pk).update(size=size)
-
-
-def _pieces(upload: File[bytes]) -> Iterator[bytes]:
-    waiting = bytearray()
-    for chunk in upload.chunks(CHUNK):
-        waiting += chunk
-        while len(waiting) >= CHUNK:
-            yield bytes(waiting[:CHUNK])
-            del waiting[:CHUNK]
-    if waiting:
-        yield bytes(waiting)
 
 
 def plain_name(name: str) -> str:
@@ -96,13 +86,10 @@ def plain_name(name: str) -> str:
 def write_into(
     folder: Path, job: Import, *, progress: Callable[[int, int], None] = lambda _done, _total: None
 ) -> dict[Path, str]:
-    """Write the files of an import into a folder under names of our own, in their order.
-
-    Returns:
-        Where they are, with the names they were given.
+    """Write the files of an import into a folder under names of our own, in order; returns the given name of each path.
 
     Raises:
-        NotKept: They are not kept any more.
+        NotKept: Their content is gone.
     """
     files = list(job.files.all())
     total, done = sum(file.size for file in files), 0
@@ -134,20 +121,20 @@ def are_kept(job: Import) -> bool:
 
 
 def drop(job: Import) -> None:
-    """Forget the content of an import's files; their names and sizes stay."""
-    _drop(ImportChunk.objects.filter(file__of=job).values_list("pk", flat=True))
+    """Delete the content of an import's files; their names and sizes stay."""
+    _drop(ImportChunk.objects.filter(file__of=job))
 
 
 def drop_old() -> str:
-    """Forget what nobody imported in `IMPORT_KEEP_DAYS`; a chore. Returns a sentence when there was any."""
+    """Delete what nobody imported in `IMPORT_KEEP_DAYS`; a chore. Returns a sentence when there was any."""
     before = timezone.now() - timedelta(days=settings.IMPORT_KEEP_DAYS)
     old = Q(file__of__created_at__lt=before) & ~Q(file__of__status__in=Import.OPEN)
-    dropped = _drop(ImportChunk.objects.filter(old).values_list("pk", flat=True))
+    dropped = _drop(ImportChunk.objects.filter(old))
     return f"{dropped} pieces of files dropped that nobody imported" if dropped else ""
 
 
-def _drop(keys: Sequence[int] | object) -> int:
+def _drop(pieces: QuerySet[ImportChunk]) -> int:
     dropped = 0
-    while chosen := list(keys[:DROPPED_AT_ONCE]):  # type: ignore[index]
+    while chosen := list(pieces.values_list("pk", flat=True)[:DROPPED_AT_ONCE]):
         dropped += ImportChunk.objects.filter(pk__in=chosen).delete()[0]
     return dropped

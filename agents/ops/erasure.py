@@ -58,15 +58,17 @@ class Words:
 
     def __init__(self, texts: Iterable[str], *, names: Iterable[str], label: str, shortest: int = SHORTEST_QUOTE):
         self.label, self.shortest = label, shortest
-        windows: set[str] = set()
-        whole: set[str] = set()
+        self._windows: set[str] = set()
+        self._whole: set[str] = set()
         for text in texts:
             folded = _folded(text)
-            windows.update(folded[i : i + shortest] for i in range(len(folded) - shortest + 1))
+            self._windows.update(folded[i : i + shortest] for i in range(len(folded) - shortest + 1))
             if folded and folded != ERASED:
-                whole.add(folded)
-        self._windows, self._whole = windows, whole
-        self._name = _pattern([name for name in names if name and name != label])
+                self._whole.add(folded)
+        # Any of the names as words. One that could be a word of the language ("Will", "May") only as it is written.
+        longest_first = sorted({name for name in names if name and name != label}, key=len, reverse=True)
+        ways = [re.escape(name) if name.isalpha() else f"(?i:{re.escape(name)})" for name in longest_first]
+        self._name = re.compile(rf"(?<!\w)(?:{'|'.join(ways)})(?!\w)") if ways else None
 
     def quoted(self, text: str) -> bool:
         """Whether the text has a quote in it."""
@@ -139,14 +141,6 @@ def _folded_with_places(text: str) -> tuple[str, list[int]]:
                 chars.append(low)
                 places.append(place)
     return "".join(chars), places
-
-
-def _pattern(names: list[str]) -> re.Pattern[str] | None:
-    """Any of the names as words. One that could be a word of the language ("Will", "May") only as it is written."""
-    if not names:
-        return None
-    ways = (re.escape(n) if n.isalpha() else f"(?i:{re.escape(n)})" for n in sorted(names, key=len, reverse=True))
-    return re.compile(rf"(?<!\w)(?:{'|'.join(ways)})(?!\w)")
 
 
 def _texts(value: Any) -> Iterable[str]:
@@ -276,7 +270,7 @@ class Place:
         rows: Leaves rows out.
         emptied: JSON columns that become empty where a row is blanked.
         delete: A row with the person's words goes as a whole.
-        told_only: Nothing is changed: people wrote this as configuration; they are shown that it looks like a quote.
+        report_only: Nothing is changed: people wrote this as configuration; they are shown that it looks like a quote.
     """
 
     model: type[Model]
@@ -289,7 +283,7 @@ class Place:
     rows: Callable[[Person], QuerySet[Any]] | None = None
     emptied: tuple[str, ...] = ()
     delete: bool = False
-    told_only: bool = False
+    report_only: bool = False
 
     @property
     def table(self) -> str:
@@ -302,10 +296,9 @@ class Place:
         if self.near:
             return Q(pk__isnull=False)
         near = NOTHING
-        for path in self.channel:
-            near |= Q(**{f"{path}__in": person.channels})
-        for path in self.agent:
-            near |= Q(**{f"{path}__in": person.agents})
+        for paths, keys in ((self.channel, person.channels), (self.agent, person.agents)):
+            for path in paths:
+                near |= Q(**{f"{path}__in": keys})
         return near
 
 
@@ -317,7 +310,7 @@ class Erased:
     """What a place had of the person.
 
     Attributes:
-        keys: Rows changed or deleted, or that would be; where `told_only`, rows that people should look at.
+        keys: Rows changed or deleted, or that would be; where `report_only`, rows that people should look at.
         named_elsewhere: Rows that have the name but are not near: left as they are, for it may be another's name.
     """
 
@@ -339,14 +332,12 @@ def forget(
     name_everywhere: bool = False,
     progress: Callable[[Place, float], None] = lambda _place, _done: None,
 ) -> Iterator[Erased]:
-    """Erase a person; each place as it is done.
+    """Erase a person; yield each place as it is done.
 
-    May be stopped at any time and begun again: their own messages, by which quotes are found, are blanked last. A second time finds
-    nothing more.
+    May be stopped at any time and begun again: their own messages, by which quotes are recognised, are blanked last. A second
+    call finds nothing more.
 
     Args:
-        person: Who.
-        dry_run: Only count.
         shortest_quote: Characters of theirs in a row that count as a quote.
         name_everywhere: Take every text with the name for one about them, also where they are not known to have been.
         progress: Called with how far a place is, 0 to 1.
@@ -375,12 +366,12 @@ def _go_through(found: Erased, person: Person, words: Words, *, dry_run: bool, e
         after = read[-1]["pk"]
         changes: list[tuple[dict[str, Any], dict[str, Any]]] = []
         for row in read:
-            changed = _changed(place, person, words, row, everywhere)
-            found.named_elsewhere += not changed and _is_named(place, words, row)
-            if changed:
+            if changed := _changed(place, person, words, row, everywhere):
                 changes.append((row, changed))
+            elif not row["is_near"] and any(words.named(row[column]) for column in place.columns):
+                found.named_elsewhere += 1
         found.keys.update(row["pk"] for row, _ in changes)
-        if changes and not dry_run and not place.told_only:
+        if changes and not dry_run and not place.report_only:
             _write(place, changes)
         yield min(1.0, after / max(last, 1))
 
@@ -411,17 +402,12 @@ def _changed(place: Place, person: Person, words: Words, row: dict[str, Any], ev
             after[column] = words.without(value, near=row["is_near"] or everywhere)
     if place.delete and row["is_whole"]:
         return after
-    return {column: _fitting(place, column, value) for column, value in after.items() if value != row[column]}
-
-
-def _is_named(place: Place, words: Words, row: dict[str, Any]) -> bool:
-    return not row["is_near"] and any(words.named(row[column]) for column in place.columns)
-
-
-def _fitting(place: Place, column: str, value: Any) -> Any:
-    """A label may be longer than the name it stands for."""
-    longest = place.model._meta.get_field(column).max_length  # type: ignore[union-attr]
-    return value[:longest] if isinstance(value, str) and longest else value
+    changed = {column: value for column, value in after.items() if value != row[column]}
+    for column, value in changed.items():
+        longest = place.model._meta.get_field(column).max_length  # type: ignore[union-attr]
+        if isinstance(value, str) and longest:
+            changed[column] = value[:longest]  # a label may be longer than the name it stands for
+    return changed
 
 
 def _write(place: Place, changes: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> None:
@@ -447,12 +433,9 @@ def _clear_account(person: Person) -> None:
     user.save()
 
 
-Role = RunMessage.Role
-
-
 def _prompts_of_ended_runs(person: Person) -> Q:
     """They have the conversation in them. Those of a run that goes on are what it goes on from: only quotes and name go."""
-    roles = (Role.SYSTEM, Role.USER)
+    roles = (RunMessage.Role.SYSTEM, RunMessage.Role.USER)
     return Q(run__channel__in=person.channels, run__status__in=Run.FINAL, role__in=roles)
 
 
@@ -464,9 +447,11 @@ def _entries(person: Person) -> Q:
             content_type__app_label="agents", content_type__model="message", object_repr__startswith=f"{name}: "
         )
     if person.user is not None and person.deactivate:
-        account = {"app_label": person.user._meta.app_label, "model": person.user._meta.model_name}
+        model = person.user._meta
         theirs |= Q(
-            **{f"content_type__{name}": value for name, value in account.items()}, object_id=str(person.user.pk)
+            content_type__app_label=model.app_label,
+            content_type__model=model.model_name,
+            object_id=str(person.user.pk),
         )
     return theirs
 
@@ -482,12 +467,7 @@ PLACES = (
     ),
     Place(model=LLMBatchRequest, columns=("text", "error"), near=True),  # answers about channels are of no agent
     Place(model=LLMCall, columns=("error",), channel=("run__channel",), agent=("agent",)),
-    Place(
-        model=RunMessage,
-        columns=("content",),
-        channel=("run__channel",),
-        whole=_prompts_of_ended_runs,
-    ),
+    Place(model=RunMessage, columns=("content",), channel=("run__channel",), whole=_prompts_of_ended_runs),
     Place(model=RunStep, columns=("detail",), channel=("run__channel",)),
     Place(model=Run, columns=("prompt", "error", "overrides", "trace"), channel=("channel",)),
     Place(model=MemoryPassage, columns=("text",), agent=("agent",)),
@@ -504,10 +484,10 @@ PLACES = (
     Place(model=Import, columns=("choices", "found", "result", "error"), near=True),
     Place(model=ImportFile, columns=("name",), near=True),
     Place(model=LogEntry, columns=("object_repr", "change_message"), whole=_entries),
-    Place(model=Agent, columns=("title", "description", "system_prompt", "sample_lines"), told_only=True),
+    Place(model=Agent, columns=("title", "description", "system_prompt", "sample_lines"), report_only=True),
     Place(model=DescriptionUpdate, columns=("error",), agent=("agent",)),  # of a call that failed
-    Place(model=PersonaVersion, columns=("system_prompt", "traits", "note"), told_only=True),
-    Place(model=Trait, columns=("name", "description", "source"), told_only=True),
+    Place(model=PersonaVersion, columns=("system_prompt", "traits", "note"), report_only=True),
+    Place(model=Trait, columns=("name", "description", "source"), report_only=True),
     Place(model=Channel, columns=("name", "topic", "tags"), channel=("pk",)),
     Place(
         model=Message,
@@ -524,10 +504,5 @@ PLACES = (
         whole=lambda person: Q(pk__isnull=False),
         rows=lambda person: person.own(),
     ),
-    Place(
-        model=Message,
-        columns=("outsider",),
-        named=lambda person: ~Q(outsider=""),
-        rows=lambda person: person.own(),
-    ),
+    Place(model=Message, columns=("outsider",), named=lambda person: ~Q(outsider=""), rows=lambda person: person.own()),
 )

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import accumulate
 from typing import Any
 
 from django.conf import settings
@@ -129,16 +130,14 @@ def prune(
             return
         first, after = keys[0] if first is None else first, keys[-1]
         began = time.monotonic()
-        gone = _delete(log, rows.model, keys)
+        with transaction.atomic():
+            _, per_model = rows.model._default_manager.filter(pk__in=keys).delete()
+        names = {
+            model._meta.label: model._meta.db_table for model in (rows.model, *(child for child, _ in log.children))
+        }
+        gone = {names[label]: number for label, number in per_model.items() if number and label in names}
         yield Pruned(gone, (after - first + 1) / (last - first + 1))
         rest(max(SHORTEST_PAUSE, time.monotonic() - began))
-
-
-def _delete(log: Log, model: type[Model], keys: Sequence[int]) -> dict[str, int]:
-    with transaction.atomic():
-        _, per_model = model._default_manager.filter(pk__in=keys).delete()
-    names = {one._meta.label: one._meta.db_table for one in (model, *(child for child, _ in log.children))}
-    return {names[label]: number for label, number in per_model.items() if number and label in names}
 
 
 def _fitting(log: Log, keys: list[int], batch: int) -> list[int]:
@@ -150,14 +149,8 @@ def _fitting(log: Log, keys: list[int], batch: int) -> list[int]:
         counted = model._default_manager.filter(**{f"{key}__in": keys}).order_by().values_list(key)
         for parent, number in counted.annotate(number=Count("pk")):
             weights[parent] += number
-    total = 0
-    fitting: list[int] = []
-    for pk in keys:
-        total += weights[pk]
-        if fitting and total > batch:
-            break
-        fitting.append(pk)
-    return fitting
+    totals = accumulate(weights[pk] for pk in keys)
+    return [pk for place, (pk, total) in enumerate(zip(keys, totals, strict=True)) if not place or total <= batch]
 
 
 def _measured(rows: QuerySet[Any]) -> Prunable:
@@ -171,16 +164,16 @@ def _of_ended_runs(model: type[Model]) -> Callable[[datetime], QuerySet[Any]]:
     return lambda before: model._default_manager.filter(run__status__in=Run.FINAL, run__finished_at__lt=before)
 
 
-def _taken_batches(before: datetime) -> QuerySet[LLMBatch]:
-    """Answered or not: what the work they served has not taken by then, it never does."""
+def _ended_batches(before: datetime) -> QuerySet[LLMBatch]:
+    """Answered or not: what the work they served has not read by then, it never does."""
     return LLMBatch.objects.filter(status__in=LLMBatch.FINAL, finished_at__lt=before)
 
 
 LOGS = (
     Log(rows=_of_ended_runs(RunMessage)),
     Log(rows=_of_ended_runs(RunStep)),
-    Log(rows=lambda before: LLMBatchRequest.objects.filter(batch__in=_taken_batches(before))),
-    Log(rows=lambda before: _taken_batches(before)),
+    Log(rows=lambda before: LLMBatchRequest.objects.filter(batch__in=_ended_batches(before))),
+    Log(rows=_ended_batches),
     Log(
         rows=lambda before: LLMCall.objects.filter(created_at__lt=before),
         children=((LLMPayload, "call"),),

@@ -48,10 +48,12 @@ class SeedMessage(_Strict):
     reply_to: str | None = None
     text: str
 
+    def sent_at(self, now: datetime) -> datetime:
+        day = timezone.localtime(now).date() + timedelta(days=self.day - 1)
+        return timezone.make_aware(datetime.combine(day, time.fromisoformat(self.time)))
+
 
 class SeedConversation(_Strict):
-    """A conversation file."""
-
     channel: SeedChannel
     members: list[str]
     messages: list[SeedMessage]
@@ -108,9 +110,7 @@ def _seed_conversation(
     conversation: SeedConversation, agents: dict[str, Agent], now: datetime, report: SeedReport
 ) -> None:
     info = conversation.channel
-    channel, _ = Channel.objects.get_or_create(
-        slug=info.slug, defaults={"name": info.name, "kind": info.kind, "topic": info.topic}
-    )
+    channel, _ = Channel.objects.get_or_create(slug=info.slug, defaults=info.model_dump(exclude={"slug"}))
     for slug in conversation.members:
         ChannelMember.objects.get_or_create(channel=channel, agent=agents[slug])
     known = dict(Message.objects.filter(channel=channel).values_list("external_id", "pk"))
@@ -129,7 +129,7 @@ def _seed_conversation(
             agent=agents[message.author] if message.author else None,
             outsider=message.outsider,
             text=message.text,
-            sent_at=_moment(message, now),
+            sent_at=message.sent_at(now),
             tags={"build": message.build},
         )
         for offset, message in enumerate(missing)
@@ -141,8 +141,3 @@ def _seed_conversation(
     for message in replies:
         by_id[message.id].parent = by_id[message.reply_to or ""]
     Message.objects.bulk_update([by_id[message.id] for message in replies], ["parent"])
-
-
-def _moment(message: SeedMessage, now: datetime) -> datetime:
-    day = timezone.localtime(now).date() + timedelta(days=message.day - 1)
-    return timezone.make_aware(datetime.combine(day, time.fromisoformat(message.time)))

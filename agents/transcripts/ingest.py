@@ -89,11 +89,11 @@ def ingest_messages(spoken: Sequence[Spoken], *, rights: Rights | None = None) -
     observers: list[Observer] = [import_string(path) for path in settings.INGEST_OBSERVERS]
     observed = 0
 
-    def tell(new: Sequence[Message]) -> None:
+    def observe(new: Sequence[Message]) -> None:
         nonlocal observed
         observed = sum(observer(new) for observer in observers)
 
-    result = write_batch(prepared, on_new=tell)
+    result = write_batch(prepared, on_new=observe)
     return Ingested(
         received=len(spoken),
         imported=result.imported,

@@ -12,15 +12,18 @@ from django.db.models import Count
 from evaluation.change.comparison import Change, Comparison, adjusted, compare, compare_to_baseline
 from evaluation.change.measurement_files import measurements_of_file
 from evaluation.change.measurements import Measurement, NotComparable, measurement_of
-from evaluation.judge.verdicts import OUT_OF_REACH
+from evaluation.judge.questions import OUT_OF_REACH
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore, is_heuristic
 from evaluation.runs.capture import Captured, capture
-from evaluation.runs.coverage import Share
-from evaluation.runs.estimate import Estimate
-from evaluation.runs.spec import RunSpec
-from evaluation.runs.summary import RunSummary
-from evaluation.simulation.conversations import Simulation, simulate, simulation_spec
-from evaluation.simulation.estimate import SimulationEstimate, estimate_simulation
+from evaluation.runs.planning import Estimate, RunSpec
+from evaluation.runs.summary import RunSummary, Share
+from evaluation.simulation.conversations import (
+    Simulation,
+    SimulationEstimate,
+    estimate_simulation,
+    simulate,
+    simulation_spec,
+)
 from evaluation.simulation.situations import load_situations
 
 

@@ -81,7 +81,7 @@ class Command(BaseCommand):
         if options["json"]:
             self.stdout.write(json.dumps(_as_json(found, options["dry_run"]), indent=2))
         else:
-            self._tell(found, dry_run=options["dry_run"])
+            self._show(found, dry_run=options["dry_run"])
 
     def _person(self, options: dict[str, Any]) -> erasure.Person:
         for given, needed in (("channel", "outsider"), ("deactivate", "user")):
@@ -94,7 +94,7 @@ class Command(BaseCommand):
         except erasure.Unknown as error:
             raise CommandError(str(error), returncode=NO_SUCH) from None
 
-    def _tell(self, found: list[erasure.Erased], *, dry_run: bool) -> None:
+    def _show(self, found: list[erasure.Erased], *, dry_run: bool) -> None:
         what = "would be erased" if dry_run else "erased"
         tables = _per_table(found)
         for table, rows in tables.items():
@@ -102,11 +102,10 @@ class Command(BaseCommand):
                 self.stdout.write(f"{table:<32} {rows:>8,} row{'s' * (rows != 1)} {what}")
         if nothing := empty_tables(tables, what="found"):
             self.stdout.write(nothing)
-        for table, rows in _per_table(found, told_only=True).items():
-            if rows:
-                self.stdout.write(
-                    f"{table}: {rows} row{'s' * (rows != 1)} of configuration quote them: look there yourself"
-                )
+        for table, rows in _quoting(found).items():
+            self.stdout.write(
+                f"{table}: {rows} row{'s' * (rows != 1)} of configuration quote them: look there yourself"
+            )
         if elsewhere := sum(one.named_elsewhere for one in found):
             self.stdout.write(
                 f"{elsewhere} row{'s' * (elsewhere != 1)} where they never spoke have the name and were left: it may be somebody else's "
@@ -117,20 +116,24 @@ class Command(BaseCommand):
             self.stdout.write("Nothing was changed (--dry-run).")
 
 
-def _per_table(found: Iterable[erasure.Erased], *, told_only: bool = False) -> dict[str, int]:
+def _per_table(found: Iterable[erasure.Erased], *, report_only: bool = False) -> dict[str, int]:
     """Rows per table; one that several places have is one row."""
     keys: dict[str, set[int]] = {}
     for one in found:
-        if one.place.told_only == told_only:
+        if one.place.report_only == report_only:
             keys.setdefault(one.place.table, set()).update(one.keys)
     return {table: len(rows) for table, rows in keys.items()}
+
+
+def _quoting(found: Iterable[erasure.Erased]) -> dict[str, int]:
+    return {table: rows for table, rows in _per_table(found, report_only=True).items() if rows}
 
 
 def _as_json(found: list[erasure.Erased], dry_run: bool) -> dict[str, Any]:
     return {
         "dry_run": dry_run,
-        "tables": dict(_per_table(found)),
-        "quoted_in_configuration": {table: rows for table, rows in _per_table(found, told_only=True).items() if rows},
+        "tables": _per_table(found),
+        "quoted_in_configuration": _quoting(found),
         "named_elsewhere": sum(one.named_elsewhere for one in found),
         "out_of_reach": OUT_OF_REACH,
     }

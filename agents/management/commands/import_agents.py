@@ -50,21 +50,14 @@ class Command(CodedCommand):
             self.stderr.write(f"Example agents until now: {taken}. What the examples said stays, and is measured, too.")
         if options["json"]:
             self.stdout.write(json.dumps(as_json(results, dry_run=options["dry_run"]), ensure_ascii=False))
-        else:
-            self._show(results, dry_run=options["dry_run"])
-
-    def _show(self, results: list[UpsertResult], *, dry_run: bool) -> None:
+            return
         table = Table("agent", "name", "outcome", "changed")
         for result in results:
-            table.add_row(
-                result.agent.slug,
-                result.agent.display_name,
-                result.outcome.replace("_", " "),
-                ", ".join(result.changed),
-            )
+            agent = result.agent
+            table.add_row(agent.slug, agent.display_name, result.outcome.replace("_", " "), ", ".join(result.changed))
         console = console_on(self.stdout, markup=False)
         console.print(table)
-        if dry_run:
+        if options["dry_run"]:
             console.print("Dry run: nothing was changed.")
 
 

@@ -53,40 +53,44 @@ class Command(BaseCommand):
         except ValueError as error:
             raise CommandError(f"--older-than {error}", returncode=NO_SUCH) from None
         if not 1 <= options["batch"] <= retention.LONGEST_BATCH:
-            allowed = f"allowed: 1 to {retention.LONGEST_BATCH}"
-            raise CommandError(f"--batch {options['batch']}: {allowed}", returncode=NO_SUCH)
+            raise CommandError(
+                f"--batch {options['batch']}: allowed: 1 to {retention.LONGEST_BATCH}", returncode=NO_SUCH
+            )
         if not 0 <= options["pause"] <= 60:
             raise CommandError(f"--pause {options['pause']:g}: allowed: 0 to 60 seconds", returncode=NO_SUCH)
         if options["dry_run"]:
-            self._tell(cutoff, as_json=options["json"])
+            self._show(cutoff, as_json=options["json"])
         else:
             self._prune(cutoff, options)
 
-    def _tell(self, cutoff: datetime, *, as_json: bool) -> None:
-        found = [(log, one) for log in retention.logs() for one in retention.prunable(log, cutoff)]
+    def _show(self, cutoff: datetime, *, as_json: bool) -> None:
+        prunable = [(log, one) for log in retention.logs() for one in retention.prunable(log, cutoff)]
         if as_json:
-            tables = [{"table": one.table, "rows": one.rows, "bytes": one.size} for _, one in found]
+            tables = [{"table": one.table, "rows": one.rows, "bytes": one.size} for _, one in prunable]
             self._json(cutoff, tables, dry_run=True)
             return
-        for log, one in found:
+        for log, one in prunable:
             if not one.rows:
                 continue
             self.stdout.write(f"{one.table:<30} {one.rows:>12,} rows, about {_size(one.size)}")
             if one.table == log.table and log.rolled is not None:
                 self.stdout.write(f"  {_reach(log.rolled.closed_before(), cutoff)}")
-        rows = {one.table: one.rows for _, one in found}
+        rows = {one.table: one.rows for _, one in prunable}
         if nothing := empty_tables(rows, what="found that old"):
             self.stdout.write(nothing)
         self.stdout.write(f"Older than {cutoff:%Y-%m-%d %H:%M} UTC. Nothing was deleted (--dry-run).")
 
     def _prune(self, cutoff: datetime, options: dict[str, Any]) -> None:
+        def rest(seconds: float) -> None:
+            time.sleep(max(seconds, options["pause"]))
+
         gone: Counter[str] = Counter()
         console = console_for_bars(sys.stderr, quiet=options["json"])
         with Progress(console=console, transient=True) as progress:
             for log in retention.logs():
                 gone.update(dict.fromkeys(log.tables(), 0))
                 bar = progress.add_task(log.table, total=1.0)
-                for batch in retention.prune(log, cutoff, batch=options["batch"], rest=_rest(options["pause"])):
+                for batch in retention.prune(log, cutoff, batch=options["batch"], rest=rest):
                     gone.update(batch.rows)
                     progress.update(bar, completed=batch.done)
                 progress.update(bar, completed=1.0)
@@ -103,13 +107,8 @@ class Command(BaseCommand):
             )
 
     def _json(self, cutoff: datetime, tables: list[dict[str, Any]], *, dry_run: bool) -> None:
-        self.stdout.write(
-            json.dumps({"older_than": cutoff.isoformat(), "dry_run": dry_run, "tables": tables}, indent=2)
-        )
-
-
-def _rest(least: float) -> Any:
-    return lambda seconds: time.sleep(max(seconds, least))
+        report = {"older_than": cutoff.isoformat(), "dry_run": dry_run, "tables": tables}
+        self.stdout.write(json.dumps(report, indent=2))
 
 
 def _reach(closed: datetime | None, cutoff: datetime) -> str:
