@@ -76,11 +76,11 @@ class Report:
 
     @property
     def counts_line(self) -> str:
-        found = self.coverage
+        judged = self.coverage
         return (
-            f"{counted(found.scored, 'judgement')} scored, {found.trivial:,} trivial, {found.failed:,} failed "
-            f"({found.failed_share:.0%} of what this judge could judge), {counted(found.beyond_judge, 'needs', 'need')} an LLM judge, "
-            f"{found.not_evaluable:,} not evaluable."
+            f"{counted(judged.scored, 'judgement')} scored, {judged.trivial:,} trivial, {judged.failed:,} failed "
+            f"({judged.failed_share:.0%} of what this judge could judge), {counted(judged.beyond_judge, 'needs', 'need')} an LLM judge, "
+            f"{judged.not_evaluable:,} not evaluable."
         )
 
     @property
@@ -178,9 +178,9 @@ def simulations_line(simulations: Sequence[SimulationEstimate]) -> str:
     return f"Estimate of the simulation: {counted(lines, 'line')} said to agents, {counted(calls, 'call')}, {cost}"
 
 
-def _amounts(found: Spending) -> str:
-    cost = money(found.cost_usd, found.unpriced_calls or 0)
-    return f"{counted(found.calls, 'call')}, {found.input_tokens:,} tokens in, {found.output_tokens:,} out, {cost}"
+def _amounts(spending: Spending) -> str:
+    cost = money(spending.cost_usd, spending.unpriced_calls or 0)
+    return f"{counted(spending.calls, 'call')}, {spending.input_tokens:,} tokens in, {spending.output_tokens:,} out, {cost}"
 
 
 def _left_out(result: AgentResult, comparison: Comparison) -> Iterator[str]:
