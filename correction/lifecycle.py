@@ -116,19 +116,19 @@ PLACES = (
         model=BehaviorRequest,
         columns=("trait_name", "trait_before", "trait_after"),
         whole=lambda person: _asked_by(person) & ~Q(trait_name=""),
-        told_only=True,
+        report_only=True,
     ),
     # Made of what they asked for, whether or not it is in their words.
-    Place(model=Trait, columns=("name",), whole=_asked_for_by, told_only=True),
+    Place(model=Trait, columns=("name",), whole=_asked_for_by, report_only=True),
     Place(
         model=AgentEvaluationConfig,
         columns=("behavior_named_requesters", "behavior_protected_traits"),
-        told_only=True,
+        report_only=True,
     ),
     Place(
         model=Intervention,
         columns=("description", "textual_claim", "function_parameters", "proposition_claim", "nudge"),
-        told_only=True,
+        report_only=True,
     ),
 )
 

@@ -71,5 +71,5 @@ PLACES = (
         named=_labels_by_name,
         rows=lambda person: ScoreLabel.objects.filter(_labels_by_name(person)),
     ),
-    Place(model=EvaluationSchedule, columns=("name", "where", "last_outcome"), told_only=True),
+    Place(model=EvaluationSchedule, columns=("name", "where", "last_outcome"), report_only=True),
 )

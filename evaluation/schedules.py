@@ -19,8 +19,7 @@ from agents.work.queues import wake_workers
 from evaluation.change.over_time import look_for_drift, next_to_look_at
 from evaluation.models import EvaluationRun, EvaluationSchedule
 from evaluation.propositions.files import PropositionError, default_dimensions
-from evaluation.runs.planning import Prepared, prepare_run
-from evaluation.runs.spec import RunSpec
+from evaluation.runs.planning import Prepared, RunSpec, prepare_run
 from evaluation.scorers.windows import parse_window
 
 log = logging.getLogger("evaluation.schedules")

@@ -14,7 +14,7 @@ from tests.machinery import Plumbline
 # Two agents with three lines each; one evaluation per agent.
 QUEUE = """
 from evaluation.runs.planning import create_run, make_plan
-from evaluation.runs.spec import RunSpec
+from evaluation.runs.planning import RunSpec
 from tests.factories import make_agent, make_channel, talk
 for slug in ("ada", "bob"):
     agent = make_agent(slug)

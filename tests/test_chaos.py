@@ -23,7 +23,7 @@ PATIENCE = 240  # seconds; only a machine that is very busy needs a fraction of 
 QUEUE = f"""
 from evaluation.runs.planning import create_run, make_plan
 from evaluation.propositions.files import load_all
-from evaluation.runs.spec import RunSpec
+from evaluation.runs.planning import RunSpec
 from correction.models import AgentEvaluationConfig
 from correction.gate.observe import queue_ingested
 from tests.factories import make_agent, make_channel, talk

@@ -270,7 +270,7 @@ class Place:
         rows: Leaves rows out.
         emptied: JSON columns that become empty where a row is blanked.
         delete: A row with the person's words goes as a whole.
-        told_only: Nothing is changed: people wrote this as configuration; they are shown that it looks like a quote.
+        report_only: Nothing is changed: people wrote this as configuration; they are shown that it looks like a quote.
     """
 
     model: type[Model]
@@ -283,7 +283,7 @@ class Place:
     rows: Callable[[Person], QuerySet[Any]] | None = None
     emptied: tuple[str, ...] = ()
     delete: bool = False
-    told_only: bool = False
+    report_only: bool = False
 
     @property
     def table(self) -> str:
@@ -310,7 +310,7 @@ class Erased:
     """What a place had of the person.
 
     Attributes:
-        keys: Rows changed or deleted, or that would be; where `told_only`, rows that people should look at.
+        keys: Rows changed or deleted, or that would be; where `report_only`, rows that people should look at.
         named_elsewhere: Rows that have the name but are not near: left as they are, for it may be another's name.
     """
 
@@ -371,7 +371,7 @@ def _go_through(found: Erased, person: Person, words: Words, *, dry_run: bool, e
             elif not row["is_near"] and any(words.named(row[column]) for column in place.columns):
                 found.named_elsewhere += 1
         found.keys.update(row["pk"] for row, _ in changes)
-        if changes and not dry_run and not place.told_only:
+        if changes and not dry_run and not place.report_only:
             _write(place, changes)
         yield min(1.0, after / max(last, 1))
 
@@ -484,10 +484,10 @@ PLACES = (
     Place(model=Import, columns=("choices", "found", "result", "error"), near=True),
     Place(model=ImportFile, columns=("name",), near=True),
     Place(model=LogEntry, columns=("object_repr", "change_message"), whole=_entries),
-    Place(model=Agent, columns=("title", "description", "system_prompt", "sample_lines"), told_only=True),
+    Place(model=Agent, columns=("title", "description", "system_prompt", "sample_lines"), report_only=True),
     Place(model=DescriptionUpdate, columns=("error",), agent=("agent",)),  # of a call that failed
-    Place(model=PersonaVersion, columns=("system_prompt", "traits", "note"), told_only=True),
-    Place(model=Trait, columns=("name", "description", "source"), told_only=True),
+    Place(model=PersonaVersion, columns=("system_prompt", "traits", "note"), report_only=True),
+    Place(model=Trait, columns=("name", "description", "source"), report_only=True),
     Place(model=Channel, columns=("name", "topic", "tags"), channel=("pk",)),
     Place(
         model=Message,

@@ -56,9 +56,8 @@ def remove_examples(*, dry_run: bool = False) -> Removal:
 def _channels() -> QuerySet[Channel]:
     """The channels of the seed and of the demonstration, and those of simulations with examples alone."""
     shipped = [conversation.channel.slug for conversation in conversations()]
-    examples = Agent.objects.filter(origin=Agent.Origin.SEED)
+    spoke = Channel.objects.filter(synthetic=True, messages__agent__origin=Agent.Origin.SEED).values("pk")
     others = Agent.objects.exclude(origin=Agent.Origin.SEED)
-    spoke = Channel.objects.filter(synthetic=True, messages__agent__in=examples).values("pk")
     shared = Channel.objects.filter(messages__agent__in=others).values("pk")
     return Channel.objects.filter(
         Q(slug__in=shipped)
@@ -81,20 +80,24 @@ def _objections(agents: Sequence[Agent]) -> list[str]:
     """The rows that name these agents and no other: where none is named, every agent is meant."""
     objections = []
     for relation in Agent._meta.get_fields():
-        if not isinstance(relation, ManyToManyRel):
-            continue
-        name, model = relation.field.name, relation.related_model
-        for row in model._default_manager.filter(**{f"{name}__in": agents}).distinct():
-            if not set(getattr(row, name).all()) - set(agents):
-                objections.append(
-                    f"the {model._meta.verbose_name} “{row}” names example agents alone and would mean every agent without them: "
-                    "change or delete it first"
-                )
+        if isinstance(relation, ManyToManyRel):
+            name, model = relation.field.name, relation.related_model
+            objections += [
+                f"the {model._meta.verbose_name} “{row}” names example agents alone and would mean every agent without them: "
+                "change or delete it first"
+                for row in model._default_manager.filter(**{f"{name}__in": agents}).distinct()
+                if not set(getattr(row, name).all()) - set(agents)
+            ]
     return objections
 
 
 def _remove(agents: Sequence[Agent], channels: Sequence[Channel], removal: Removal) -> None:
-    messages = _messages(agents, channels)
+    """Delete what the seed stored there, what these agents said there, and what was simulated with them; never what a user wrote."""
+    shipped = {(c.channel.slug, m.id) for c in conversations() for m in c.messages}
+    there = Message.objects.filter(channel__in=channels, user=None)
+    known = there.filter(external_id__in=[external_id for _, external_id in shipped])
+    seeded = [pk for pk, *place in known.values_list("pk", "channel__slug", "external_id") if tuple(place) in shipped]
+    messages = there.filter(Q(pk__in=seeded) | Q(agent__in=agents) | Q(channel__synthetic=True, agent=None))
     empty = []
     for channel in channels:
         if number := channel.messages.exclude(pk__in=messages.values("pk")).count():
@@ -113,13 +116,3 @@ def _remove(agents: Sequence[Agent], channels: Sequence[Channel], removal: Remov
     messages.delete()
     Channel.objects.filter(pk__in=[channel.pk for channel in empty]).delete()
     Agent.objects.filter(pk__in=[agent.pk for agent in agents]).delete()
-
-
-def _messages(agents: Sequence[Agent], channels: Sequence[Channel]) -> QuerySet[Message]:
-    """What the seed put there, what these agents said there, and what was simulated with them; never what a person wrote."""
-    shipped = {(c.channel.slug, m.id) for c in conversations() for m in c.messages}
-    there = Message.objects.filter(channel__in=channels, user=None)
-    known = there.filter(external_id__in=[external_id for _, external_id in shipped])
-    seeded = [pk for pk, *place in known.values_list("pk", "channel__slug", "external_id") if tuple(place) in shipped]
-    simulated = Q(channel__synthetic=True, agent=None)
-    return there.filter(Q(pk__in=seeded) | Q(agent__in=agents) | simulated)

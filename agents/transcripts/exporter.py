@@ -1,4 +1,4 @@
-"""Give a channel's messages back as text, piece by piece."""
+"""Export a channel's messages as text, piece by piece."""
 
 from __future__ import annotations
 
@@ -34,7 +34,6 @@ def export_transcript(
     """
     if format not in FORMATS:
         raise OptionError(f"unknown format {format!r}; allowed: {', '.join(FORMATS)}")
-    assistant = agent
     if format == "openai":
         speaking = channel.messages.filter(agent__isnull=False).order_by("agent__slug")
         slugs = list(speaking.values_list("agent__slug", flat=True).distinct())
@@ -43,8 +42,8 @@ def export_transcript(
             raise OptionError(f"agent {agent!r} says nothing in {channel.slug!r}; agents there: {there}")
         if not agent and len(slugs) != 1:
             raise OptionError(f"whose messages are 'assistant'? Say --agent; agents in {channel.slug!r}: {there}")
-        assistant = agent or slugs[0]
-    return FORMATS[format](channel, _messages(channel, where or {}), assistant)
+        agent = agent or slugs[0]
+    return FORMATS[format](channel, _messages(channel, where or {}), agent)
 
 
 def _messages(channel: Channel, where: Mapping[str, str]) -> Iterator[dict[str, Any]]:
@@ -63,6 +62,8 @@ def _messages(channel: Channel, where: Mapping[str, str]) -> Iterator[dict[str, 
         if not selected(row.tags):
             continue
         parent = row.parent
+        if parent and (parent.channel_id != channel.pk or not selected(parent.tags)):
+            parent = None
         message: dict[str, Any] = {"id": row.external_id, "channel": channel.slug, "speaker": row.author_name}
         if row.agent is not None:
             message["agent"] = row.agent.slug
@@ -73,9 +74,7 @@ def _messages(channel: Channel, where: Mapping[str, str]) -> Iterator[dict[str, 
         message |= {
             "text": row.text,
             "sent_at": row.sent_at and row.sent_at.astimezone(UTC).isoformat().replace("+00:00", "Z"),
-            "reply_to": parent.external_id
-            if parent and parent.channel_id == channel.pk and selected(parent.tags)
-            else None,
+            "reply_to": parent.external_id if parent else None,
             "tags": row.tags,
             "payload": row.payload,
             "synthetic": row.synthetic,

@@ -26,8 +26,16 @@ from correction.config.settings import ResolvedConfig
 from correction.costs import over_budget
 from correction.models import Outcome
 from evaluation.judge.prompts import Context, Event, Window, cut_window
-from evaluation.judge.questions import MAX_PER_CALL, Question, build_request, read_reply
-from evaluation.judge.verdicts import MALFORMED, MAX_SCORE, RULE_JUDGE, Verdict
+from evaluation.judge.questions import (
+    MALFORMED,
+    MAX_PER_CALL,
+    MAX_SCORE,
+    RULE_JUDGE,
+    Question,
+    Verdict,
+    build_request,
+    read_reply,
+)
 from evaluation.models import is_heuristic
 from evaluation.propositions.files import DEFAULT, LoadedFile, PropositionError, applying, load_all, propositions_for
 from evaluation.propositions.offline import check_draft

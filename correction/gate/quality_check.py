@@ -25,9 +25,8 @@ from correction.gate.sessions import Attempt, GateSession, as_uuid, best_attempt
 from correction.gate.stage import feedback
 from correction.models import CorrectionLog
 from evaluation.judge.prompts import Event
-from evaluation.propositions.files import LoadedFile
+from evaluation.propositions.files import LoadedFile, dotted, in_words, location_of
 from evaluation.propositions.schema import PropositionFile, PropositionSpec, resolve
-from evaluation.propositions.yaml_files import dotted, in_words, location_of
 
 OWNER = ""  # no agent's slug and no file's: what is read here holds for no other agent
 MOST_PROPOSITIONS = 20  # of all dimensions; each may need a call of its own

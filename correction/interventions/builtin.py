@@ -26,8 +26,8 @@ from correction.interventions.intervention import (
 )
 from correction.interventions.nudges import AGAINST_CONVERGENCE, FOR_VARIETY, NudgeType, nudge_effect, text_effect
 from correction.models import Intervention as InterventionRow
+from evaluation.propositions.files import read_mapping
 from evaluation.propositions.schema import Proposition, PropositionSpec, fill
-from evaluation.propositions.yaml_files import read_mapping
 
 ANTI_CONVERGENCE, VARIETY = "anti_convergence", "variety"
 CONVERGENCE_WINDOW = 10  # messages of the channel, of all speakers

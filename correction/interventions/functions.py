@@ -21,8 +21,8 @@ from agents.text.patterns import find_all
 from agents.text.tokens import tokenize
 from agents.text.voices import pairwise_vocabulary_similarity
 from correction.models import InterventionLog
+from evaluation.propositions.files import dotted, in_words, location_of
 from evaluation.propositions.rules import Phrase
-from evaluation.propositions.yaml_files import dotted, in_words, location_of
 
 LONGEST_WINDOW = 100  # messages
 

@@ -16,8 +16,7 @@ from agents.models import Agent
 from correction.interventions.functions import LONGEST_WINDOW, Finding, InterventionContext, function_named
 from evaluation.judge.check import Check, CheckResult
 from evaluation.judge.prompts import Context, Event, Window
-from evaluation.judge.questions import Question
-from evaluation.judge.verdicts import Verdict
+from evaluation.judge.questions import Question, Verdict
 from evaluation.propositions.schema import Cues, Proposition, fill
 
 Kind = Literal["textual", "functional", "propositional"]

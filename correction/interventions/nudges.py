@@ -14,8 +14,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from agents.text.fences import one_line
 from correction.interventions.functions import InterventionContext
 from correction.interventions.intervention import Effect, PromptModification
-from evaluation.propositions.schema import fill
-from evaluation.propositions.yaml_files import (
+from evaluation.propositions.files import (
     FileProblem,
     YamlProblems,
     dotted,
@@ -25,6 +24,7 @@ from evaluation.propositions.yaml_files import (
     read_folders,
     read_mapping,
 )
+from evaluation.propositions.schema import fill
 
 FOLDER = Path(__file__).with_name("nudges")
 GENERIC = "_default"

@@ -22,11 +22,10 @@ from evaluation.propositions.files import PropositionError, default_dimensions
 from evaluation.runs.budget import why_over_budget
 from evaluation.runs.capture import Spending, estimated
 from evaluation.runs.control import queue_run
-from evaluation.runs.estimate import estimate, estimate_channels
-from evaluation.runs.spec import RunSpec
+from evaluation.runs.planning import RunSpec, estimate, estimate_channels
 from evaluation.runs.terminal import answer_words
 from evaluation.simulation import ENOUGH, actor_of, has_little_speech
-from evaluation.simulation.estimate import estimate_simulation
+from evaluation.simulation.conversations import estimate_simulation
 from evaluation.simulation.situations import load_situations
 
 PERMISSION = "evaluation.add_evaluationrun"

@@ -28,16 +28,15 @@ from evaluation.admin.display import (
 )
 from evaluation.admin.drift import TONES
 from evaluation.admin.drift_overview import OverviewAdmin
-from evaluation.change.baselines import is_stale, stale_reasons
 from evaluation.change.comparison import Change, Comparison, compare_runs, compare_to_baseline
-from evaluation.change.evidence import Judged, newest_since_baselines, runs_of
+from evaluation.change.evidence import Judged, is_stale, newest_since_baselines, runs_of, stale_reasons
 from evaluation.change.measurements import NotComparable
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore
 from evaluation.propositions.files import PropositionError
 from evaluation.runs.control import queue_baseline
-from evaluation.runs.coverage import Share, shares_of
+from evaluation.runs.summary import Share, shares_of
 from evaluation.simulation import ENOUGH
-from evaluation.simulation.queued import awaits_simulation
+from evaluation.simulation.conversations import awaits_simulation
 from evaluation.wording import counted, interval_text, signed
 
 MOST_JUDGEMENTS = 20_000  # more take seconds; the command has no limit

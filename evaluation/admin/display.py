@@ -10,7 +10,7 @@ from agents.console import display
 from agents.console.display import Tone
 from agents.models import Channel
 from evaluation.calibration.agreement import Key, all_agreements, calibration_of, figure_text
-from evaluation.judge.verdicts import RULE_JUDGE
+from evaluation.judge.questions import RULE_JUDGE
 from evaluation.models import (
     COUNTED,
     Baseline,
@@ -21,9 +21,8 @@ from evaluation.models import (
     Method,
     is_heuristic,
 )
-from evaluation.runs.coverage import Share, percent
-from evaluation.runs.summary import DimensionSummary, PropositionSummary
-from evaluation.simulation.queued import awaits_simulation
+from evaluation.runs.summary import DimensionSummary, PropositionSummary, Share, percent
+from evaluation.simulation.conversations import awaits_simulation
 
 MOST_LINKS = 20  # conversations of a simulation
 SCORE_TONES: dict[str, Tone] = {"scored": "good", "trivial": "plain", "unscored": "warning", "pending": "plain"}

@@ -26,7 +26,7 @@ from evaluation.admin.display import dimension_badge, judge_badge, meter, proced
 from evaluation.change.over_time import Series, series_of
 from evaluation.change.position import PositionDimension, position_profile
 from evaluation.models import DriftAlert, EvaluationRun, EvaluationSchedule
-from evaluation.runs.coverage import Share, shares_of
+from evaluation.runs.summary import Share, shares_of
 from evaluation.statistics.difference import Verdict
 from evaluation.wording import counted, interval_text, signed
 

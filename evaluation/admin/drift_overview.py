@@ -27,7 +27,7 @@ from evaluation.change.evidence import Judged, Tag, judged_ways
 from evaluation.change.overview import Card, Move, Overview, Quote, State, drift_overview
 from evaluation.change.overview_text import candidate_words, how_sure, sentence_of, short_name
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore, is_heuristic
-from evaluation.runs.coverage import percent
+from evaluation.runs.summary import percent
 from evaluation.wording import signed
 
 PAGE = 12  # cards

@@ -54,7 +54,7 @@ from evaluation.models import (
 )
 from evaluation.propositions.files import PropositionError, load_all
 from evaluation.propositions.library import all_entries
-from evaluation.runs.coverage import Share, shares_of, total
+from evaluation.runs.summary import Share, shares_of, total
 from evaluation.wording import counted
 
 DAYS = (7, 30, 90, 180, 365)

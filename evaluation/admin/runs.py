@@ -40,9 +40,8 @@ from evaluation.calibration import calibration_of
 from evaluation.models import COUNTED, Dimension, EvaluationRun, EvaluationScore
 from evaluation.runs.batches import waiting_words
 from evaluation.runs.control import CANCELLABLE, NotPossible, can_resume, cancel_run, resume_run
-from evaluation.runs.coverage import shares_of, total
 from evaluation.runs.ideas import DistinctIdea, distinct_ideas
-from evaluation.runs.summary import DimensionSummary, PropositionSummary, summarize, worst_judgement
+from evaluation.runs.summary import DimensionSummary, PropositionSummary, shares_of, summarize, total, worst_judgement
 
 
 def add_totals(runs: Sequence[Any]) -> None:

@@ -18,7 +18,7 @@ from agents.console.forms import confirmed, tell_done
 from agents.console.site import ModelAdmin, TextInput
 from evaluation.admin.display import dimension_badge, judge_badge, meter
 from evaluation.models import Dimension, DriftAlert, EvaluationRun, EvaluationSchedule
-from evaluation.runs.coverage import shares_of, total
+from evaluation.runs.summary import shares_of, total
 from evaluation.schedules import ALLOWED_EVERY, every_name, fire_now, overlap_note, parse_every
 
 if TYPE_CHECKING:

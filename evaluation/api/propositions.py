@@ -18,7 +18,7 @@ from evaluation.api.serializers import PropositionPage, PropositionShown
 from evaluation.models import Dimension, EvaluationScore
 from evaluation.propositions.files import DEFAULT, LoadedFile, applying, load_all, propositions_for
 from evaluation.propositions.schema import Proposition
-from evaluation.runs.questions import claims_for
+from evaluation.runs.judging import claims_for
 
 LEVELS = ("evaluation", "action")
 _FILTERS = (

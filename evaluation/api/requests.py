@@ -25,9 +25,9 @@ from agents.models import Agent, Channel, ModelPrice
 from agents.models.conversations import TAG_KEY
 from evaluation.models import CHANNEL_DIMENSIONS, Dimension, EvaluationRun, Method, procedure_name
 from evaluation.propositions.files import PropositionError, default_dimensions
-from evaluation.runs.spec import MOST_REPEATS, RunSpec
+from evaluation.runs.planning import MOST_REPEATS, RunSpec
 from evaluation.scorers import windows
-from evaluation.scorers.positions import ALLOWED_BINS, Bin, parse_bins
+from evaluation.scorers.windows import ALLOWED_BINS, Bin, parse_bins
 from evaluation.simulation import ENOUGH
 
 

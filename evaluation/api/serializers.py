@@ -12,10 +12,10 @@ from rest_framework.reverse import reverse
 
 from agents.api.parameters import paged
 from evaluation.calibration.agreement import Key, calibration_json
-from evaluation.change.baselines import is_stale, stale_reasons
+from evaluation.change.evidence import is_stale, stale_reasons
 from evaluation.models import Baseline, Dimension, EvaluationRun, EvaluationScore, is_heuristic
 from evaluation.runs.control import Progress, progress_of
-from evaluation.runs.coverage import NOTHING, Share, shares_of
+from evaluation.runs.summary import NOTHING, Share, shares_of
 
 _OF_RUN = (
     *("id", "url", "agent", "channel", "status", "error", "dimensions", "is_baseline", "judge", "heuristic"),

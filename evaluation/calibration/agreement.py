@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field, PlainSerializer, SkipValidation, computed
 
 from agents.work.queues import wake_workers
 from evaluation.calibration.population import judged, population_of, procedure_fields
-from evaluation.judge.verdicts import MAX_SCORE
+from evaluation.judge.questions import MAX_SCORE
 from evaluation.models import EvaluationScore, JudgeCalibration, LabelSet, Method, ScoreLabel, procedure_name
 from evaluation.models.labels import LEAST_ITEMS
 from evaluation.statistics.agreement import RESAMPLES, krippendorff_alpha, quadratic_weighted_kappa, spearman

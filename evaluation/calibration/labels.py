@@ -12,7 +12,7 @@ from django.db.models import Count, Q
 from agents.transcripts.records import Cleaner
 from evaluation.calibration.agreement import key_of, mark_changed
 from evaluation.calibration.population import drawn_ids
-from evaluation.judge.verdicts import MAX_SCORE, MIN_SCORE, RULE_JUDGE
+from evaluation.judge.questions import MAX_SCORE, MIN_SCORE, RULE_JUDGE
 from evaluation.models import COUNTED, DrawnScore, EvaluationScore, LabelSet, ScoreLabel
 
 BANDS: tuple[tuple[tuple[int, ...], str], ...] = (

@@ -14,7 +14,7 @@ from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
 from agents.models import Agent
-from evaluation.judge.verdicts import RULE_JUDGE
+from evaluation.judge.questions import RULE_JUDGE
 from evaluation.models import (
     COUNTED,
     Dimension,

@@ -24,8 +24,7 @@ from agents.models import Agent, Message
 from agents.persona import TraitLike
 from agents.text.fences import new_nonce
 from evaluation.judge.prompts import Context, Event, Window
-from evaluation.judge.questions import Question, ask_all, build_request
-from evaluation.judge.verdicts import Verdict, unscored
+from evaluation.judge.questions import Question, Verdict, ask_all, build_request, unscored
 from evaluation.propositions.traits import presence
 from evaluation.runs.budget import OUTPUT_TOKENS_PER_CLAIM, why_over_budget
 from evaluation.scorers.subjects import Said, said

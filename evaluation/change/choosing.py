@@ -18,8 +18,7 @@ from evaluation.change.measurement_files import UnreadableFile, measurements_of_
 from evaluation.change.measurements import Measurement, NotComparable, measurement_of, measurement_of_runs
 from evaluation.models import Baseline, EvaluationRun, Evidence
 from evaluation.runs.capture import capture
-from evaluation.runs.planning import make_plan
-from evaluation.runs.spec import MOST_SAMPLES, RunSpec
+from evaluation.runs.planning import MOST_SAMPLES, RunSpec, make_plan
 from evaluation.runs.store import failed_call, refusal
 from evaluation.runs.summary import RunSummary, summarize
 from evaluation.scorers.windows import spoken_by

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from agents.persona import changes_between
-from evaluation.change.baselines import get_baseline
+from evaluation.change.evidence import get_baseline
 from evaluation.change.measurements import (
     DELETED,
     Measurement,
@@ -17,8 +17,7 @@ from evaluation.change.measurements import (
     measurement_of_runs,
 )
 from evaluation.models import EvaluationRun, is_heuristic
-from evaluation.runs.coverage import Share
-from evaluation.runs.summary import rounded
+from evaluation.runs.summary import Share, rounded
 from evaluation.scorers import SCORERS
 from evaluation.statistics.bootstrap import Observation, bootstrap_difference, bootstrap_mean
 from evaluation.statistics.difference import (

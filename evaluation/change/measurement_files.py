@@ -11,8 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from evaluation.change.measurements import Measurement
 from evaluation.models import COUNTED, Method
-from evaluation.propositions.yaml_files import dotted, in_words, location_of
-from evaluation.runs.coverage import TOO_LITTLE, Share
+from evaluation.propositions.files import dotted, in_words, location_of
+from evaluation.runs.summary import TOO_LITTLE, Share
 from evaluation.scorers import SCORERS
 from evaluation.statistics.bootstrap import Observation
 

@@ -14,8 +14,7 @@ from django.utils import timezone
 
 from agents.models import Message
 from evaluation.models import BY_MESSAGE, COUNTED, Baseline, EvaluationRun, EvaluationScore
-from evaluation.runs.coverage import COVERABLE, NOTHING, Share, total, why_too_little
-from evaluation.runs.summary import WITHOUT_SCORE, rounded
+from evaluation.runs.summary import COVERABLE, NOTHING, WITHOUT_SCORE, Share, rounded, total, why_too_little
 from evaluation.scorers import SCORERS
 from evaluation.statistics.bootstrap import Observation
 

@@ -29,7 +29,7 @@ from evaluation.change.evidence import (
     runs_of,
 )
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore, Evidence
-from evaluation.runs.coverage import MESSAGES, NOTHING, Share, share_counts, why_too_little
+from evaluation.runs.summary import MESSAGES, NOTHING, Share, share_counts, why_too_little
 from evaluation.statistics.bootstrap import RESOLUTION
 from evaluation.statistics.difference import ALPHA, MARGIN, holm, welch_p
 

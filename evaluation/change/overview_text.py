@@ -13,7 +13,7 @@ from django.utils.dateformat import format as date_format
 
 from evaluation.change.overview import Card, DimensionMove, Move, tag_name
 from evaluation.models import EvaluationRun
-from evaluation.runs.coverage import TOO_LITTLE
+from evaluation.runs.summary import TOO_LITTLE
 from evaluation.wording import counted, decimal
 
 SHOWN, GONE = 6.0, 4.0  # at least, at most: a claim that held and does so no more

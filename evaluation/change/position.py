@@ -11,8 +11,8 @@ from django.db.models import Avg, Count, Max, Q
 
 from agents.models import Agent
 from evaluation.models import EvaluationRun, EvaluationScore
-from evaluation.runs.coverage import COVERABLE, NOTHING, Share, total
-from evaluation.scorers.positions import DEFAULT_BINS, Bin, bin_name, bin_of, positions_of, spanning
+from evaluation.runs.summary import COVERABLE, NOTHING, Share, total
+from evaluation.scorers.windows import DEFAULT_BINS, Bin, bin_name, bin_of, positions_of, spanning
 from evaluation.statistics.agreement import spearman
 from evaluation.statistics.bootstrap import Observation, bootstrap_difference, bootstrap_mean
 from evaluation.statistics.difference import MARGIN, Decision, decide

@@ -21,7 +21,7 @@ from evaluation.change.overview import Card, DimensionMove, Overview
 from evaluation.change.overview_text import sentence_of, tag_words
 from evaluation.change.position import PositionChange, PositionDimension, PositionProfile
 from evaluation.models import EvaluationRun, is_heuristic
-from evaluation.runs.coverage import percent, with_share
+from evaluation.runs.summary import percent, with_share
 from evaluation.statistics.estimates import Estimate
 from evaluation.wording import counted, decimal, heading_of, interval_text, judge_label, number, signed
 

@@ -12,13 +12,11 @@ from django.db.models import Count
 from evaluation.change.comparison import Change, Comparison, adjusted, compare, compare_to_baseline
 from evaluation.change.measurement_files import measurements_of_file
 from evaluation.change.measurements import Measurement, NotComparable, measurement_of
-from evaluation.judge.verdicts import OUT_OF_REACH
+from evaluation.judge.questions import OUT_OF_REACH
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore, is_heuristic
 from evaluation.runs.capture import Captured, capture
-from evaluation.runs.coverage import Share
-from evaluation.runs.estimate import Estimate
-from evaluation.runs.spec import RunSpec
-from evaluation.runs.summary import RunSummary
+from evaluation.runs.planning import Estimate, RunSpec
+from evaluation.runs.summary import RunSummary, Share
 from evaluation.simulation import (
     Simulation,
     SimulationEstimate,

@@ -15,10 +15,9 @@ from evaluation.change.position import BY_POSITION
 from evaluation.models import COUNTED, Method
 from evaluation.propositions.files import default_dimensions
 from evaluation.runs.capture import choose_agents
-from evaluation.runs.spec import RunSpec
+from evaluation.runs.planning import RunSpec
 from evaluation.scorers import SCORERS
-from evaluation.scorers.positions import DEFAULT_BINS, Bin, parse_bins
-from evaluation.scorers.windows import ALLOWED, BEFORE, parse_history, parse_window
+from evaluation.scorers.windows import ALLOWED, BEFORE, DEFAULT_BINS, Bin, parse_bins, parse_history, parse_window
 from evaluation.statistics.difference import MARGIN
 
 EVERY = ""  # the threshold of every dimension that is scored 0 to 9

@@ -13,8 +13,7 @@ from evaluation.change.position import PositionProfile
 from evaluation.ci.measure import AgentResult, Coverage
 from evaluation.ci.options import OVERALL, Limits
 from evaluation.models import COUNTED, EvaluationRun
-from evaluation.runs.coverage import TOO_LITTLE, Share, with_share
-from evaluation.runs.summary import RunSummary, worst_judgement
+from evaluation.runs.summary import TOO_LITTLE, RunSummary, Share, with_share, worst_judgement
 from evaluation.simulation import Simulation
 from evaluation.statistics.difference import ALPHA
 from evaluation.wording import counted, interval_text, number, signed

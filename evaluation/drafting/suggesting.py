@@ -31,11 +31,10 @@ from agents.work.parallel import side_by_side
 from evaluation.judge.prompts import render
 from evaluation.models import is_heuristic
 from evaluation.propositions.editing import CannotSave, appended, as_file, decoded, parse, read_bytes, replace_file
-from evaluation.propositions.files import DEFAULT, LoadedFile, applying, load_all
+from evaluation.propositions.files import DEFAULT, LoadedFile, applying, in_words, load_all, location_of
 from evaluation.propositions.library import free_id
 from evaluation.propositions.rules import Rule
 from evaluation.propositions.schema import AGENT_NAME, Proposition, PropositionFile, PropositionSpec
-from evaluation.propositions.yaml_files import in_words, location_of
 from evaluation.runs.budget import why_over_budget
 
 DIMENSION = "adherence"

@@ -12,8 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict
 from agents.llm import Block, Label, LLMRequest, Reply, complete, complete_guarded
 from agents.text.fences import new_nonce
 from evaluation.judge.prompts import Context, render, system_blocks, user_turn
-from evaluation.judge.questions import Question, build_request, read_reply
-from evaluation.judge.verdicts import CONFIDENCES, Verdict, usable_confidence
+from evaluation.judge.questions import CONFIDENCES, Question, Verdict, build_request, read_reply, usable_confidence
 from evaluation.propositions.schema import Proposition, fill
 
 

@@ -7,19 +7,21 @@ from evaluation.models.evaluations import (
     Baseline,
     ChannelShare,
     Dimension,
+    DriftAlert,
     EvaluationRun,
+    EvaluationSchedule,
     EvaluationScore,
     Evidence,
     Idea,
     IdeaPart,
     LineUpRun,
     Method,
+    PatternTimeout,
+    Proposition,
     is_heuristic,
     procedure_name,
 )
 from evaluation.models.labels import DrawnScore, JudgeCalibration, LabelSet, ScoreLabel
-from evaluation.models.propositions import PatternTimeout, Proposition
-from evaluation.models.schedules import DriftAlert, EvaluationSchedule
 
 __all__ = [
     "BY_MESSAGE",

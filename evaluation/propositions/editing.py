@@ -22,14 +22,16 @@ from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 
 from evaluation.propositions.files import (
     DEFAULT,
+    LOADER,
     LoadedFile,
+    in_words,
     load_all,
+    location_of,
     resolved_file,
     shared_ids,
 )
 from evaluation.propositions.library import Entry, all_entries, entry_marked, listed, mark_of
 from evaluation.propositions.schema import ENVIRONMENT_DIMENSIONS, WINDOW_DEFAULTS, PropositionFile, first_given
-from evaluation.propositions.yaml_files import LOADER, in_words, location_of
 
 CHANGED = "It was changed or removed since the page was opened. Look at it again."
 NO_FOLDER = "No folder for propositions of your own is set: name one in PROPOSITION_DIRS, or export the YAML."

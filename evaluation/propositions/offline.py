@@ -18,7 +18,7 @@ from agents.text.ngrams import RepetitionStatistics, extract_ngrams, repetition_
 from agents.text.patterns import find_all, one_message
 from agents.text.tokens import tokenize
 from agents.text.voices import StyleProfile, style_deviations
-from evaluation.judge.verdicts import Verdict, judged, parse_answers, trivial, verdict_by_rule
+from evaluation.judge.questions import Verdict, judged, parse_answers, trivial, verdict_by_rule
 from evaluation.propositions.files import LoadedFile, propositions_for
 from evaluation.propositions.rules import PRECONDITIONS, Target
 from evaluation.propositions.schema import Cues, Proposition

@@ -14,12 +14,9 @@ from agents.models import Agent, Channel
 from evaluation.models import CHANNEL_DIMENSIONS, Baseline, EvaluationRun
 from evaluation.propositions.files import load_all
 from evaluation.runs.batches import see_through
-from evaluation.runs.coverage import Share, shares_of, total
-from evaluation.runs.estimate import Estimate
 from evaluation.runs.execute import execute, execute_as_made, with_channels
-from evaluation.runs.planning import Prepared, make_plan, prepare_plan
-from evaluation.runs.spec import RunSpec
-from evaluation.runs.summary import RunSummary, channels_of, summarize, summarize_all
+from evaluation.runs.planning import Estimate, Prepared, RunSpec, make_plan, prepare_plan
+from evaluation.runs.summary import RunSummary, Share, channels_of, shares_of, summarize, summarize_all, total
 
 
 @dataclass(frozen=True, slots=True)

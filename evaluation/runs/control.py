@@ -16,11 +16,10 @@ from agents.work.queues import wake_workers
 from evaluation.models import ChannelShare, EvaluationRun, EvaluationScore
 from evaluation.propositions.files import default_dimensions
 from evaluation.runs.batches import cancel_batches, waiting_words
-from evaluation.runs.coverage import NOTHING, Share, share_counts
 from evaluation.runs.execute import RESUMABLE
-from evaluation.runs.planning import prepare_run
-from evaluation.runs.spec import RunSpec
+from evaluation.runs.planning import RunSpec, prepare_run
 from evaluation.runs.store import CALL_FAILED, reopen_failed
+from evaluation.runs.summary import NOTHING, Share, share_counts
 from evaluation.simulation import has_little_speech
 
 

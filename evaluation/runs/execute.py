@@ -20,7 +20,7 @@ from agents.models import Leasable, owner_name
 from agents.ops.telemetry import logging_about
 from agents.work.outages import is_outage
 from agents.work.parallel import side_by_side
-from evaluation.change import baselines
+from evaluation.change import evidence
 from evaluation.change.evidence import note_evidence
 from evaluation.judge.questions import JudgeHealth
 from evaluation.models import CHANNEL_DIMENSIONS, ChannelShare, Dimension, EvaluationRun, EvaluationScore
@@ -28,15 +28,22 @@ from evaluation.propositions.files import PropositionError, load_all
 from evaluation.runs.batches import BatchAsking
 from evaluation.runs.budget import why_over_budget
 from evaluation.runs.ideas import count_ideas
-from evaluation.runs.judging import Leases, Progress, Session, Superseded, judge_dimension, lease, open_session
+from evaluation.runs.judging import (
+    Leases,
+    Progress,
+    Session,
+    Superseded,
+    judge_dimension,
+    lease,
+    open_session,
+    subject_of,
+)
 from evaluation.runs.planning import UNFINISHED
-from evaluation.runs.questions import subject_of
 from evaluation.runs.store import failed_call, judge_answered, reopen_failed
 from evaluation.runs.summary import WITHOUT_SCORE, RunSummary, summarize, summarize_all
 from evaluation.scorers import SCORERS
 from evaluation.scorers.subjects import Ends, Subject
-from evaluation.simulation.conversations import actor_of
-from evaluation.simulation.queued import awaits_simulation, simulate_for
+from evaluation.simulation.conversations import actor_of, awaits_simulation, simulate_for
 from evaluation.wording import counted
 
 Status = Leasable.Status
@@ -222,7 +229,7 @@ def _end(session: Session, summary: RunSummary) -> None:
             if isinstance(session.subject, Subject):
                 note_evidence(run, session.subject.spoken())
             if run.is_baseline and run.agent_id is not None:
-                baselines.promote(run, summary)
+                evidence.promote(run, summary)
             if run.batch:
                 forget_answers(run.work_id)
 
@@ -248,7 +255,7 @@ def follow_links(runs: Iterable[EvaluationRun]) -> None:
         if isinstance(subject := subject_of(agent_run), Subject):
             note_evidence(agent_run, subject.spoken())
         if agent_run.is_baseline:
-            baselines.promote(agent_run, summary, only=CHANNEL_DIMENSIONS)
+            evidence.promote(agent_run, summary, only=CHANNEL_DIMENSIONS)
 
 
 def _why_no_channel(run: EvaluationRun) -> str:

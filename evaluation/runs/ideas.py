@@ -18,7 +18,7 @@ from agents.models import Message
 from agents.text.fences import fence, neutral, one_line
 from agents.text.tokens import tokenize
 from evaluation.judge.prompts import Event, Window, render, render_trajectory
-from evaluation.judge.verdicts import Verdict, unscored
+from evaluation.judge.questions import Verdict, unscored
 from evaluation.models import EvaluationRun, EvaluationScore, Idea, IdeaPart, is_heuristic
 from evaluation.propositions.schema import Proposition, fill
 from evaluation.runs.judging import Session, dimension_span, label_of

@@ -5,25 +5,200 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from decimal import Decimal
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
+from django.conf import settings
 from django.db import connection, transaction
-from django.db.models import Q
+from django.db.models import Count, Q
 from django.utils import timezone
 
+from agents.llm import Label, estimate_tokens, ledger
 from agents.llm.batches import is_waiting
+from agents.llm.endpoints import provider_of
+from agents.models import Agent, Channel, Message
 from agents.persona import current_digest
-from evaluation.models import ChannelShare, EvaluationRun, EvaluationScore
+from agents.text.fences import new_nonce
+from evaluation.judge.questions import Question, build_request
+from evaluation.models import (
+    CHANNEL_DIMENSIONS,
+    ChannelShare,
+    Dimension,
+    EvaluationRun,
+    EvaluationSchedule,
+    EvaluationScore,
+    Method,
+    procedure_name,
+)
 from evaluation.propositions.files import LoadedFile, load_all
 from evaluation.propositions.schema import Proposition, digest_of_each, fill, propositions_digest
-from evaluation.runs.questions import claims_for, subject_of, variables_of
-from evaluation.runs.spec import RunSpec, channel_specs
+from evaluation.runs.budget import ASSUMED, AnswerLength, answer_lengths
+from evaluation.runs.ideas import BATCH, listing_request
+from evaluation.runs.judging import Open, claims_for, context_of, groups, settle, subject_of, variables_of
 from evaluation.runs.store import insert_values, reopen_failed
-from evaluation.scorers import SCORERS
-from evaluation.scorers.subjects import Item
+from evaluation.scorers import SCORERS, ideas_quantity
+from evaluation.scorers.subjects import ChannelSubject, Item, Subject, said
+from evaluation.scorers.windows import BEFORE, MessageWindow, check_bins, spoken_by
+
+MOST_SAMPLES = 100_000
+MOST_REPEATS = 20
+SIMULATION = "simulation"  # the tag of what was said in a simulation; its value is the simulation's id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSpec:
+    """What an evaluation of one agent, or of one channel, is asked to be.
+
+    Attributes:
+        agent: Who is measured; its channel dimensions are measured in its channels, by runs of their own.
+        channel: What is measured instead: convergence, ideas quantity, or both.
+        dimensions: Ids, each with a scorer.
+        window: As `parse_window` reads it.
+        where: Tags a message must have.
+        samples: Most messages sampled for message-by-message dimensions, at least 1.
+        seed: Seed of the sampling.
+        per_call: Most propositions in one call, 1 to 10.
+        judge: Model; default the configured one.
+        is_baseline: Whether the run becomes the agent's baseline when it succeeds.
+        history: What self-consistency compares the window with, as `parse_history` reads it.
+        history_where: Tags the messages of the history must have.
+        repeats: Judgements per item, 1 to 20; rules are exact and judged once.
+        hard: Judge every claim that is no anti-pattern in hard mode (AC-6.0.16, AC-6.1.7).
+        double_check: Ask the judge whether it is sure (AC-6.0.11).
+        method: ``plumbline``, or ``tinytroupe`` for comparison with its paper; that one asks one claim per call.
+        additional_context: Given to preconditions and shown to the judge as data.
+        simulated: Measure speech that was simulated for it (synthetic messages, chosen by `where`) instead of real speech.
+        actor_model: The model that spoke, where speech was simulated; for the record.
+        position_bins: Sample evenly from these stretches of a conversation, in turns of the agent from 1: ``((1, 5), (6, None))``.
+        schedule: The schedule that asked for it.
+        batch: Ask the judge in batches, at half the price and within a day. The same question otherwise.
+    """
+
+    agent: Agent | None = None
+    channel: Channel | None = None
+    dimensions: tuple[str, ...] = ("adherence", "fluency")
+    window: MessageWindow = field(default_factory=MessageWindow)
+    where: dict[str, str] = field(default_factory=dict)
+    samples: int = 20
+    seed: int = 0
+    per_call: int = 10
+    judge: str = ""
+    is_baseline: bool = False
+    history: MessageWindow = field(default_factory=lambda: MessageWindow(BEFORE))
+    history_where: dict[str, str] = field(default_factory=dict)
+    repeats: int = 1
+    hard: bool = False
+    double_check: bool = False
+    method: str = Method.PLUMBLINE.value
+    additional_context: Mapping[str, Any] = field(default_factory=dict)
+    simulated: bool = False
+    actor_model: str = ""
+    position_bins: tuple[tuple[int, int | None], ...] = ()
+    schedule: EvaluationSchedule | None = None
+    batch: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dimensions", tuple(dict.fromkeys(self.dimensions)))  # named twice is meant once
+        unknown = [name for name in self.dimensions if name not in Dimension.values]
+        if unknown or not self.dimensions:
+            raise ValueError(f"dimensions {', '.join(unknown) or 'none'}: allowed: {', '.join(Dimension.values)}")
+        if self.samples < 1:
+            raise ValueError(f"samples {self.samples}: at least 1")
+        if self.samples > MOST_SAMPLES:
+            raise ValueError(f"samples {self.samples}: at most {MOST_SAMPLES}")
+        if not -(2**63) <= self.seed < 2**63:
+            raise ValueError(f"seed {self.seed}: a whole number of at most 63 bits")
+        if not 1 <= self.per_call <= 10:
+            raise ValueError(f"per_call {self.per_call}: 1 to 10")
+        self._check_target()
+        if self.position_bins:
+            check_bins(self.position_bins)
+        if self.samples < len(self.position_bins):
+            raise ValueError(f"samples {self.samples}: at least one for each of the {len(self.position_bins)} bins")
+        if not 1 <= self.repeats <= MOST_REPEATS:
+            raise ValueError(f"repeats {self.repeats}: 1 to {MOST_REPEATS}")
+        if self.method not in Method.values:
+            raise ValueError(f"method {self.method!r}: allowed: {', '.join(Method.values)}")
+        if self.method == Method.TINYTROUPE:
+            object.__setattr__(self, "per_call", 1)
+
+    def _check_target(self) -> None:
+        if (self.agent is None) == (self.channel is None):
+            raise ValueError("an evaluation targets an agent or a channel, exactly one of them")
+        if self.channel is not None and (wrong := [d for d in self.dimensions if d not in CHANNEL_DIMENSIONS]):
+            raise ValueError(
+                f"dimensions {', '.join(wrong)}: measured of an agent; allowed for a channel: {', '.join(CHANNEL_DIMENSIONS)}"
+            )
+
+    @property
+    def target(self) -> Agent | Channel:
+        found = self.agent or self.channel
+        assert found is not None  # noqa: S101 (checked when it was made)
+        return found
+
+    @property
+    def own_dimensions(self) -> tuple[str, ...]:
+        """The dimensions judged of the target itself: those of channels are judged in runs of the agent's channels."""
+        return tuple(d for d in self.dimensions if self.agent is None or d not in CHANNEL_DIMENSIONS)
+
+    @property
+    def procedure(self) -> str:
+        """How it is judged, as `EvaluationRun.procedure` says it."""
+        return procedure_name(
+            method=self.method, hard=self.hard, double_check=self.double_check, simulated=self.simulated
+        )
+
+    @property
+    def awaits_simulation(self) -> bool:
+        """Whether it asks for simulated speech that is still to be simulated: nothing can be planned before."""
+        return self.simulated and SIMULATION not in self.where
+
+    @property
+    def judge_model(self) -> str:
+        return self.judge or str(settings.JUDGE_MODEL)
+
+
+MOST_CHANNELS = 20  # per agent: those in which it said most
+
+
+def channel_specs(spec: RunSpec) -> list[tuple[RunSpec, int]]:
+    """For an agent's evaluation: those of its channels, with the number of its messages there, most first.
+
+    The same window, tags and procedure; ``last:N`` are then the channel's last N messages. Empty when no channel dimension is asked
+    for, when the target is a channel itself, or when speech was simulated, which an agent does alone.
+    """
+    dimensions = tuple(d for d in spec.dimensions if d in CHANNEL_DIMENSIONS)
+    if spec.agent is None or not dimensions or spec.simulated:
+        return []
+    spoken = spoken_by(agent=spec.agent, window=spec.window, where=spec.where)
+    counted = spoken.order_by().values_list("channel").annotate(n=Count("pk")).order_by("-n", "channel")
+    shares = dict(counted[:MOST_CHANNELS])
+    channels = Channel.objects.in_bulk(list(shares))
+    return [(_of(spec, channels[pk], dimensions), n) for pk, n in shares.items()]
+
+
+def _of(spec: RunSpec, channel: Channel, dimensions: tuple[str, ...]) -> RunSpec:
+    return RunSpec(
+        channel=channel,
+        dimensions=dimensions,
+        window=spec.window,
+        where=spec.where,
+        seed=spec.seed,
+        per_call=spec.per_call,
+        judge=spec.judge,
+        is_baseline=spec.is_baseline,
+        repeats=spec.repeats,
+        hard=spec.hard,
+        double_check=spec.double_check,
+        method=spec.method,
+        additional_context=spec.additional_context,
+        schedule=spec.schedule,
+        batch=spec.batch,
+    )
+
 
 RESUMABLE_FOR = timedelta(hours=24)
 PAUSED_FOR = timedelta(days=7)  # a run that waits for its agent's budget is taken up on a later day
@@ -287,3 +462,156 @@ def plan_later(run: EvaluationRun, spec: RunSpec, *, owner: str) -> bool:
         insert_items(run, plan.propositions)
         link_channels(run, plan, [])
     return True
+
+
+IDEAS_PER_PART, TOKENS_PER_IDEA = 12, 40  # of a conversation; an assumption, too: how many there are is what is asked
+COLLAPSE_TOKENS = 300  # of the instructions for collapsing a list
+
+
+class Call(NamedTuple):
+    """A call that would be made: how many judgements it settles, and its tokens."""
+
+    settles: int
+    input_tokens: int
+    output_tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """Before a run; of an agent, or of a channel (the other name is empty).
+
+    Tokens are characters / 4 for the prompt, and `answers` (per dimension with grouped claims that a judge would be asked about) for an
+    answered claim; cost is None when unpriced."""
+
+    agent: str
+    channel: str
+    judge: str
+    judgements: int
+    free: int
+    calls: int
+    input_tokens: int
+    output_tokens: int
+    cost_usd: Decimal | None
+    answers: Mapping[str, AnswerLength]
+
+
+def estimate(spec: RunSpec) -> Estimate:
+    """What capturing this would need. Prompt caching is not assumed.
+
+    Raises:
+        PropositionError: Proposition files cannot be used.
+    """
+    plan = make_plan(spec)
+    judgements = free = calls = tokens = output = 0
+    cost: Decimal | None = Decimal(0)
+    measured, answers = answer_lengths(spec.judge_model), dict[str, AnswerLength]()
+    for dimension, items, planned in _calls(plan, measured):
+        judgements += items
+        free += items
+        for call in planned:
+            price = ledger.estimate_cost(spec.judge_model, call.input_tokens, call.output_tokens, batch=spec.batch)
+            calls, free = calls + 1, free - call.settles
+            tokens, output = tokens + call.input_tokens, output + call.output_tokens
+            cost = None if cost is None or price is None else cost + price
+        if planned and dimension != ideas_quantity.DIMENSION:
+            answers[dimension] = measured.get(dimension, ASSUMED)
+    return Estimate(
+        agent=spec.agent.slug if spec.agent else "",
+        channel=spec.channel.slug if spec.channel else "",
+        judge=spec.judge_model,
+        judgements=judgements,
+        free=max(0, free),
+        calls=calls,
+        input_tokens=tokens,
+        output_tokens=output,
+        cost_usd=cost,
+        answers=answers,
+    )
+
+
+def estimate_before(specs: Sequence[RunSpec]) -> list[Estimate] | None:
+    """What capturing these would need, agents first; None where the judge needs no network: its calls cost nothing.
+
+    Raises:
+        PropositionError: Proposition files cannot be used.
+    """
+    if not any(provider_of(spec.judge_model) == "anthropic" for spec in specs):
+        return None
+    return [*(estimate(spec) for spec in specs), *estimate_channels(specs)]
+
+
+def estimate_channels(specs: Sequence[RunSpec]) -> list[Estimate]:
+    """The channels that are measured with these agents, each once."""
+    found = {channel_spec.target.pk: channel_spec for spec in specs for channel_spec, _ in channel_specs(spec)}
+    return [estimate(spec) for spec in found.values()]
+
+
+def _calls(plan: Plan, lengths: Mapping[str, AnswerLength]) -> Iterator[tuple[str, int, list[Call]]]:
+    """Per dimension: its id, how many judgements, and the calls for those that need a judge."""
+    run = new_run(plan)
+    subject, label = subject_of(run), Label(purpose="estimate")
+    for dimension in plan.spec.own_dimensions:
+        scorer = SCORERS[dimension]
+        items = list(repeated(scorer.plan(subject, plan.propositions[dimension]), run.repeats))
+        if scorer.not_evaluable(subject):
+            yield dimension, len(items), []
+        elif isinstance(subject, ChannelSubject) and dimension == ideas_quantity.DIMENSION:
+            yield dimension, len(items), [call for item in items for call in _ideas(item.proposition, subject, run)]
+        else:
+            questions = _questions(scorer, items, subject, run, label)
+            tokens = lengths.get(dimension, ASSUMED).tokens
+            yield dimension, len(items), [call for question in questions for call in _asked(question, tokens)]
+
+
+def _asked(question: Question, per_claim: int) -> Iterator[Call]:
+    claims = len(question.propositions)
+    sent, answered = estimate_tokens(build_request(question)), claims * per_claim
+    yield Call(claims, sent, answered)
+    if question.double_check:  # goes on from the question and its answer
+        yield Call(0, sent + answered, answered)
+
+
+def _questions(
+    scorer: Any, items: Sequence[Item], subject: Subject | ChannelSubject, run: EvaluationRun, label: Label
+) -> Iterator[Question]:
+    ids = {pk for item in items for pk in (item.message_id, item.compared_with_id) if pk is not None}
+    messages = Message.objects.select_related("channel").in_bulk(list(ids))
+    if read_ahead := getattr(scorer, "read_ahead", None):
+        read_ahead(subject, messages.values())
+    entries: list[Open[Item]] = []
+    for item in items:
+        message, earlier = messages.get(item.message_id or 0), messages.get(item.compared_with_id or 0)
+        if settle(item.proposition, message, subject, earlier, run.additional_context) is None:
+            entries.append(Open(item, item.proposition, message, earlier, item.repeat))
+    for chunk, _ in groups(entries, run.per_call):
+        context = context_of(scorer, subject, chunk[0], run.additional_context)
+        if not any(text.strip() for text in context.judged_texts()):
+            continue
+        yield Question(
+            propositions=tuple(entry.proposition for entry in chunk),
+            context=context,
+            label=label,
+            double_check=run.double_check,
+            advise=True,
+            method=run.method,
+        )
+
+
+def _ideas(proposition: Proposition, subject: ChannelSubject, run: EvaluationRun) -> Iterator[Call]:
+    """One call per part, then those that collapse what they list: how long that list is nobody knows yet."""
+    places = list(ideas_quantity.stretches(subject))
+    label = Label(purpose="estimate")
+    for number, (first, last) in enumerate(places, 1):
+        messages = said(subject.said().filter(position__range=(first, last)))
+        request = listing_request(
+            name=subject.name,
+            proposition=proposition,
+            events=[subject.event(message) for message in messages],
+            part=(number, len(places)),
+            label=label,
+            model=run.judge,
+            nonce=new_nonce(),
+        )
+        yield Call(int(number == 1), estimate_tokens(request), IDEAS_PER_PART * TOKENS_PER_IDEA)
+    for shown in range(IDEAS_PER_PART * len(places), 0, -BATCH):
+        yield Call(0, COLLAPSE_TOKENS + shown * TOKENS_PER_IDEA, min(shown, BATCH) * TOKENS_PER_IDEA // 2)

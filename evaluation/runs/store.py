@@ -14,7 +14,7 @@ from django.db.models import Count, Q
 from django.utils import timezone
 
 from agents.work.outages import OUTAGE, outlasting
-from evaluation.judge.verdicts import RULE_JUDGE, Verdict
+from evaluation.judge.questions import RULE_JUDGE, Verdict
 from evaluation.models import ChannelShare, EvaluationRun, EvaluationScore, PatternTimeout
 
 if TYPE_CHECKING:

@@ -15,8 +15,15 @@ from rich.table import Table
 from agents.commands import console_for_bars, console_on
 from evaluation.calibration import agreements_text, calibration_of
 from evaluation.models import CHANNEL_DIMENSIONS, COUNTED, EvaluationRun, is_heuristic
-from evaluation.runs.coverage import Share, with_share
-from evaluation.runs.summary import DimensionSummary, RunSummary, channels_of, pending_count, worst_judgement
+from evaluation.runs.summary import (
+    DimensionSummary,
+    RunSummary,
+    Share,
+    channels_of,
+    pending_count,
+    with_share,
+    worst_judgement,
+)
 from evaluation.runs.summary import by_tag as tag_means
 from evaluation.runs.summary import shares_by_tag as tag_shares
 from evaluation.simulation.situations import CALLS_PER_LINE, REPLY_TOKENS
@@ -33,8 +40,8 @@ def number_of(found: DimensionSummary | None) -> str:
 if TYPE_CHECKING:
     from evaluation.runs.budget import AnswerLength
     from evaluation.runs.capture import Captured, Spending
-    from evaluation.runs.estimate import Estimate
-    from evaluation.simulation.estimate import SimulationEstimate
+    from evaluation.runs.planning import Estimate
+    from evaluation.simulation.conversations import SimulationEstimate
 
 
 class ProgressBar:

@@ -16,8 +16,7 @@ from agents.persona import render_persona
 from agents.text.tokens import tokenize
 from agents.text.voices import StyleProfile, style_profile
 from evaluation.judge.prompts import Event, Window
-from evaluation.scorers.positions import sample_by_position
-from evaluation.scorers.windows import BEFORE, MessageWindow, said_before, said_in, spoken_by
+from evaluation.scorers.windows import BEFORE, MessageWindow, said_before, said_in, sample_by_position, spoken_by
 
 if TYPE_CHECKING:
     from evaluation.propositions.schema import Proposition

@@ -9,14 +9,15 @@ from evaluation.simulation.conversations import (
     MOST_REPEATS,
     Conversation,
     Simulation,
+    SimulationEstimate,
     actor_of,
+    estimate_simulation,
     has_little_speech,
     simulate,
     simulate_where_little,
     simulation_spec,
     simulations_json,
 )
-from evaluation.simulation.estimate import SimulationEstimate, estimate_simulation
 from evaluation.simulation.situations import Situation, load_situations
 
 __all__ = [

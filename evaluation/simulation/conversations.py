@@ -9,8 +9,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from decimal import Decimal
 from functools import partial
 from typing import Any
+from uuid import uuid4
 
 import sentry_sdk
 from django.conf import settings
@@ -19,16 +21,22 @@ from django.db.models import Max, QuerySet
 from django.utils import timezone
 from pydantic import BaseModel, ConfigDict, Field
 
+from agents.llm import Label, LLMRequest, estimate_tokens, ledger
 from agents.models import Agent, Channel, ChannelMember, Message, Run, RunStep, owner_name
 from agents.persona import current_digest
 from agents.turn.orchestrator import TurnRefused, run_turn, start_turn
+from agents.turn.prompt import build_prompt, new_turn
 from agents.turn.receive import receive_message
 from agents.turn.send_message import SendRefused
+from agents.turn.tools import tool_definitions
+from agents.work.lease import LeaseLost
+from agents.work.outages import is_outage
 from evaluation.models import EvaluationRun, is_heuristic
+from evaluation.propositions.files import PropositionError
 from evaluation.runs.budget import why_over_budget
-from evaluation.runs.spec import MOST_SAMPLES, SIMULATION, RunSpec
-from evaluation.scorers.windows import BEFORE, MessageWindow, spoken_by
-from evaluation.simulation.situations import Situation, load_situations, situations_digest
+from evaluation.runs.planning import MOST_SAMPLES, SIMULATION, Estimate, RunSpec, estimate, plan_later
+from evaluation.scorers.windows import BEFORE, MessageWindow, parse_history, parse_window, spoken_by
+from evaluation.simulation.situations import CALLS_PER_LINE, REPLY_TOKENS, Situation, load_situations, situations_digest
 
 logger = logging.getLogger(__name__)
 
@@ -470,3 +478,165 @@ def simulate_where_little(
         elif simulations[-1].complete:  # silent throughout, as the scripted actor is without sample lines
             measured.append(spec)
     return measured, simulations
+
+
+LEASE = timedelta(minutes=10)  # longer than a line takes; extended with every line
+Status = EvaluationRun.Status
+
+
+def awaits_simulation(run: EvaluationRun) -> bool:
+    """Whether the simulation that it measures is still to be made."""
+    return run.simulated and run.agent_id is not None and SIMULATION not in run.where
+
+
+def simulate_for(run: EvaluationRun, *, owner: str) -> None:
+    """Simulate our situations with the agent of a leased run and plan what to judge; the run is pending afterwards.
+
+    Where the actor failed the run is failed, where the agent's budget is used up paused, each with the reason; an agent that was silent
+    throughout is measured by its own messages, however few.
+    """
+
+    def renew(done: int, total: int) -> None:
+        if not run.extend_lease(owner=owner, lease=LEASE):
+            raise LeaseLost
+
+    assert run.agent is not None  # noqa: S101 (only an agent's run is simulated)
+    try:
+        renew(0, 0)
+        simulation = simulate(agent=run.agent, situations=load_situations(), progress=renew, reuse=True)
+        spec = _spec_of(run)
+        if simulation.usable:
+            plan_later(run, simulation_spec(spec, simulation), owner=owner)
+        elif simulation.complete:  # silent throughout, as the scripted actor is without sample lines
+            plan_later(run, spec, owner=owner)
+        elif why := why_over_budget(run.agent, actor_of(run.agent)):
+            run.finish(owner=owner, status=Status.PAUSED_BUDGET, error=why)
+        else:
+            run.finish(owner=owner, status=Status.FAILED, error=f"not simulated: {simulation.problem}"[:1000])
+    except LeaseLost:
+        pass
+    except PropositionError as error:
+        run.finish(owner=owner, status=Status.FAILED, error=str(error))
+    except Exception as error:
+        if is_outage(error):
+            run.finish(owner=owner, status=Status.PENDING)
+        else:
+            sentry_sdk.capture_exception(error)
+            run.finish(owner=owner, status=Status.ERRORED, error=f"{type(error).__name__}: {error}"[:1000])
+        raise
+    except BaseException:  # a worker that stops gives it back at once
+        run.finish(owner=owner, status=Status.PENDING)
+        raise
+
+
+def _spec_of(run: EvaluationRun) -> RunSpec:
+    """What a run that waits for its simulation asks for, as a spec of real speech."""
+    return RunSpec(
+        agent=run.agent,
+        dimensions=tuple(run.dimensions),
+        window=replace(parse_window(run.window), start=run.window_start, end=run.window_end),
+        samples=run.samples,
+        seed=run.seed,
+        per_call=run.per_call,
+        judge=run.judge,
+        is_baseline=run.is_baseline,
+        history=replace(parse_history(run.history), start=run.history_start, end=run.history_end),
+        repeats=run.repeats,
+        hard=run.hard,
+        double_check=run.double_check,
+        method=run.method,
+        additional_context=run.additional_context,
+        position_bins=tuple((first, last) for first, last in run.position_bins),
+    )
+
+
+STAND_IN = ("word " * REPLY_TOKENS)[: REPLY_TOKENS * 4].strip()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulationEstimate:
+    """Tokens are characters / 4 for the prompts and assumptions for the answers; `cost_usd` is None when unpriced."""
+
+    agent: str
+    actor_model: str
+    lines: int
+    calls: int
+    input_tokens: int
+    output_tokens: int
+    cost_usd: Decimal | None
+
+
+def estimate_simulation(
+    spec: RunSpec, *, situations: Sequence[Situation], actor_model: str = "", repeats: int = 1
+) -> tuple[SimulationEstimate, Estimate]:
+    """Estimate what the actor would need, and the judge of what it says, if every line is answered once.
+
+    Args:
+        spec: What is to be measured, of an agent.
+        situations: What would be said to it.
+        actor_model: Default the agent's own model, else `ACTOR_MODEL`.
+        repeats: How often each situation is simulated.
+
+    Raises:
+        ValueError: `spec` is of a channel.
+        PropositionError: Proposition files cannot be used.
+    """
+    if spec.agent is None:
+        raise ValueError(f"{spec.target} is a channel; allowed: an agent")
+    model = actor_of(spec.agent, actor_model)
+    with transaction.atomic():
+        try:
+            simulation, prompts = _stand_in(spec.agent, situations, model, repeats)
+            judging = estimate(simulation_spec(spec, simulation))
+        finally:
+            transaction.set_rollback(True)
+    lines, said = len(prompts) * repeats, REPLY_TOKENS * len(prompts) * repeats
+    sent = CALLS_PER_LINE * repeats * sum(prompts) + said
+    acting = SimulationEstimate(
+        agent=spec.agent.slug,
+        actor_model=model,
+        lines=lines,
+        calls=CALLS_PER_LINE * lines,
+        input_tokens=sent,
+        output_tokens=said,
+        cost_usd=ledger.estimate_cost(model, sent, said),
+    )
+    return acting, judging
+
+
+def _stand_in(agent: Agent, situations: Sequence[Situation], model: str, repeats: int) -> tuple[Simulation, list[int]]:
+    """A simulation with a stand-in for each answer, and the tokens of the prompt for each line of its first repeat."""
+    ident = f"estimate-{uuid4().hex[:12]}"
+    prompts: list[int] = []
+    for repeat in range(1, repeats + 1):
+        for number, situation in enumerate(situations, 1):
+            tags = {SIMULATION: ident, SITUATION: situation.id, REPEAT: str(repeat)}
+            slug = f"{ident}-{number:02}-{repeat}"
+            channel = Channel.objects.create(slug=slug, name=slug, kind="private", synthetic=True, tags=tags)
+            ChannelMember.objects.create(channel=channel, agent=agent)
+            for turn, text in enumerate(situation.lines, 1):
+                common = {"channel": channel, "synthetic": True, "tags": {**tags, TURN: str(turn)}}
+                line = Message.objects.create(position=2 * turn - 1, outsider=situation.speaker, text=text, **common)
+                if repeat == 1:
+                    prompts.append(_prompt_tokens(agent, line))
+                Message.objects.create(position=2 * turn, agent=agent, text=STAND_IN, **common)
+    messages = repeats * sum(len(situation.lines) for situation in situations)
+    simulation = Simulation(
+        id=ident, agent=agent, actor_model=model, persona_digest="", conversations=(), messages=messages
+    )
+    return simulation, prompts
+
+
+def _prompt_tokens(agent: Agent, line: Message) -> int:
+    """Tokens of the prompt with which the agent's turn would begin after this line."""
+    turn = new_turn(agent=agent, channel=line.channel, trigger=line, overrides={"stages": []}, preview=True)
+    prompt = build_prompt(turn)
+    request = LLMRequest(
+        role="actor",
+        task="turn",
+        system=prompt.system,
+        turns=(prompt.user,),
+        tools=tool_definitions(),
+        label=Label(purpose="estimate"),
+    )
+    return estimate_tokens(request)

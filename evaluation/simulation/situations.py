@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from pydantic_core import PydanticCustomError
 
 from agents.llm.answers import storable
-from evaluation.propositions.yaml_files import (
+from evaluation.propositions.files import (
     FileProblem,
     YamlProblems,
     dotted,

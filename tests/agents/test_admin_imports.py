@@ -51,7 +51,8 @@ def choose(client: Client, job: Import, **given: str) -> str:
 
 def test_a_transcript_goes_all_the_way(console: Client) -> None:
     make_agent()
-    job = upload(console, file(TALK))
+    job = upload(console, file(TALK, "harbour talk.jsonl"))
+    assert [name for name, _ in job.found["channels"]] == ["harbour-talk"]
     html = plain(read(console, page_of(job)))
     assert "2 new messages by 2 speakers into 1 channel" in html
     assert "Read as JSON Lines" in html
@@ -169,6 +170,7 @@ def test_a_conversation_without_an_agent_is_imported_when_that_is_confirmed(cons
         ({"s0-who": "agent", "s0-agent": "nobody"}, "there is no agent &#x27;nobody&#x27;; allowed:"),
         ({"s0-who": "new", "s0-slug": "ben"}, "there is an agent &#x27;ben&#x27; already"),
         ({"s0-who": "new", "s0-slug": "a b"}, "is no id; allowed: letters, digits"),
+        ({"s0-who": "new", "s0-slug": "_default"}, "cannot begin with an underscore"),
         ({"s0-who": "new", "s0-slug": "new", "s0-persona": " "}, "an agent needs a persona"),
         ({"s0-who": "somebody"}, "Select a valid choice"),
         ({"tags": "build"}, "write tags as key=value"),
@@ -230,17 +232,15 @@ def test_texts_of_strangers_stay_texts(console: Client) -> None:
     assert HOSTILE not in read(console, page_of(broken))
 
 
-def test_no_file_and_an_empty_file_are_refused(console: Client) -> None:
-    for files in ([], [file("", "empty.jsonl")]):
-        assert "Choose at least one file" in console.post(ADD, {"files": files}).content.decode()
-    assert not Import.objects.exists()
-
-
-def test_files_that_are_too_large_are_not_kept(console: Client, settings: Settings) -> None:
+def test_no_file_an_empty_one_and_files_that_are_too_large_are_refused(console: Client, settings: Settings) -> None:
     settings.IMPORT_MOST_BYTES = 100_000
-    answer = console.post(ADD, {"files": [file(b"x" * 90_000, "a.md"), file(b"x" * 90_000, "b.md")]})
-
-    assert "larger than 97.7\xa0KB together and were not kept" in answer.content.decode()
+    large = [file(b"x" * 90_000, "a.md"), file(b"x" * 90_000, "b.md")]
+    for files, says in (
+        ([], "Choose at least one file"),
+        ([file("", "empty.jsonl")], "Choose at least one file"),
+        (large, "larger than 97.7\xa0KB together and were not kept"),
+    ):
+        assert says in console.post(ADD, {"files": files}).content.decode()
     assert not Import.objects.exists()
 
 

@@ -94,7 +94,7 @@ def long_channel(server: Any) -> tuple[str, str, str]:
     from agents.models import Agent, Channel, Message
     from agents.persona import save_persona
     from evaluation.runs.capture import capture, spent_on
-    from evaluation.runs.spec import RunSpec
+    from evaluation.runs.planning import RunSpec
 
     agents = [Agent(slug=f"long-{n}", display_name=f"Long {n}") for n in range(SPEAKERS)]
     for agent in agents:

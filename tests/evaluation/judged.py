@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from agents.models import Agent, Message
 from agents.persona import current_digest
-from evaluation.judge.verdicts import MALFORMED
+from evaluation.judge.questions import MALFORMED
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore, Evidence
 from evaluation.runs.store import FAILURES
 from tests.factories import make_channel

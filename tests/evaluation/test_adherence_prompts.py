@@ -12,7 +12,7 @@ import pytest
 
 from agents.models import Message
 from evaluation.models import EvaluationScore
-from evaluation.runs.spec import RunSpec
+from evaluation.runs.planning import RunSpec
 from evaluation.scorers.windows import MessageWindow
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import claims_of, prompt_of, tail_of

@@ -16,8 +16,7 @@ from django.test.utils import CaptureQueriesContext
 from agents.models import Agent
 from evaluation.judge.questions import GIVE_UP_AFTER, JudgeHealth
 from evaluation.models import EvaluationRun, EvaluationScore
-from evaluation.runs.planning import Prepared, prepare_run
-from evaluation.runs.spec import RunSpec
+from evaluation.runs.planning import Prepared, RunSpec, prepare_run
 from evaluation.runs.store import insert_values, update_rows
 from tests.evaluation.conversing import diverse
 from tests.evaluation.judged import make_run, make_score
@@ -45,7 +44,7 @@ def kind_of(body: dict[str, Any]) -> str:
 EVERYTHING_OF_ADA = f"""
 from agents.models import Agent
 from evaluation.runs.capture import capture
-from evaluation.runs.spec import RunSpec
+from evaluation.runs.planning import RunSpec
 from tests.evaluation.conversing import diverse
 diverse()
 capture([RunSpec(agent=Agent.objects.get(slug="ada"), dimensions={EVERYTHING})])
@@ -55,7 +54,7 @@ capture([RunSpec(agent=Agent.objects.get(slug="ada"), dimensions={EVERYTHING})])
 OF_SIX_AGENTS = """
 from agents.models import Agent
 from evaluation.runs.capture import capture
-from evaluation.runs.spec import RunSpec
+from evaluation.runs.planning import RunSpec
 from tests.factories import make_agent, make_channel, talk
 agents = [make_agent(f"agent-{n}") for n in range(6)]
 for n, agent in enumerate(agents):

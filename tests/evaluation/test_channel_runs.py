@@ -12,8 +12,7 @@ from evaluation.models import Baseline, ChannelShare, EvaluationRun, EvaluationS
 from evaluation.runs.capture import capture, evaluate_channel
 from evaluation.runs.control import queue_baseline
 from evaluation.runs.execute import execute, work_one
-from evaluation.runs.planning import prepare_run
-from evaluation.runs.spec import RunSpec
+from evaluation.runs.planning import RunSpec, prepare_run
 from evaluation.runs.summary import channels_of, summarize
 from tests.evaluation.channel_cast import ALL_FIVE, captured, gather
 from tests.evaluation.conversing import diverse

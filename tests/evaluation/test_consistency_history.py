@@ -10,8 +10,7 @@ import pytest
 from agents.models import Message
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs.execute import execute
-from evaluation.runs.planning import prepare_run
-from evaluation.runs.spec import RunSpec
+from evaluation.runs.planning import RunSpec, prepare_run
 from evaluation.scorers.windows import parse_window
 from tests.evaluation.judging import prompt_of
 from tests.evaluation.pairing import before_and_now, consistency, pairs

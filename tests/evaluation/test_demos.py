@@ -23,7 +23,7 @@ from evaluation.change.comparison import compare_to_baseline
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs.capture import capture, evaluate_agent, evaluate_channel
 from evaluation.runs.ideas import distinct_ideas
-from evaluation.runs.spec import RunSpec
+from evaluation.runs.planning import RunSpec
 from evaluation.runs.summary import by_tag, worst_judgement
 from tests.evaluation.brainstorming import BRAINSTORM, lister
 from tests.evaluation.conversing import converged, converse, diverse

@@ -14,7 +14,7 @@ from correction import demonstration as scenes
 from correction.models import AgentEvaluationConfig, CorrectionLog
 from evaluation.models import Baseline, EvaluationRun, EvaluationSchedule, EvaluationScore
 from evaluation.runs.capture import capture
-from evaluation.runs.spec import RunSpec
+from evaluation.runs.planning import RunSpec
 from tests.console import superuser
 from tests.correction.steering import row as intervention_row
 from tests.factories import MONDAY, make_agent, make_channel, say, talk

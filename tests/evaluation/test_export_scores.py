@@ -16,7 +16,7 @@ from agents.models import Agent
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs.capture import capture
 from evaluation.runs.export import COLUMNS, score_rows
-from evaluation.runs.spec import RunSpec
+from evaluation.runs.planning import RunSpec
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers, entry
 from tests.factories import make_agent, talk

@@ -11,7 +11,7 @@ from pytest_django import Settings
 from agents.models import Agent
 from evaluation.models import EvaluationScore
 from evaluation.runs.capture import capture
-from evaluation.runs.spec import RunSpec
+from evaluation.runs.planning import RunSpec
 from evaluation.runs.summary import DimensionSummary
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers, claims_of, entry, prompt_of

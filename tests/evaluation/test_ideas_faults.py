@@ -8,8 +8,7 @@ from pytest_django import Settings
 from evaluation.models import EvaluationScore, IdeaPart
 from evaluation.runs.execute import execute
 from evaluation.runs.ideas import distinct_ideas
-from evaluation.runs.planning import prepare_run
-from evaluation.runs.spec import RunSpec
+from evaluation.runs.planning import RunSpec, prepare_run
 from tests.evaluation.brainstorming import brainstorm, lister
 from tests.evaluation.conversing import converse, ideas
 from tests.evaluation.judging import prompt_of

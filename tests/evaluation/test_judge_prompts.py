@@ -14,8 +14,7 @@ import pytest
 
 from agents.llm import Label, LLMRequest
 from evaluation.judge.prompts import Context, Event, Window
-from evaluation.judge.questions import Question, build_request
-from evaluation.judge.verdicts import Answer, parse_answers
+from evaluation.judge.questions import Answer, Question, build_request, parse_answers
 from evaluation.propositions.schema import Proposition
 
 SNAPSHOTS = Path(__file__).with_name("snapshots")

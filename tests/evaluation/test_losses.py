@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agents.models import Message
-from evaluation.change import baselines
+from evaluation.change import evidence
 from evaluation.models import Baseline, EvaluationRun
 from evaluation.runs.capture import capture
 from evaluation.runs.execute import execute
@@ -48,16 +48,16 @@ def test_an_interruption_before_the_baseline_is_stored_leaves_the_run_to_be_take
     ada = make_agent("ada")
     talk(ada, ["one"])
     llm_server.respond = answers(lambda claim: 5)
-    promote = baselines.promote
+    promote = evidence.promote
 
     def interrupted(*args: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("evaluation.change.baselines.promote", interrupted)
+    monkeypatch.setattr("evaluation.change.evidence.promote", interrupted)
     with pytest.raises(KeyboardInterrupt):
         measured(ada)
     asked = llm_server.calls
-    monkeypatch.setattr("evaluation.change.baselines.promote", promote)
+    monkeypatch.setattr("evaluation.change.evidence.promote", promote)
 
     again = measured(ada)
 

@@ -33,7 +33,7 @@ KILLED_WHILE_THE_SECOND_IS_MADE = """
 import os, signal
 from agents.models import Agent
 from evaluation.runs.capture import capture
-from evaluation.runs.spec import RunSpec
+from evaluation.runs.planning import RunSpec
 def prepared(runs):
     if any(run.agent.slug == "bob" for run in runs):
         os.kill(os.getpid(), signal.SIGKILL)

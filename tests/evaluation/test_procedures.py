@@ -12,11 +12,11 @@ from django.test import Client
 from pytest_django import Settings
 
 from agents.models import Agent
-from evaluation.change.baselines import get_baseline
+from evaluation.change.evidence import get_baseline
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore
 from evaluation.propositions.rules import PRECONDITIONS
 from evaluation.runs.capture import capture, evaluate_agent
-from evaluation.runs.spec import RunSpec
+from evaluation.runs.planning import RunSpec
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers, claims_of, entry, prompt_of, tail_of
 from tests.evaluation.measuring import measured, three_kinds

@@ -32,7 +32,7 @@ talk(make_agent("ada"), [f"line {{n}}" for n in range({MESSAGES})])
 QUEUE_AND_WORK = """
 from agents.models import Agent
 from django.core.management import call_command
-from evaluation.runs.spec import RunSpec
+from evaluation.runs.planning import RunSpec
 from evaluation.runs.control import queue_baseline
 ada = Agent.objects.get()
 queue_baseline(agents=[ada], spec=RunSpec(agent=ada, dimensions=("adherence",)))

@@ -16,7 +16,7 @@ from evaluation.models import EvaluationRun
 from evaluation.runs.capture import capture
 from evaluation.runs.control import queue_baseline
 from evaluation.runs.execute import work_one
-from evaluation.runs.spec import RunSpec
+from evaluation.runs.planning import RunSpec
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.conversing import DRY, LOUD, diverse
 from tests.evaluation.judging import prompt_of

@@ -10,7 +10,7 @@ from django.db import OperationalError, connection
 from pytest_django import DjangoAssertNumQueries
 
 from agents.text.patterns import TIMED_OUT
-from evaluation.judge.verdicts import unscored
+from evaluation.judge.questions import unscored
 from evaluation.models import ChannelShare, EvaluationScore
 from evaluation.runs.store import refusal, save_verdicts
 from tests.evaluation.judged import make_run, make_score

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.llm.requests import InvalidAnswer
-from evaluation.judge.verdicts import Abstention, Answer, hard_score, judged, parse_answers, trivial, unscored
+from evaluation.judge.questions import Abstention, Answer, hard_score, judged, parse_answers, trivial, unscored
 from evaluation.propositions.schema import Proposition
 
 

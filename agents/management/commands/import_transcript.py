@@ -15,6 +15,7 @@ from rich.table import Table
 
 from agents.commands import WRONG_USAGE, CodedCommand, console_for_bars, console_on
 from agents.transcripts.importer import ImportReport, import_transcript
+from agents.transcripts.prepare import Likely
 from agents.transcripts.readers import READERS
 from agents.transcripts.records import OptionError, TranscriptError
 
@@ -60,14 +61,8 @@ class Command(CodedCommand):
                 self.stdout.write(without_agents(report))
 
     def _import(self, options: dict[str, Any]) -> ImportReport:
-        with Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
-            console=console_for_bars(sys.stderr),
-            transient=True,
-        ) as bar:
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        with Progress(*columns, console=console_for_bars(sys.stderr), transient=True) as bar:
             tasks: dict[str, Any] = {}
 
             def progress(what: str, done: int, total: int) -> None:
@@ -118,9 +113,9 @@ class Command(CodedCommand):
 def without_agents(report: ImportReport) -> str:
     """What to do about a conversation in which no agent speaks."""
     again = "" if report.dry_run else ", and another --channel: in this one the messages keep their authors"
-    name, likely = next(iter(report.likely_agents.items()), ("SPEAKER", None))
-    option = shlex.quote(f"{name}={likely.slug if likely and likely.slug else 'SLUG'}")
-    guess = f" {name!r} is likely one: {likely.why}." if likely else ""
+    name, likely = next(iter(report.likely_agents.items()), ("SPEAKER", Likely("", "")))
+    option = shlex.quote(f"{name}={likely.slug or 'SLUG'}")
+    guess = f" {name!r} is likely one: {likely.why}." if likely.why else ""
     return (
         f"No speaker is an agent, so nothing in it can be measured.{guess} Say who is one with --map {option}{again}."
     )

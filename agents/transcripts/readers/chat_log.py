@@ -26,51 +26,32 @@ STAMP = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Stamp:
-    """A clock time, perhaps with its date and its offset from UTC."""
-
-    clock: time
-    day: date | None = None
-
-    @classmethod
-    def of(cls, match: re.Match[str], *, day_first: bool) -> Stamp:
-        """Read a match of `STAMP`.
-
-        Raises:
-            ValueError: No such date or time.
-        """
-        hour, offset = int(match["hour"]), (match["offset"] or "").replace("UTC", "Z")
-        if match["half"]:
-            if not 1 <= hour <= 12:
-                raise ValueError(f"{hour} is no hour of a 12-hour clock")
-            hour = hour % 12 + (12 if match["half"] in "pP" else 0)
-        clock = time(
-            hour,
-            int(match["minute"]),
-            int(match["second"] or 0),
-            int((match["fraction"] or "0").ljust(6, "0")),
-            tzinfo=datetime.strptime(offset, "%z").tzinfo if offset else None,
-        )
-        return cls(clock, _date(match["date"], day_first=day_first) if match["date"] else None)
-
-    def moment(self, day: date | None) -> datetime | None:
-        """Date and time; None when neither the stamp nor the log gives a date."""
-        on = self.day or day
-        return datetime.combine(on, self.clock) if on else None
+def _clock_and_day(match: re.Match[str], *, day_first: bool) -> tuple[time, date | None]:
+    """Read a match of `STAMP`, with or without a date. Raises `ValueError`: no such date or time."""
+    hour, offset = int(match["hour"]), (match["offset"] or "").replace("UTC", "Z")
+    if match["half"]:
+        if not 1 <= hour <= 12:
+            raise ValueError(f"{hour} is no hour of a 12-hour clock")
+        hour = hour % 12 + (12 if match["half"] in "pP" else 0)
+    clock = time(
+        hour,
+        int(match["minute"]),
+        int(match["second"] or 0),
+        int((match["fraction"] or "0").ljust(6, "0")),
+        tzinfo=datetime.strptime(offset, "%z").tzinfo if offset else None,
+    )
+    if not match["date"]:
+        return clock, None
+    first, second, third = _numbers(match["date"])
+    if first > 999:
+        return clock, date(first, second, third)
+    year = third + 2000 if third < 100 else third
+    return clock, date(year, second, first) if day_first else date(year, first, second)
 
 
 def _numbers(text: str) -> tuple[int, int, int]:
     first, second, third = re.split(r"[-/.]", text)
     return int(first), int(second), int(third)
-
-
-def _date(text: str, *, day_first: bool) -> date:
-    first, second, third = _numbers(text)
-    if first > 999:
-        return date(first, second, third)
-    year = third + 2000 if third < 100 else third
-    return date(year, second, first) if day_first else date(year, first, second)
 
 
 def day_comes_first(source: Source, match: re.Match[str]) -> bool:
@@ -111,8 +92,8 @@ class _Draft:
     line: int
     speaker: str
     lines: list[str]
-    stamp: Stamp | None = None
     action: bool = False
+    clock: time | None = None
     day: date | None = None
     size: int = 0
 
@@ -121,9 +102,11 @@ class _Draft:
         if not text:
             return Skipped("empty message", self.line)
         payload: dict[str, object] = {"action": True} if self.action else {}
-        sent_at = self.stamp.moment(self.day) if self.stamp else None
-        if self.stamp is not None and sent_at is None:
-            payload["time"] = self.stamp.clock.isoformat()
+        sent_at = None
+        if self.clock is not None and self.day is not None:
+            sent_at = datetime.combine(self.day, self.clock)
+        elif self.clock is not None:
+            payload["time"] = self.clock.isoformat()
         return SourceMessage(speaker=self.speaker, text=text, line=self.line, sent_at=sent_at, payload=payload)
 
 
@@ -216,7 +199,7 @@ class _Log:
         if self.day_first is None and match["date"]:
             self.day_first = day_comes_first(self.source, match)
         try:
-            stamp = Stamp.of(match, day_first=bool(self.day_first))
+            clock, day = _clock_and_day(match, day_first=bool(self.day_first))
         except ValueError as error:
             raise TranscriptError(self.source.name, line, f"{match.group().strip()!r} is no time: {error}") from None
         rest = text[match.end() :].strip("\u200e").strip()
@@ -225,7 +208,7 @@ class _Log:
         if said:
             start = _Draft(line, said["speaker"].strip(), [said["text"] or ""])
         if isinstance(start, _Draft):
-            start.stamp, start.day = stamp, self.day
+            start.clock, start.day = clock, day or self.day
         return start
 
 

@@ -14,6 +14,7 @@ from django.db import DatabaseError
 from agents.models import Agent
 from evaluation.propositions.files import (
     DEFAULT,
+    FileProblem,
     LoadedFile,
     PropositionError,
     is_example,
@@ -22,7 +23,6 @@ from evaluation.propositions.files import (
     own_agents_like_examples,
 )
 from evaluation.propositions.schema import PropositionFile
-from evaluation.propositions.yaml_files import FileProblem
 from evaluation.wording import counted
 
 

@@ -25,7 +25,7 @@ from evaluation.change.tables import comparisons_table, detection_table
 from evaluation.models import CHANNEL_DIMENSIONS, EvaluationRun
 from evaluation.propositions.files import PropositionError
 from evaluation.runs.capture import UnknownAgents, choose_agents
-from evaluation.runs.spec import RunSpec
+from evaluation.runs.planning import RunSpec
 from evaluation.runs.terminal import ProgressBar
 from evaluation.scorers import SCORERS
 from evaluation.scorers.windows import ALLOWED, parse_window

@@ -30,14 +30,21 @@ from evaluation.ci.measure import (
     simulate_agents,
 )
 from evaluation.ci.options import Request, WrongUsage, add_arguments, read_request
-from evaluation.ci.render import complaint, junit, markdown, print_line, print_report
-from evaluation.ci.report import Report, estimate_line, make_report, simulations_line
+from evaluation.ci.render import (
+    Report,
+    complaint,
+    estimate_line,
+    junit,
+    make_report,
+    markdown,
+    print_line,
+    print_report,
+    simulations_line,
+)
 from evaluation.management.commands.capture_baseline import tag_pairs
-from evaluation.propositions.files import PropositionError
-from evaluation.propositions.yaml_files import YamlProblems
+from evaluation.propositions.files import PropositionError, YamlProblems
 from evaluation.runs.capture import estimated
-from evaluation.runs.estimate import estimate, estimate_before, estimate_channels
-from evaluation.runs.spec import RunSpec
+from evaluation.runs.planning import RunSpec, estimate, estimate_before, estimate_channels
 from evaluation.runs.store import refusal
 from evaluation.runs.terminal import ProgressBar, estimate_json, estimate_table
 from evaluation.simulation import Simulation

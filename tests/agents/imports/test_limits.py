@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 
 import pytest
-from django.contrib.auth.models import User
-from django.test import Client
 from pytest_django import Settings
 
 from agents.admin.personas import AgentForm
@@ -15,7 +13,6 @@ from agents.imports.jobs import MOST_UNFINISHED, NotNow, discard
 from agents.models import Agent, Import, PersonaVersion
 from tests.agents.imports.uploading import ADD, PERSONA, file, imported, lines, somebody, submit, uploaded, work
 from tests.console import signed_in
-from tests.factories import make_agent
 
 pytestmark = pytest.mark.django_db
 
@@ -42,15 +39,14 @@ def test_yaml_that_costs_too_much_is_refused_by_a_worker_or_at_once(text: str, r
     assert re.match(f"bomb.yaml: .*{reason}", job.error)
 
 
-def test_a_new_persona_needs_the_permissions_for_its_parts() -> None:
+def test_personas_need_the_permissions_that_an_agents_page_needs_for_its_parts() -> None:
     assert "agents.add_memoryblock, agents.add_trait" in uploaded(file(PARTS, "guide.yaml")).error
     adder = somebody("agents.add_trait", "agents.add_memoryblock", username="adder")
-    assert uploaded(file(PARTS, "guide.yaml"), user=adder).found["outcomes"] == {"created": 1}
-
-
-def test_overwriting_a_persona_needs_what_the_agents_page_needs() -> None:
-    adder = somebody("agents.add_trait", "agents.add_memoryblock", username="adder")
-    imported(uploaded(file(PARTS, "guide.yaml"), user=adder))
+    job = uploaded(file(PARTS, "guide.yaml"), user=adder)
+    assert job.found["outcomes"] == {"created": 1}
+    assert PersonaVersion.objects.count() == 0
+    imported(job)
+    assert PersonaVersion.objects.get().created_by == adder
     changed = PARTS.replace("dry}", "wet}")
 
     assert "agents.delete_trait" in uploaded(file(changed, "guide.yaml"), user=adder).error
@@ -70,12 +66,6 @@ def test_a_permission_taken_away_after_the_check_stops_the_import() -> None:
     job.refresh_from_db()
     assert job.status == "failed"
     assert not Agent.objects.exists()
-
-
-def test_the_version_an_import_makes_says_who_handed_it_in() -> None:
-    job = uploaded(file(PERSONA, "guide.yaml"))
-    imported(job)
-    assert PersonaVersion.objects.get().created_by == job.created_by
 
 
 def test_who_has_ten_unfinished_imports_is_told_what_to_discard() -> None:
@@ -110,22 +100,8 @@ def test_files_lie_under_names_of_our_own_and_are_called_by_the_given_ones(tmp_p
     assert wrong.error.startswith(f"{long}")
 
 
-def test_a_channel_without_a_name_is_called_as_the_file_was() -> None:
-    make_agent()
-    job = uploaded(file(lines(("Ada", "No."), ("Pat", "Hello")), "harbour talk.jsonl"))
-    assert [name for name, _ in job.found["channels"]] == ["harbour-talk"]
-
-
 def test_no_agent_has_the_id_that_stands_for_everybody() -> None:
     reason = "an agent's id cannot begin with an underscore"
     assert reason in uploaded(file(PERSONA.replace("guide", "_default", 1), "a.yaml")).error
     form = AgentForm({"slug": "_default", "display_name": "X", "system_prompt": "X", "max_turns": 5})
     assert reason in form.errors["slug"][0]
-
-
-def test_no_speaker_becomes_an_agent_with_that_id(client: Client) -> None:
-    user: User = somebody("agents.add_channelmember")
-    job = uploaded(file(lines(("Ada", "No."))), user=user)
-    given = {"s0-who": "new", "s0-slug": "_default", "s0-persona": "You are Ada.", "format": "auto"}
-    page = signed_in(user).post(f"/admin/agents/import/{job.pk}/choose/", given).content.decode()
-    assert "cannot begin with an underscore" in page

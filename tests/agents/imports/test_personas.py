@@ -28,12 +28,10 @@ def test_several_files_are_personas_and_are_imported_together() -> None:
     assert {p["slug"] for p in job.found["personas"]} == {"guide", "ghost", "wraith"}
     assert not Agent.objects.exists()
 
-
-def test_personas_become_agents_with_a_version() -> None:
-    job = uploaded(file(PERSONA, "guide.yaml"), file("# The Ghost\nYou are a ghost.", "ghost.md"))
     imported(job)
-    assert (job.status == "completed", job.stored, job.result["outcomes"]) == (True, 2, {"created": 2})
-    assert set(PersonaVersion.objects.values_list("agent__slug", "note")) == {("guide", "import"), ("ghost", "import")}
+    assert (job.status == "completed", job.stored, job.result["outcomes"]) == (True, 3, {"created": 3})
+    versions = PersonaVersion.objects.values_list("agent__slug", "note")
+    assert set(versions) == {(slug, "import") for slug in ("guide", "ghost", "wraith")}
 
 
 @pytest.mark.parametrize(("name", "text"), [("one.json", CARD), ("prompt.txt", "You are a ghost.\nSpeak softly.\n")])

@@ -16,8 +16,7 @@ from agents.work.lease import CANDIDATES
 from correction.models import ObservedMessage
 from evaluation.models import EvaluationRun
 from evaluation.runs.execute import work_one
-from evaluation.runs.planning import create_run, make_plan
-from evaluation.runs.spec import RunSpec
+from evaluation.runs.planning import RunSpec, create_run, make_plan
 from tests.factories import make_agent, make_channel, say, talk
 
 pytestmark = pytest.mark.django_db

@@ -37,8 +37,8 @@ from correction.behavior.effects import (
 )
 from correction.config.configure import configure
 from correction.models import BehaviorEffect, BehaviorRequest
-from evaluation.change.baselines import is_stale, stale_reasons
 from evaluation.change.before_after import judge_before_after
+from evaluation.change.evidence import is_stale, stale_reasons
 from evaluation.models import Baseline
 from tests.correction.behavior.changed import LESS, MORE, changed
 from tests.correction.behavior.measured import (

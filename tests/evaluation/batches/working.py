@@ -9,7 +9,7 @@ from agents.models import Agent, LLMBatch
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs.control import queue_run
 from evaluation.runs.execute import work_one
-from evaluation.runs.spec import RunSpec
+from evaluation.runs.planning import RunSpec
 
 OWNER = "test"
 

@@ -10,12 +10,12 @@ from pytest_django import Settings
 
 from agents.models import Agent
 from agents.persona import TraitValue, save_persona
-from evaluation.change.baselines import is_stale
 from evaluation.change.comparison import Comparison, compare_to_baseline
+from evaluation.change.evidence import is_stale
 from evaluation.change.measurements import NotComparable
 from evaluation.models import Baseline, EvaluationRun
 from evaluation.runs.capture import capture
-from evaluation.runs.spec import RunSpec
+from evaluation.runs.planning import RunSpec
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judged import make_run
 from tests.evaluation.judging import answers

@@ -11,12 +11,12 @@ from pytest_django import Settings
 
 from agents.models import Agent
 from agents.persona import TraitValue, save_persona
-from evaluation.change.baselines import get_baseline, is_stale, promote
+from evaluation.change.evidence import get_baseline, is_stale, promote
 from evaluation.models import Baseline, EvaluationRun
 from evaluation.runs.capture import Captured, UnknownAgents, capture, choose_agents, existing
 from evaluation.runs.control import cancel_run, queue_run, resume_run
 from evaluation.runs.execute import work_one
-from evaluation.runs.spec import RunSpec
+from evaluation.runs.planning import RunSpec
 from evaluation.runs.summary import summarize
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers

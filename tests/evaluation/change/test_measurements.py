@@ -19,7 +19,7 @@ from evaluation.change.measurements import Measurement, NotComparable, measureme
 from evaluation.models import EvaluationRun
 from evaluation.runs.as_json import as_json
 from evaluation.runs.capture import capture, evaluate_agent, evaluate_channel
-from evaluation.runs.spec import RunSpec
+from evaluation.runs.planning import RunSpec
 from evaluation.runs.summary import RunSummary, summarize
 from evaluation.statistics.bootstrap import Observation
 from tests.evaluation.change.samples import LLM, adherence, measurement, of, only, run_json

@@ -16,10 +16,16 @@ from agents.models import Agent, Message
 from evaluation.change.position import PositionProfile, position_json, position_profile
 from evaluation.change.tables import position_table
 from evaluation.models import EvaluationRun, EvaluationScore
-from evaluation.runs.planning import prepare_run
-from evaluation.runs.spec import RunSpec
-from evaluation.scorers.positions import Bin, parse_bins, positions_of, sample_by_position
-from evaluation.scorers.windows import MessageWindow, parse_window, spoken_by
+from evaluation.runs.planning import RunSpec, prepare_run
+from evaluation.scorers.windows import (
+    Bin,
+    MessageWindow,
+    parse_bins,
+    parse_window,
+    positions_of,
+    sample_by_position,
+    spoken_by,
+)
 from tests.evaluation.change.talking import BINS, chat
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers, tail_of

@@ -12,7 +12,7 @@ from evaluation.change.comparison import Change, Comparison
 from evaluation.change.measurements import Measurement
 from evaluation.ci.measure import AgentResult, Coverage
 from evaluation.ci.options import Limits
-from evaluation.ci.report import Report
+from evaluation.ci.render import Report
 from evaluation.ci.verdict import Findings, Undecided, decide
 from evaluation.models import EvaluationRun
 from evaluation.runs.capture import Captured

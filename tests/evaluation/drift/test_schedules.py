@@ -15,8 +15,7 @@ from agents.work.tasks import work
 from evaluation import schedules
 from evaluation.models import EvaluationRun, EvaluationSchedule
 from evaluation.runs.execute import work_one
-from evaluation.runs.planning import prepare_run
-from evaluation.runs.spec import RunSpec
+from evaluation.runs.planning import RunSpec, prepare_run
 from evaluation.schedules import fire_if_due, fire_now
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.drift.scheduling import DAY, make_schedule

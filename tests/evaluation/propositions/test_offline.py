@@ -14,8 +14,7 @@ from pytest_django import Settings
 from agents.models import LLMCall
 from agents.text.ngrams import RepetitionStatistics
 from evaluation.judge.prompts import Context, Event, Window
-from evaluation.judge.questions import score_proposition, score_propositions
-from evaluation.judge.verdicts import Verdict
+from evaluation.judge.questions import Verdict, score_proposition, score_propositions
 from evaluation.propositions.offline import repetition_value
 from evaluation.propositions.schema import Cues
 from tests.evaluation.judging import LABEL, claim

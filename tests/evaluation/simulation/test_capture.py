@@ -14,7 +14,7 @@ from pytest_django import Settings
 from agents.models import Agent, Channel, Run
 from evaluation.models import Baseline, EvaluationRun
 from evaluation.runs.capture import capture
-from evaluation.runs.spec import RunSpec
+from evaluation.runs.planning import RunSpec
 from evaluation.simulation import load_situations, simulation_spec
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers

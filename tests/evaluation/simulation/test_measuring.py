@@ -11,12 +11,12 @@ from pytest_django import Settings
 from agents.models import Agent, Channel
 from correction.gate.statistics import get_gate_statistics
 from correction.models import AgentEvaluationConfig, CorrectionLog
-from evaluation.change.baselines import get_baseline
+from evaluation.change.evidence import get_baseline
 from evaluation.lineup import line_up
 from evaluation.models import EvaluationScore
 from evaluation.runs.as_json import as_json
 from evaluation.runs.capture import capture
-from evaluation.runs.spec import RunSpec
+from evaluation.runs.planning import RunSpec
 from evaluation.runs.summary import RunSummary
 from evaluation.scorers.subjects import Subject
 from evaluation.scorers.windows import MessageWindow, parse_window, spoken_by
