@@ -24,7 +24,7 @@ from agents.transcripts.readers import detect
 from agents.transcripts.readers.csv_table import delimiter
 from agents.transcripts.records import OptionError, TranscriptError
 from agents.transcripts.source import Source
-from agents.transcripts.store import JOINING, Needs, NotEntitled, count_batch, rights_of
+from agents.transcripts.store import JOINING, NotEntitled, check_rights, count_batch, rights_of
 
 PREVIEWED = 2_000  # messages a preview reads; the worker reads all
 MOST_SPEAKERS, MOST_CHANNELS, MOST_PERSONAS, MOST_COLUMNS = 100, 50, 200, 60  # that are shown
@@ -218,12 +218,10 @@ def _transcript(
     transcript = Transcript(path=path, **choices.options(name, made=False))
     unknown: dict[str, str] = {}
     preparer, messages = transcript.messages(unknown.__setitem__)
-    tally, needs, channels, sample = preparer.tally, Needs(), Counter[str](), list[Prepared]()
+    tally, channels, sample = preparer.tally, Counter[str](), list[Prepared]()
     new, complete = 0, True
     while batch := list(islice(messages, BATCH)):
-        for message in batch:
-            needs.add(message)
-            channels[message.target.slug] += 1
+        channels.update(message.target.slug for message in batch)
         sample += batch[: SAMPLE - len(sample)]
         new += count_batch(batch).imported
         progress(CHECKING, transcript.source.bytes_read, transcript.source.size)
@@ -232,7 +230,7 @@ def _transcript(
             break
     refusal = ""
     try:
-        needs.check(rights_of(user))
+        check_rights(tally.authors, rights_of(user))
     except NotEntitled as error:
         refusal = str(error)
     speakers: list[dict[str, Any]] = [

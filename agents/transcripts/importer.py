@@ -15,7 +15,7 @@ from agents.transcripts.prepare import Likely, Prepared, Preparer, Speakers, Tar
 from agents.transcripts.readers import READERS, detect
 from agents.transcripts.records import OptionError, zone
 from agents.transcripts.source import Source
-from agents.transcripts.store import Key, Needs, Rights, count_batch, link_orphans, write_batch
+from agents.transcripts.store import Key, Rights, check_rights, count_batch, link_orphans, write_batch
 
 BATCH = 1000
 AUTO = "auto"
@@ -160,9 +160,7 @@ def import_transcript(
     transcript = Transcript(path=path, **options)
     source = transcript.source
     checked, messages = transcript.messages()
-    needs = Needs()
-    for number, message in enumerate(messages):
-        needs.add(message)
+    for number, _ in enumerate(messages):
         if number % BATCH == 0:
             progress(CHECKING, source.bytes_read, source.size)
     if unused := checked.speakers.unused():
@@ -170,7 +168,7 @@ def import_transcript(
         raise OptionError(
             f"--map {unused[0]!r}: no such speaker or role in {source.name}; its speakers: {names or 'none'}"
         )
-    needs.check(rights or Rights())
+    check_rights(checked.tally.authors, rights or Rights())
     source.check_unchanged()
     _, messages = transcript.messages()
     imported = duplicates = other_author = 0

@@ -13,7 +13,7 @@ from django.utils.module_loading import import_string
 
 from agents.models import Agent, Channel, Message
 from agents.transcripts.prepare import Author, Prepared, Target
-from agents.transcripts.store import Needs, Rights, link_orphans, write_batch
+from agents.transcripts.store import Rights, check_rights, link_orphans, write_batch
 
 MOST_MESSAGES = 1_000  # per call: one transaction, in which SQLite lets no other process write
 Observer = Callable[[Sequence[Message]], int]
@@ -85,7 +85,7 @@ def ingest_messages(spoken: Sequence[Spoken], *, rights: Rights | None = None) -
         text = f"messages: {len(spoken):,} of them; allowed: at most {MOST_MESSAGES:,} in one request"
         raise IngestRefused({"messages": text})
     prepared = _prepared(spoken)
-    Needs(prepared).check(rights or Rights())
+    check_rights(((message.target.slug, message.author) for message in prepared), rights or Rights())
     observers: list[Observer] = [import_string(path) for path in settings.INGEST_OBSERVERS]
     observed = 0
 

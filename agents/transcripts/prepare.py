@@ -140,13 +140,18 @@ class Likely(NamedTuple):
 
 @dataclass(slots=True)
 class Tally:
-    """What is in the file. ``read = messages + system_prompts + skipped``; `speakers`: name -> agent's slug, messages."""
+    """What is in the file. ``read = messages + system_prompts + skipped``.
+
+    `speakers`: by name, the agent's slug and the number of messages. `authors`: who speaks in which channel (slug); outsiders
+    are one empty author.
+    """
 
     read: int = 0
     messages: int = 0
     system_prompts: int = 0
     skipped: Counter[str] = field(default_factory=Counter)
     speakers: dict[str, tuple[str | None, int]] = field(default_factory=dict)
+    authors: dict[tuple[str, Author], None] = field(default_factory=dict)
     _last: dict[str, str] = field(default_factory=dict)
     _not_answering: set[str] = field(default_factory=set)
 
@@ -154,6 +159,7 @@ class Tally:
         """Count the next message of a channel."""
         self.messages += 1
         self.speakers[speaker] = (author.slug or None, self.speakers.get(speaker, (None, 0))[1] + 1)
+        self.authors[channel, Author() if author.outsider else author] = None
         if author.user_id is not None or self._last.get(channel, speaker) == speaker:
             self._not_answering.add(speaker)
         self._last[channel] = speaker

@@ -13,7 +13,7 @@ from django.db import transaction
 from django.db.models import F, Q
 
 from agents.models import Agent, Channel, ChannelMember, Import, Message
-from agents.transcripts.prepare import Prepared, Target
+from agents.transcripts.prepare import Author, Prepared, Target
 
 MAKING, JOINING, SPEAKING = "agents.add_channel", "agents.add_channelmember", "agents.change_channel"
 CHUNK = 500
@@ -49,59 +49,43 @@ def rights_of(user: User | AnonymousUser) -> Rights:
     )
 
 
-class Needs:
-    """What messages need: which agents and users speak where."""
-
-    def __init__(self, messages: Iterable[Prepared] = ()) -> None:
-        self._agents: dict[str, dict[int, str]] = {}  # by channel: primary key to slug
-        self._users: dict[int, str] = {}  # primary key to the first channel
-        for message in messages:
-            self.add(message)
-
-    def add(self, message: Prepared) -> None:
-        author, channel = message.author, message.target.slug
-        speaking = self._agents.setdefault(channel, {})
+def check_rights(authors: Iterable[tuple[str, Author]], rights: Rights) -> None:
+    """Raise `NotEntitled` for the first author of a channel (slug) that goes beyond these rights."""
+    agents: dict[str, dict[int, str]] = {}  # by channel: primary key to slug
+    for channel, author in authors:
+        speaking = agents.setdefault(channel, {})
         if author.agent_id is not None:
             speaking[author.agent_id] = author.slug
-        if author.user_id is not None:
-            self._users.setdefault(author.user_id, channel)
-
-    def check(self, rights: Rights) -> None:
-        """Raise `NotEntitled` for the first need that goes beyond these rights."""
-        for pk, channel in self._users.items() if not rights.speak_for_users else ():
-            if pk != rights.user:
-                name = get_user_model()._default_manager.filter(pk=pk).values_list("username", flat=True).first()
-                raise NotEntitled(
-                    f"user {name!r} in channel {channel!r}: what other users said is only handed in with the permission {SPEAKING}"
-                )
-        if rights.make_channels and rights.add_members:
-            return
-        slugs = list(self._agents)
-        for start in range(0, len(slugs), CHUNK):
-            part = slugs[start : start + CHUNK]
-            members: dict[str, set[int | None]] = {
-                slug: set() for slug in Channel.objects.filter(slug__in=part).values_list("slug", flat=True)
-            }
-            there = ChannelMember.objects.filter(channel__slug__in=part, agent__isnull=False)
-            for slug, pk in there.values_list("channel__slug", "agent_id"):
-                members.setdefault(slug, set()).add(pk)
-            for channel in part:
-                self._check_channel(channel, members.get(channel), rights)
-
-    def _check_channel(self, channel: str, members: set[int | None] | None, rights: Rights) -> None:
-        if members is None:
-            if not rights.make_channels:
+        if author.user_id not in (None, rights.user) and not rights.speak_for_users:
+            name = (
+                get_user_model()._default_manager.filter(pk=author.user_id).values_list("username", flat=True).first()
+            )
+            raise NotEntitled(
+                f"user {name!r} in channel {channel!r}: what other users said is only handed in with the permission {SPEAKING}"
+            )
+    slugs = [] if rights.make_channels and rights.add_members else list(agents)
+    for start in range(0, len(slugs), CHUNK):
+        part = slugs[start : start + CHUNK]
+        members: dict[str, set[int | None]] = {
+            slug: set() for slug in Channel.objects.filter(slug__in=part).values_list("slug", flat=True)
+        }
+        there = ChannelMember.objects.filter(channel__slug__in=part, agent__isnull=False)
+        for slug, pk in there.values_list("channel__slug", "agent_id"):
+            members.setdefault(slug, set()).add(pk)
+        for channel in part:
+            if channel not in members and not rights.make_channels:
                 raise NotEntitled(
                     f"there is no channel {channel!r}, and it is only made for users with the permission {MAKING}; have it made "
                     "first, with its agents"
                 )
-            return
-        strangers = sorted(slug for pk, slug in self._agents[channel].items() if pk not in members)
-        if strangers and not rights.add_members:
-            raise NotEntitled(
-                f"agent {strangers[0]!r} is not a member of channel {channel!r}, and only joins it for users with the permission "
-                f"{JOINING}"
+            strangers = sorted(
+                slug for pk, slug in agents[channel].items() if pk not in members.get(channel, agents[channel])
             )
+            if strangers and not rights.add_members:
+                raise NotEntitled(
+                    f"agent {strangers[0]!r} is not a member of channel {channel!r}, and only joins it for users with the permission "
+                    f"{JOINING}"
+                )
 
 
 Key = tuple[str, str]

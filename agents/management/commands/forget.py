@@ -39,7 +39,7 @@ class Command(BaseCommand):
             action="append",
             default=[],
             metavar="SLUG",
-            help="with --outsider: only in this channel, where somebody else elsewhere has the same name; may be repeated",
+            help="with --outsider: only in this channel, where another person elsewhere has the same name; may be repeated",
         )
         parser.add_argument(
             "--deactivate",
@@ -66,22 +66,22 @@ class Command(BaseCommand):
             raise CommandError(f"--shortest-quote {options['shortest_quote']}: allowed: 8 to 200", returncode=NO_SUCH)
         person = self._person(options)
         console = console_for_bars(sys.stderr, quiet=options["json"])
-        found: list[erasure.Erased] = []
+        results: list[erasure.Erased] = []
         with Progress(console=console, transient=True) as progress:
             bars = [progress.add_task(place.table, total=1.0) for place in erasure.known_places()]
-            for erased in erasure.forget(
+            for result in erasure.forget(
                 person,
                 dry_run=options["dry_run"],
                 shortest_quote=options["shortest_quote"],
                 name_everywhere=options["name_everywhere"],
-                progress=lambda _place, done: progress.update(bars[len(found)], completed=done),
+                progress=lambda _place, done: progress.update(bars[len(results)], completed=done),
             ):
-                progress.update(bars[len(found)], completed=1.0)
-                found.append(erased)
+                progress.update(bars[len(results)], completed=1.0)
+                results.append(result)
         if options["json"]:
-            self.stdout.write(json.dumps(_as_json(found, options["dry_run"]), indent=2))
+            self.stdout.write(json.dumps(_as_json(results, options["dry_run"]), indent=2))
         else:
-            self._show(found, dry_run=options["dry_run"])
+            self._show(results, dry_run=options["dry_run"])
 
     def _person(self, options: dict[str, Any]) -> erasure.Person:
         for given, needed in (("channel", "outsider"), ("deactivate", "user")):
@@ -94,21 +94,21 @@ class Command(BaseCommand):
         except erasure.Unknown as error:
             raise CommandError(str(error), returncode=NO_SUCH) from None
 
-    def _show(self, found: list[erasure.Erased], *, dry_run: bool) -> None:
+    def _show(self, results: list[erasure.Erased], *, dry_run: bool) -> None:
         what = "would be erased" if dry_run else "erased"
-        tables = _per_table(found)
+        tables = _per_table(results)
         for table, rows in tables.items():
             if rows:
                 self.stdout.write(f"{table:<32} {rows:>8,} row{'s' * (rows != 1)} {what}")
         if nothing := empty_tables(tables, what="found"):
             self.stdout.write(nothing)
-        for table, rows in _quoting(found).items():
+        for table, rows in _quoting(results).items():
             self.stdout.write(
                 f"{table}: {rows} row{'s' * (rows != 1)} of configuration quote them: look there yourself"
             )
-        if elsewhere := sum(one.named_elsewhere for one in found):
+        if elsewhere := sum(one.named_elsewhere for one in results):
             self.stdout.write(
-                f"{elsewhere} row{'s' * (elsewhere != 1)} where they never spoke have the name and were left: it may be somebody else's "
+                f"{elsewhere} row{'s' * (elsewhere != 1)} where they never spoke have the name and were left: it may be another person's "
                 "(--name-everywhere takes it out)"
             )
         self.stdout.write(OUT_OF_REACH)
@@ -116,24 +116,24 @@ class Command(BaseCommand):
             self.stdout.write("Nothing was changed (--dry-run).")
 
 
-def _per_table(found: Iterable[erasure.Erased], *, report_only: bool = False) -> dict[str, int]:
+def _per_table(results: Iterable[erasure.Erased], *, report_only: bool = False) -> dict[str, int]:
     """Rows per table; one that several places have is one row."""
     keys: dict[str, set[int]] = {}
-    for one in found:
+    for one in results:
         if one.place.report_only == report_only:
             keys.setdefault(one.place.table, set()).update(one.keys)
     return {table: len(rows) for table, rows in keys.items()}
 
 
-def _quoting(found: Iterable[erasure.Erased]) -> dict[str, int]:
-    return {table: rows for table, rows in _per_table(found, report_only=True).items() if rows}
+def _quoting(results: Iterable[erasure.Erased]) -> dict[str, int]:
+    return {table: rows for table, rows in _per_table(results, report_only=True).items() if rows}
 
 
-def _as_json(found: list[erasure.Erased], dry_run: bool) -> dict[str, Any]:
+def _as_json(results: list[erasure.Erased], dry_run: bool) -> dict[str, Any]:
     return {
         "dry_run": dry_run,
-        "tables": _per_table(found),
-        "quoted_in_configuration": _quoting(found),
-        "named_elsewhere": sum(one.named_elsewhere for one in found),
+        "tables": _per_table(results),
+        "quoted_in_configuration": _quoting(results),
+        "named_elsewhere": sum(one.named_elsewhere for one in results),
         "out_of_reach": OUT_OF_REACH,
     }
