@@ -171,7 +171,7 @@ def line_up(
     )
     if result.reason:
         return result
-    found = attribute(
+    attribution = attribute(
         character_similarities(lines.texts),
         [speakers.index(speaker) for speaker in lines.speakers],
         time_blocks(lines.speakers, BLOCKS),
@@ -179,7 +179,7 @@ def line_up(
         seed=seed,
     )
     compared = Counter(lines.speakers)
-    guesses = [speakers[maker] for maker in found.predictions]
+    guesses = [speakers[maker] for maker in attribution.predictions]
     taken = Counter(pair for pair in zip(lines.speakers, guesses, strict=True) if pair[0] != pair[1])
     confusions = [
         Confusion(speaker=s.name, taken_for=other.name, lines=n, share=round(n / compared[s], 4))
@@ -194,14 +194,14 @@ def line_up(
             recall=round(recall, 4),
             chance=round(chance, 4),
         )
-        for s, recall, chance in zip(speakers, found.recalls, found.null_recalls, strict=True)
+        for s, recall, chance in zip(speakers, attribution.recalls, attribution.null_recalls, strict=True)
     ]
     return result.model_copy(
         update={
-            "balanced_accuracy": round(found.balanced_accuracy, 4),
-            "chance": round(sum(found.null) / len(found.null), 4),
-            "chance_high": round(found.null[-(-95 * len(found.null) // 100) - 1], 4),
-            "p_value": round(found.p_value, 6),
+            "balanced_accuracy": round(attribution.balanced_accuracy, 4),
+            "chance": round(sum(attribution.null) / len(attribution.null), 4),
+            "chance_high": round(attribution.null[-(-95 * len(attribution.null) // 100) - 1], 4),
+            "p_value": round(attribution.p_value, 6),
             "voices": voices,
             "confusions": sorted(confusions, key=lambda c: (-c.share, -c.lines, c.speaker, c.taken_for)),
         }
@@ -352,12 +352,7 @@ def _unusable(speakers: Sequence[_Speaker], min_lines: int) -> dict[_Speaker, st
 def queue_line_up(
     *, channel: Channel, window: str = "all", where: Mapping[str, str] | None = None
 ) -> tuple[LineUpRun, bool]:
-    """Have a worker measure the voices of a channel.
-
-    Args:
-        channel: Whose lines.
-        window: As `parse_window` reads it.
-        where: Tags they must have.
+    """Have a worker measure the voices of a channel in a window (see `parse_window`), of messages with these tags.
 
     Returns:
         The line-up, and whether it is new: one at a time waits for a channel.

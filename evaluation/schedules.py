@@ -205,21 +205,17 @@ def overlap_note(schedule: EvaluationSchedule) -> str:
     return ""
 
 
-class UnknownSchedule(ValueError):
-    """No schedule has this name; says which there are."""
-
-
 def find_schedule(name: str) -> EvaluationSchedule:
     """The schedule of that name.
 
     Raises:
-        UnknownSchedule: There is none.
+        ValueError: There is none; says which there are.
     """
-    found = EvaluationSchedule.objects.filter(name=name).first()
-    if found is None:
+    schedule = EvaluationSchedule.objects.filter(name=name).first()
+    if schedule is None:
         known = ", ".join(EvaluationSchedule.objects.values_list("name", flat=True)[:40])
-        raise UnknownSchedule(f"no schedule {name!r}; schedules: {known or 'none yet; `schedule add` makes one'}")
-    return found
+        raise ValueError(f"no schedule {name!r}; schedules: {known or 'none yet; `schedule add` makes one'}")
+    return schedule
 
 
 def save_schedule(schedule: EvaluationSchedule, *, agents: Sequence[Agent] | None = None) -> EvaluationSchedule:

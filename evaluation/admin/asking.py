@@ -24,8 +24,7 @@ from evaluation.runs.capture import Spending, estimated
 from evaluation.runs.control import queue_run
 from evaluation.runs.planning import RunSpec, estimate, estimate_channels
 from evaluation.runs.terminal import answer_words
-from evaluation.simulation import ENOUGH, actor_of, has_little_speech
-from evaluation.simulation.conversations import estimate_simulation
+from evaluation.simulation.conversations import ENOUGH, actor_of, estimate_simulation, has_little_speech
 from evaluation.simulation.situations import load_situations
 
 PERMISSION = "evaluation.add_evaluationrun"

@@ -35,8 +35,7 @@ from evaluation.models import Baseline, EvaluationRun, EvaluationScore
 from evaluation.propositions.files import PropositionError
 from evaluation.runs.control import queue_baseline
 from evaluation.runs.summary import Share, shares_of
-from evaluation.simulation import ENOUGH
-from evaluation.simulation.conversations import awaits_simulation
+from evaluation.simulation.conversations import ENOUGH, awaits_simulation
 from evaluation.wording import counted, interval_text, signed
 
 MOST_JUDGEMENTS = 20_000  # more take seconds; the command has no limit

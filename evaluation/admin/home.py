@@ -35,7 +35,7 @@ from agents.models import Agent, LLMCall
 from agents.ops.health import call_health
 from evaluation.admin.display import agreement_badge, coverage_mark, judge_badge, meter, procedure_badge
 from evaluation.admin.drift_overview import TONES, usual_overview
-from evaluation.calibration import calibration_of
+from evaluation.calibration.agreement import calibration_of
 from evaluation.change.evidence import Judged
 from evaluation.change.history import History, Reading, histories, measured_lately
 from evaluation.change.overview import Card, State

@@ -113,17 +113,17 @@ def own_agreement(desk: Desk) -> dict[str, Any] | None:
     }
 
 
-def _item(found: Shown) -> dict[str, Any]:
+def _item(judgement: Shown) -> dict[str, Any]:
     return {
-        "about": display.isolated(found.about),
-        "where": display.visible(found.where),
-        "claim": display.visible(found.claim),
-        "message": display.visible(found.message),
-        "persona": display.visible(found.persona or ""),
-        "sections": [_section(section) for section in found.sections],
-        "statistics": display.json_block(dict(found.statistics)) if found.statistics else "",
-        "additional": display.json_block(dict(found.additional)) if found.additional else "",
-        "notes": found.notes,
+        "about": display.isolated(judgement.about),
+        "where": display.visible(judgement.where),
+        "claim": display.visible(judgement.claim),
+        "message": display.visible(judgement.message),
+        "persona": display.visible(judgement.persona or ""),
+        "sections": [_section(section) for section in judgement.sections],
+        "statistics": display.json_block(dict(judgement.statistics)) if judgement.statistics else "",
+        "additional": display.json_block(dict(judgement.additional)) if judgement.additional else "",
+        "notes": judgement.notes,
     }
 
 

@@ -228,13 +228,13 @@ class LabelSetAdmin(ModelAdmin[LabelSet]):
 
     def get_changelist_instance(self, request: HttpRequest) -> Any:
         """The list, with how far each annotator is, in two queries for the whole page."""
-        found: Any = super().get_changelist_instance(request)
-        found.result_list = list(found.result_list)
-        entries = progress(found.result_list)
+        page: Any = super().get_changelist_instance(request)
+        page.result_list = list(page.result_list)
+        entries = progress(page.result_list)
         may_label = request.user.has_perm(LABELLING)
-        for label_set in found.result_list:
+        for label_set in page.result_list:
             label_set.entries, label_set.may_label = entries[label_set.pk], may_label
-        return found
+        return page
 
     @admin.display(description="label set", ordering="name")
     def title(self, label_set: LabelSet) -> SafeString:
@@ -257,7 +257,9 @@ class LabelSetAdmin(ModelAdmin[LabelSet]):
         """A form for the draw."""
         if not self.has_add_permission(request):
             raise PermissionDenied
-        form = DrawForm(request.POST or None, judges=known_judges(), initial={"name": f"labels {_next_number()}"})
+        form = DrawForm(
+            request.POST or None, judges=known_judges(), initial={"name": f"labels {LabelSet.objects.count() + 1}"}
+        )
         if request.method == "POST" and form.is_valid() and (label_set := self._draw(request, form)) is not None:
             text = f"{label_set}: {label_set.drawn.count()} of {label_set.population_size:,} judgements drawn."
             self.message_user(request, text, messages.SUCCESS)
@@ -377,10 +379,6 @@ def progress_lines(entries: Sequence[Progress]) -> SafeString:
 
 def _page_url(label_set: LabelSet) -> str:
     return reverse("admin:evaluation_labelset_change", args=[label_set.pk])
-
-
-def _next_number() -> int:
-    return LabelSet.objects.count() + 1
 
 
 def _number(text: str) -> int | None:

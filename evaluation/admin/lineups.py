@@ -104,18 +104,18 @@ def percent(share: float | None) -> SafeString | str:
 
 def _figures(made: LineUpRun) -> dict[str, Any]:
     """A stored result as the card shows it; names come from people and files."""
-    found = LineUp(**made.result)
-    worst = found.most_taken_for()
+    result = LineUp(**made.result)
+    worst = result.most_taken_for()
     return {
-        "reason": display.visible(found.reason),
-        "distinct": found.distinct,
-        "accuracy": percent(found.balanced_accuracy),
-        "chance": percent(found.chance),
-        "chance_high": percent(found.chance_high),
-        "p_value": "–" if found.p_value is None else f"{found.p_value:.3g}",
-        "permutations": f"{found.permutations:,}",
-        "compared": f"{found.compared:,}",
-        "lines": f"{found.lines:,}",
+        "reason": display.visible(result.reason),
+        "distinct": result.distinct,
+        "accuracy": percent(result.balanced_accuracy),
+        "chance": percent(result.chance),
+        "chance_high": percent(result.chance_high),
+        "p_value": "–" if result.p_value is None else f"{result.p_value:.3g}",
+        "permutations": f"{result.permutations:,}",
+        "compared": f"{result.compared:,}",
+        "lines": f"{result.lines:,}",
         "voices": [
             {
                 "speaker": display.isolated(voice.speaker),
@@ -128,7 +128,7 @@ def _figures(made: LineUpRun) -> dict[str, Any]:
                 if voice.speaker in worst
                 else display.EMPTY,
             }
-            for voice in sorted(found.voices, key=lambda voice: (-voice.recall, voice.speaker))[:VOICES_SHOWN]
+            for voice in sorted(result.voices, key=lambda voice: (-voice.recall, voice.speaker))[:VOICES_SHOWN]
         ],
         "confusions": [
             {
@@ -137,7 +137,7 @@ def _figures(made: LineUpRun) -> dict[str, Any]:
                 "lines": f"{confusion.lines:,}",
                 "share": percent(confusion.share),
             }
-            for confusion in found.confusions[:CONFUSIONS_SHOWN]
+            for confusion in result.confusions[:CONFUSIONS_SHOWN]
         ],
         "left_out": [
             {
@@ -145,8 +145,8 @@ def _figures(made: LineUpRun) -> dict[str, Any]:
                 "lines": one.lines,
                 "reason": display.visible(one.reason),
             }
-            for one in found.left_out[:LEFT_OUT_SHOWN]
+            for one in result.left_out[:LEFT_OUT_SHOWN]
         ],
-        "left_out_more": max(0, len(found.left_out) - LEFT_OUT_SHOWN),
-        "notes": [display.visible(note) for note in found.notes],
+        "left_out_more": max(0, len(result.left_out) - LEFT_OUT_SHOWN),
+        "notes": [display.visible(note) for note in result.notes],
     }

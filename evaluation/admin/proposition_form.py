@@ -74,10 +74,8 @@ _LABELS = {
     "first_n": "first events",
     "last_n": "last events",
     "lowercase": "in lower case only",
-    "no_emoji": "no emoji",
     "supports": "words for it",
     "contradicts": "words against it",
-    "id": "id",
 }
 
 

@@ -36,7 +36,7 @@ from evaluation.admin.display import (
     simulated_by,
 )
 from evaluation.admin.lineups import line_up_link
-from evaluation.calibration import calibration_of
+from evaluation.calibration.agreement import calibration_of
 from evaluation.models import COUNTED, Dimension, EvaluationRun, EvaluationScore
 from evaluation.runs.batches import waiting_words
 from evaluation.runs.control import CANCELLABLE, NotPossible, can_resume, cancel_run, resume_run

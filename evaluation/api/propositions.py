@@ -65,7 +65,7 @@ def _merged(agent: Agent, dimensions: list[str], level: str) -> Iterator[dict[st
             if level == "evaluation"
             else propositions_for(agent_slug=slug, dimension=dimension, level=level, files=files, seeded=seeded)
         )
-        yield from (_shown(found, agent.slug, level) for found in asked)
+        yield from (_shown(proposition, agent.slug, level) for proposition in asked)
     for file in applying(_files(dimensions, level), seeded=seeded):
         if file.agent_id in (DEFAULT, agent.slug):
             yield from (_shown(suggestion, agent.slug, level) for suggestion in file.inactive)
@@ -73,8 +73,8 @@ def _merged(agent: Agent, dimensions: list[str], level: str) -> Iterator[dict[st
 
 def _by_file(dimensions: list[str], level: str) -> Iterator[dict[str, Any]]:
     for file in _files(dimensions, level):
-        for found in (*file.propositions, *file.inactive):
-            yield _shown(found, _owner(file), level)
+        for proposition in (*file.propositions, *file.inactive):
+            yield _shown(proposition, _owner(file), level)
 
 
 def _files(dimensions: list[str], level: str) -> list[LoadedFile]:

@@ -28,7 +28,7 @@ from evaluation.propositions.files import PropositionError, default_dimensions
 from evaluation.runs.planning import MOST_REPEATS, RunSpec
 from evaluation.scorers import windows
 from evaluation.scorers.windows import ALLOWED_BINS, Bin, parse_bins
-from evaluation.simulation import ENOUGH
+from evaluation.simulation.conversations import ENOUGH
 
 
 @contextmanager

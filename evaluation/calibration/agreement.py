@@ -44,10 +44,6 @@ def key_of(score: EvaluationScore) -> Key:
     return Key(run.judge, run.procedure, score.dimension)
 
 
-def labels_text(count: int) -> str:
-    return counted(count, "label")
-
-
 # -- values
 def figure_text(row: JudgeCalibration | None) -> str:
     """E.g. ``κ 0.62 [0.48, 0.74], 80 labels``, and whether that is no better than chance."""
@@ -56,11 +52,11 @@ def figure_text(row: JudgeCalibration | None) -> str:
     if row.items < LEAST_ITEMS:
         return f"{row.items} of {LEAST_ITEMS} labels needed"
     if row.kappa is None:
-        return f"κ undefined, {labels_text(row.labels)}"
+        return f"κ undefined, {counted(row.labels, 'label')}"
     low, high = row.kappa_low, row.kappa_high
     interval = f" [{decimal(low, 2)}, {decimal(high, 2)}]" if low is not None and high is not None else ""
     chance = ": no better than chance so far" if (row.kappa if low is None else low) <= 0 else ""
-    return f"κ {decimal(row.kappa, 2)}{interval}, {labels_text(row.labels)}{chance}"
+    return f"κ {decimal(row.kappa, 2)}{interval}, {counted(row.labels, 'label')}{chance}"
 
 
 def agreements_text(rows: Sequence[tuple[str, JudgeCalibration | None]]) -> str:
@@ -378,9 +374,11 @@ def notes_of(details: Mapping[str, Any]) -> list[str]:
             f"No better than chance, as far as these labels show: the interval of {which} is not wholly above 0."
         )
     if details["cannot_tell"]:
-        notes.append(f"{labels_text(details['cannot_tell'])} “cannot tell”: in no figure.")
+        notes.append(f"{counted(details['cannot_tell'], 'label')} “cannot tell”: in no figure.")
     if details["not_blind"]:
-        notes.append(f"{labels_text(details['not_blind'])} changed after the judge's score was shown: in no figure.")
+        notes.append(
+            f"{counted(details['not_blind'], 'label')} changed after the judge's score was shown: in no figure."
+        )
     for mean in details["prediction_powered"]:
         if 0 < mean["labelled"] < mean["drawn"]:
             notes.append(

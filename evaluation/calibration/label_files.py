@@ -301,18 +301,15 @@ def _judgements(rows: Sequence[LabelRow], problems: list[LabelProblem]) -> dict[
     """The judgements by the place that rows name; what names none, or several, becomes a problem."""
     places = {row.place: row for row in reversed(rows)}
     ids = {place: row.score for place, row in places.items() if row.score is not None}
-    for place, found in _looked_up([row for row in places.values() if row.score is None]).items():
-        if len(found) == 1:
-            ids[place] = found[0]
+    for place, matching in _looked_up([row for row in places.values() if row.score is None]).items():
+        if len(matching) == 1:
+            ids[place] = matching[0]
         else:
             row = places[place]
-            count = "none" if not found else f"{len(found)}; add dimension or channel, or name it by score"
+            count = "none" if not matching else f"{len(matching)}; add dimension or channel, or name it by score"
             named = f"run {row.run}, {row.proposition}, message {row.message or '(none)'}"
             problems.append(LabelProblem(row.line, "run", named, f"judgements of that kind: {count}"))
-    wanted = sorted(set(ids.values()))
-    scores: dict[int, EvaluationScore] = {}
-    for start in range(0, len(wanted), _AT_ONCE):
-        scores |= EvaluationScore.objects.select_related("evaluation_run").in_bulk(wanted[start : start + _AT_ONCE])
+    scores = EvaluationScore.objects.select_related("evaluation_run").in_bulk(sorted(set(ids.values())))
     usable: dict[tuple[Any, ...], EvaluationScore] = {}
     for place, pk in ids.items():
         score = scores.get(pk)

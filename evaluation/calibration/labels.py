@@ -83,9 +83,9 @@ def save_label(
 
 def withdraw_label(*, score: EvaluationScore, annotator: str) -> bool:
     """Take a label back, so that the judgement is open again for its annotator, though not blind; whether there was one."""
-    found = ScoreLabel.objects.filter(evaluation_score=score, annotator=annotator, withdrawn=False)
+    label = ScoreLabel.objects.filter(evaluation_score=score, annotator=annotator, withdrawn=False)
     with transaction.atomic():
-        if not found.update(withdrawn=True, value=None, blind=False):
+        if not label.update(withdrawn=True, value=None, blind=False):
             return False
         mark_changed([key_of(score)])
     return True
@@ -158,10 +158,10 @@ def progress(label_sets: Sequence[LabelSet]) -> dict[int, tuple[Progress, ...]]:
         .annotate(n=Count("pk"), unknown=Count("pk", filter=Q(**{f"{given}__value__isnull": True})))
         .order_by("label_set", f"{given}__annotator")
     )
-    found: dict[int, list[Progress]] = {pk: [] for pk in ids}
+    by_set: dict[int, list[Progress]] = {pk: [] for pk in ids}
     for pk, annotator, labelled, unknown in rows:
-        found[pk].append(Progress(annotator, labelled, sizes.get(pk, 0), unknown))
-    return {pk: tuple(entries) for pk, entries in found.items()}
+        by_set[pk].append(Progress(annotator, labelled, sizes.get(pk, 0), unknown))
+    return {pk: tuple(entries) for pk, entries in by_set.items()}
 
 
 def all_done(entries: Iterable[Progress]) -> bool:

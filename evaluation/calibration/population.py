@@ -162,12 +162,12 @@ def drawn_ids(label_set: LabelSet) -> list[int]:
 
 def _runs(kind: dict[str, str], runs: Sequence[EvaluationRun] | None, agents: Sequence[Agent] | None) -> list[int]:
     """Ids of the evaluations drawn from: those with such judgements, narrowed."""
-    found = EvaluationRun.objects.filter(pk__in=judged(**kind).order_by().values("evaluation_run"))
+    chosen = EvaluationRun.objects.filter(pk__in=judged(**kind).order_by().values("evaluation_run"))
     if runs is not None:
-        found = found.filter(pk__in=[run.pk for run in runs])
+        chosen = chosen.filter(pk__in=[run.pk for run in runs])
     if agents is not None:
-        found = found.filter(Q(agent__in=agents) | Q(agent_runs__agent__in=agents))
-    return sorted(set(found.values_list("pk", flat=True)))
+        chosen = chosen.filter(Q(agent__in=agents) | Q(agent_runs__agent__in=agents))
+    return sorted(set(chosen.values_list("pk", flat=True)))
 
 
 def _among(runs: Sequence[EvaluationRun] | None, agents: Sequence[Agent] | None) -> str:

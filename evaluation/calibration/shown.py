@@ -11,7 +11,7 @@ from django.db.models import QuerySet
 
 from agents.models import Message, PersonaVersion
 from agents.persona import TraitValue, render_persona
-from evaluation.judge.prompts import Context, Event, Window
+from evaluation.judge.prompts import Context, Window
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.propositions.files import PropositionError
 from evaluation.propositions.schema import Proposition
@@ -93,8 +93,8 @@ def blind_text(score: EvaluationScore) -> str:
         before = _near(message, score.judged_at).filter(position__lt=message.position).order_by("-position")
         lines = [f"{said.author_name}: {said.text}" for said in reversed(before[:SAID_BEFORE])]
         return "\n".join([*lines, f"{JUDGED} {message.author_name}: {message.text}"])
-    found = shown(score)
-    return "\n\n".join(_section_text(section) for section in found.sections) or found.message
+    judgement = shown(score)
+    return "\n\n".join(_section_text(section) for section in judgement.sections) or judgement.message
 
 
 def _section_text(section: Section) -> str:
@@ -155,17 +155,15 @@ def _sections(score: EvaluationScore, subject: Subject | ChannelSubject, context
     if score.message is None or not isinstance(subject, Subject):
         title = "The conversation" if context.environment else f"What {context.agent_name} said"
         return [Section(title, context.window)]
-    before, after = _around(score.message, subject)
-    sections = [Section("Just before", Window(before, 0, ())), Section("Just after", Window(after, 0, ()))]
-    everything = Section("Everything around it that the judge was shown", context.window, folded=True)
-    return [section for section in (*sections, everything) if section.window.events]
-
-
-def _around(message: Message, subject: Subject) -> tuple[tuple[Event, ...], tuple[Event, ...]]:
-    near = _near(message, subject.window.stored_by)
-    before = near.filter(position__lt=message.position).order_by("-position")[:SAID_BEFORE]
-    after = near.filter(position__gt=message.position).order_by("position")[:SAID_AFTER]
-    return tuple(subject.event(said) for said in reversed(before)), tuple(subject.event(said) for said in after)
+    near = _near(score.message, subject.window.stored_by)
+    before = near.filter(position__lt=score.message.position).order_by("-position")[:SAID_BEFORE]
+    after = near.filter(position__gt=score.message.position).order_by("position")[:SAID_AFTER]
+    sections = [
+        Section("Just before", Window(tuple(subject.event(said) for said in reversed(before)), 0, ())),
+        Section("Just after", Window(tuple(subject.event(said) for said in after), 0, ())),
+        Section("Everything around it that the judge was shown", context.window, folded=True),
+    ]
+    return [section for section in sections if section.window.events]
 
 
 def _near(message: Message, stored_by: datetime | None) -> QuerySet[Message]:

@@ -17,14 +17,14 @@ from evaluation.models import Baseline, EvaluationRun, EvaluationScore, is_heuri
 from evaluation.runs.capture import Captured, capture
 from evaluation.runs.planning import Estimate, RunSpec
 from evaluation.runs.summary import RunSummary, Share
-from evaluation.simulation import (
+from evaluation.simulation.conversations import (
     Simulation,
     SimulationEstimate,
     estimate_simulation,
-    load_situations,
     simulate,
     simulation_spec,
 )
+from evaluation.simulation.situations import load_situations
 
 
 # -- how much was judged
@@ -131,13 +131,16 @@ class FileBaseline:
                     )
 
     def compare(self, run: EvaluationRun, *, margin: float) -> tuple[Comparison | None, str]:
-        before = self._measured.get(run.agent.slug if run.agent else "")
+        before = self._of(run)
         if before is None:
             return None, f"{self.path} does not hold it"
         return compare(before, measurement_of(run), margin=margin), ""
 
+    def _of(self, run: EvaluationRun) -> Measurement | None:
+        return self._measured.get(run.agent.slug if run.agent else "")
+
     def was_measured(self, run: EvaluationRun) -> bool:
-        before = self._measured.get(run.agent.slug if run.agent else "")
+        before = self._of(run)
         return before is not None and any(before.scores.get(d) is not None for d in run.dimensions)
 
 
@@ -218,11 +221,9 @@ def measure(
 
     Args:
         specs: One per agent.
-        baseline: What to compare with.
         margin: Half-width of "no change", in points.
         named: Slugs of agents that were asked for by name.
-        prepared: Called with runs as they are made, each once, before anything of them is asked.
-        progress: Called as judgements are made.
+        prepared, progress: As for `capture`.
     """
     results = []
     for captured in capture(specs, prepared=prepared, progress=progress):
@@ -261,8 +262,7 @@ def simulate_agents(
 
     Args:
         specs: What is to be measured of each agent; `RunSpec.repeats` is how often each situation is simulated, each line is judged once.
-        situations: The file.
-        actor_model: Who acts; default as configured.
+        actor_model: Default as configured.
         progress: Called with an agent's slug, how many lines are done, and of how many.
 
     Returns:

@@ -33,7 +33,7 @@ from evaluation.runs.as_json import as_json
 from evaluation.runs.capture import Spending, spending_json, spent_on
 from evaluation.runs.summary import with_share
 from evaluation.scorers.windows import Bin
-from evaluation.simulation import Simulation, SimulationEstimate, simulations_json
+from evaluation.simulation.conversations import Simulation, SimulationEstimate, simulations_json
 from evaluation.simulation.output import simulations_table
 from evaluation.wording import counted, heading_of, judge_label, money, number, signed
 
@@ -76,11 +76,11 @@ class Report:
 
     @property
     def counts_line(self) -> str:
-        found = self.coverage
+        judged = self.coverage
         return (
-            f"{counted(found.scored, 'judgement')} scored, {found.trivial:,} trivial, {found.failed:,} failed "
-            f"({found.failed_share:.0%} of what this judge could judge), {counted(found.beyond_judge, 'needs', 'need')} an LLM judge, "
-            f"{found.not_evaluable:,} not evaluable."
+            f"{counted(judged.scored, 'judgement')} scored, {judged.trivial:,} trivial, {judged.failed:,} failed "
+            f"({judged.failed_share:.0%} of what this judge could judge), {counted(judged.beyond_judge, 'needs', 'need')} an LLM judge, "
+            f"{judged.not_evaluable:,} not evaluable."
         )
 
     @property
@@ -178,9 +178,9 @@ def simulations_line(simulations: Sequence[SimulationEstimate]) -> str:
     return f"Estimate of the simulation: {counted(lines, 'line')} said to agents, {counted(calls, 'call')}, {cost}"
 
 
-def _amounts(found: Spending) -> str:
-    cost = money(found.cost_usd, found.unpriced_calls or 0)
-    return f"{counted(found.calls, 'call')}, {found.input_tokens:,} tokens in, {found.output_tokens:,} out, {cost}"
+def _amounts(spending: Spending) -> str:
+    cost = money(spending.cost_usd, spending.unpriced_calls or 0)
+    return f"{counted(spending.calls, 'call')}, {spending.input_tokens:,} tokens in, {spending.output_tokens:,} out, {cost}"
 
 
 def _left_out(result: AgentResult, comparison: Comparison) -> Iterator[str]:
@@ -456,14 +456,14 @@ def _print_open(console: Console, report: Report) -> None:
     """The undecided comparisons that fell by enough, one by one; the others together, by dimension and reason."""
     serious: list[Row] = []
     rest: dict[tuple[str, str, str], list[str]] = {}
-    for found in report.findings.cannot_tell_yet:
-        change = found.change
-        if found.suspected or (change.delta is not None and change.delta <= -report.limits.regression_delta):
-            serious += found.rows()
+    for finding in report.findings.cannot_tell_yet:
+        change = finding.change
+        if finding.suspected or (change.delta is not None and change.delta <= -report.limits.regression_delta):
+            serious += finding.rows()
         else:
             more = f" ({change.n_more:,} more {change.unit})" if change.n_more else ""
             why = change.reason if change.n_more is None else ""
-            rest.setdefault((change.verdict, change.dimension, why), []).append(f"{found.agent}{more}")
+            rest.setdefault((change.verdict, change.dimension, why), []).append(f"{finding.agent}{more}")
     _print_rows(console, serious)
     for (verdict, dimension, why), agents in rest.items():
         because = f": {escape(why)}" if why else ""
@@ -548,7 +548,7 @@ def _all_scores(results: Sequence[AgentResult]) -> list[str]:
             as_code(result.agent),
             with_share(number(result.summary.overall_score), result.summary.share),
             *(_cell(result, dimension, between=" ") for dimension in dimensions),
-            str(sum(found.unscored for found in result.coverage.values())),
+            str(sum(coverage.unscored for coverage in result.coverage.values())),
         ]
         for result in results
     ]
@@ -556,7 +556,7 @@ def _all_scores(results: Sequence[AgentResult]) -> list[str]:
 
 
 def _by_position(profiles: Sequence[PositionProfile]) -> list[str]:
-    dimensions = [(profile.agent, found) for profile in profiles for found in profile.dimensions]
+    dimensions = [(profile.agent, dimension) for profile in profiles for dimension in profile.dimensions]
     if not dimensions:
         return []
     head = [
@@ -568,11 +568,11 @@ def _by_position(profiles: Sequence[PositionProfile]) -> list[str]:
     rows = [
         [
             as_code(agent),
-            found.dimension,
-            *(with_share(number(row.score.value), row.share) for row in found.bins),
-            found.within.decision.verdict,
+            dimension.dimension,
+            *(with_share(number(row.score.value), row.share) for row in dimension.bins),
+            dimension.within.decision.verdict,
         ]
-        for agent, found in dimensions
+        for agent, dimension in dimensions
     ]
     return _grid(head, rows)
 
@@ -612,7 +612,7 @@ def junit(report: Report) -> str:
             _outcome(case, report, result, name)
             if note := _note(result, name):
                 ET.SubElement(case, "system-out").text = as_xml(note)
-    nothing = next((found.why for found in report.findings.could_not_judge if not found.agent), "")
+    nothing = next((finding.why for finding in report.findings.could_not_judge if not finding.agent), "")
     if nothing or not report.results:
         case = ET.SubElement(
             _suite(suites, "plumbline"), "testcase", {"name": "anything measured", "classname": "plumbline"}

@@ -14,7 +14,7 @@ from evaluation.ci.measure import AgentResult, Coverage
 from evaluation.ci.options import OVERALL, Limits
 from evaluation.models import COUNTED, EvaluationRun
 from evaluation.runs.summary import TOO_LITTLE, RunSummary, Share, with_share, worst_judgement
-from evaluation.simulation import Simulation
+from evaluation.simulation.conversations import Simulation
 from evaluation.statistics.difference import ALPHA
 from evaluation.wording import counted, interval_text, number, signed
 
@@ -367,13 +367,7 @@ def decide(
 
     What could not be judged enough comes first: where a part is missing, neither a pass nor a fall says what it seems to say. Then a
     regression, then a threshold. Where too little was scored to say that an agent is still itself, the verdict is "not enough data".
-    That and "cannot tell yet" fail nothing unless `Limits.strict` asks for it.
-
-    Args:
-        results: The agents that were measured.
-        limits: What they are held to.
-        profiles: Scores by position, where these were asked for.
-        simulations: What was to be measured, and may be missing among the results.
+    That and "cannot tell yet" fail nothing unless `Limits.strict` asks for it. Of `simulations` some may be missing among the results.
     """
     unjudged: list[Unjudged] = []
     for one in simulations:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from django.conf import settings
 from django.utils import timezone
@@ -124,13 +124,9 @@ def suggestions_request(
     """Return the request for propositions about one persona.
 
     Args:
-        name: Whose persona it is.
-        persona: As it is rendered for actor and judge; data, never an instruction.
-        existing: Texts of the propositions there are, not to be suggested again.
+        name, persona: The agent's; data, never an instruction.
+        existing: Claims of the propositions there are, not to be suggested again.
         most: Most suggestions.
-        label: Columns of the ledger.
-        model: Overrides the configured judge.
-        nonce: Of the fences.
         again: A second try of an answer that was cut: with twice the room.
     """
     claims = "\n".join(f"- {' '.join(neutral(claim)[0].split())}" for claim in existing)
@@ -185,17 +181,7 @@ class Dropped:
 
 @dataclass(frozen=True, slots=True)
 class Suggestions:
-    """What was suggested about one agent.
-
-    Attributes:
-        agent: Whose persona it is.
-        judge: The model asked.
-        usable: What can be used.
-        dropped: What cannot, each with the reason.
-        reason: Why nothing can be used; empty when something can.
-        failed: Whether no usable answer came.
-        spent: Calls, tokens and cost.
-    """
+    """What the judge suggested about one agent. `reason`: why nothing can be used; `failed`: no answer came that could be read."""
 
     agent: Agent
     judge: str
@@ -219,14 +205,11 @@ def suggest_for(
     What exists already, active, suggested or rejected, is not suggested again. Every call has its row in the ledger.
 
     Args:
-        agents: Whose.
+        agents: Whose; the result has one entry for each, in their order.
         model: Overrides the configured judge.
         most: Most suggestions per agent, 1 to 50.
         known: Files outside of the folders that are read, whose propositions are not to be suggested again either.
         done: Called after each agent, in any thread.
-
-    Returns:
-        One per agent, in their order.
 
     Raises:
         ValueError: `most` makes no sense, or the judge is no model.
@@ -479,8 +462,7 @@ def _covered(name: str, value: Any, others: Mapping[str, Any]) -> bool:
 
 
 # -- storing
-@dataclass(frozen=True, slots=True)
-class Written:
+class Written(NamedTuple):
     """Where suggestions were written, and whether the file was there before."""
 
     path: Path

@@ -55,16 +55,7 @@ class Tried:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """The outcome.
-
-    Attributes:
-        proposition: What was tried.
-        agent: On whose messages.
-        judge: The model, or ``rule``.
-        messages: In order of time.
-        spent: Calls, tokens and cost.
-        reason: Why nothing was tried; empty otherwise.
-    """
+    """The outcome: messages in order of time, judged by a model or by ``rule``. `reason`: why nothing was tried."""
 
     proposition: Proposition
     agent: Agent
@@ -218,10 +209,8 @@ class TrialEstimate:
     """Before a trial. Tokens are characters / 4 of the prompts and an assumption for the answers.
 
     Attributes:
-        messages: How many would be drawn.
-        calls: How many of them a judge would be asked about; the others are settled free of cost.
+        calls: How many of the messages a judge would be asked about; the others are settled free of cost.
         cost_usd: None when the judge has no price.
-        judge: The model, or ``rule``.
         billed: Whether the judge is one that costs anything.
     """
 

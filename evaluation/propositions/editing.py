@@ -68,19 +68,9 @@ SWITCHES: dict[Decision, tuple[tuple[str, ...], dict[str, bool]]] = {  # allowed
 
 # -- services
 def decide(*, mark: str, owner: str, decision: Decision, files: Sequence[LoadedFile] | None = None) -> Entry:
-    """Carry a decision out in the file: one or two lines change. What was scored under the proposition stays.
+    """Carry a decision out in the file and return the proposition as it was. What was scored under it stays.
 
-    Args:
-        mark: Of the proposition as the person saw it.
-        owner: Slug of the agent it is about, or ``_default``.
-        decision: What to do.
-        files: What `load_all` returned.
-
-    Returns:
-        The proposition as it was.
-
-    Raises:
-        CannotSave, PropositionError: As for `save_proposition`.
+    For the arguments and errors see `save_proposition`.
     """
     loaded = load_all() if files is None else list(files)
     entry = _as_seen(mark, owner, loaded)
@@ -108,7 +98,7 @@ def save_proposition(
     mark: str = "",
     files: Sequence[LoadedFile] | None = None,
 ) -> Path:
-    """Store a proposition as it is written in a file, new or instead of another one.
+    """Store a proposition as it is written in a file, new or instead of another one, and return the file.
 
     Args:
         owner: Slug of the agent it is about, or ``_default``.
@@ -117,9 +107,6 @@ def save_proposition(
         entry: All its fields, as a file has them.
         mark: Of the proposition that is changed, as the person saw it; empty for a new one.
         files: What `load_all` returned.
-
-    Returns:
-        The file.
 
     Raises:
         CannotSave: Something is not allowed, it was changed meanwhile, or the file cannot be written; nothing was changed then.
@@ -177,14 +164,9 @@ def team_folder() -> Path | None:
 
 
 def exported(owner: str, dimension: str, level: str, *, inactive: bool = False, files: Sequence[LoadedFile]) -> str:
-    """Return a proposition file of what is asked of one agent itself; empty when there is nothing.
+    """Return a proposition file of what is asked of one agent itself, with `inactive` also what was suggested, rejected or retired.
 
-    Args:
-        owner: The agent's slug, or ``_default``.
-        dimension: Its id.
-        level: ``evaluation`` or ``action``.
-        inactive: Also what was suggested, rejected or retired.
-        files: What `load_all` returned.
+    It is empty when there is nothing.
 
     Raises:
         CannotSave: A file cannot be read.
@@ -204,7 +186,7 @@ def as_file(head: Mapping[str, Any], entries: Sequence[Mapping[str, Any]], comme
 
 
 def head_of(dimension: str, owner: str, level: str) -> dict[str, Any]:
-    """Return the head of a new file about one agent."""
+    """Return the head of a new file about one agent (or ``_default``)."""
     head: dict[str, Any] = {"dimension": dimension, "agent_id": owner}
     if dimension in ENVIRONMENT_DIMENSIONS:
         head["target_type"] = "environment"
@@ -320,12 +302,7 @@ def with_entry(text: str, fields: Mapping[str, Any], path: Path) -> str:
     """Return the file's text with other fields in its proposition of that id.
 
     Fields that say the same stay as they were written; a changed field keeps the comment behind it, new ones come last. Every
-    line of other fields stays byte for byte.
-
-    Args:
-        text: The file.
-        fields: All fields the proposition shall have, `id` among them.
-        path: Its name, for messages.
+    line of other fields stays byte for byte. `fields` are all that the proposition shall have, `id` among them.
 
     Raises:
         CannotSave: There is no such proposition, or the change would reach further than it should.
@@ -474,10 +451,7 @@ def read_bytes(path: Path) -> bytes | None:
 def replace_file(path: Path, content: bytes, *, expected: bytes | None) -> None:
     """Put `content` in the place of `expected` in one step; other processes that do the same wait their turn.
 
-    Args:
-        path: The file; a link is followed. Missing folders are made.
-        content: What it shall hold.
-        expected: What it held when it was read; None = there was no such file.
+    A link is followed, and missing folders are made. `expected` None: there was no such file.
 
     Raises:
         CannotSave: The file changed since it was read, or the folder cannot be written to.

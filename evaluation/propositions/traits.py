@@ -63,7 +63,7 @@ def with_traits(
             asked += [] if proposition.for_all else [proposition]
         elif covers(proposition, trait):
             covered.add(name)
-            asked.append(_tied(proposition, trait))
+            asked.append(replace(proposition, trait_now=_state(trait)))
     if not automatic:
         return asked
     ids = {p.id for p in propositions}
@@ -135,10 +135,6 @@ def _claim(trait: TraitLike, band: str) -> str:
     if not of_a_message(trait.strength):
         return _NOW_AND_THEN % (band, _named(trait))
     return _RARE % _named(trait) if trait.strength < 0.5 else _STRONG % (band, _named(trait))
-
-
-def _tied(proposition: Proposition, trait: TraitLike) -> Proposition:
-    return replace(proposition, trait_now=_state(trait))
 
 
 def _state(trait: TraitLike) -> str:

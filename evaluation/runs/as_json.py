@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evaluation.calibration import calibration_json, calibration_of
+from evaluation.calibration.agreement import calibration_json, calibration_of
 from evaluation.change.measurement_files import observations_json
 from evaluation.change.measurements import measurement_of
 from evaluation.models import CHANNEL_DIMENSIONS, COUNTED, EvaluationRun, JudgeCalibration

@@ -20,7 +20,7 @@ from evaluation.runs.execute import RESUMABLE
 from evaluation.runs.planning import RunSpec, prepare_run
 from evaluation.runs.store import CALL_FAILED, reopen_failed
 from evaluation.runs.summary import NOTHING, Share, share_counts
-from evaluation.simulation import has_little_speech
+from evaluation.simulation.conversations import has_little_speech
 
 
 @dataclass(frozen=True, slots=True)

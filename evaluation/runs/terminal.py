@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, TextIO
 
 from rich import box
@@ -13,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 
 from agents.commands import console_for_bars, console_on
-from evaluation.calibration import agreements_text, calibration_of
+from evaluation.calibration.agreement import agreements_text, calibration_of
 from evaluation.models import CHANNEL_DIMENSIONS, COUNTED, EvaluationRun, is_heuristic
 from evaluation.runs.summary import (
     DimensionSummary,
@@ -44,44 +43,26 @@ if TYPE_CHECKING:
     from evaluation.simulation.conversations import SimulationEstimate
 
 
-class ProgressBar:
+class ProgressBar(Progress):
     """A bar over all judgements of all runs, on a terminal; silent elsewhere."""
 
     def __init__(self, title: str, stream: TextIO, *, quiet: bool = False) -> None:
-        console = console_for_bars(stream, quiet=quiet)
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            console=console,
-            transient=True,
-        )
-        self._title = title
-        self._task: TaskID | None = None
-        self._total = 0
-
-    def __enter__(self) -> ProgressBar:
-        self._bar.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._bar.stop()
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        super().__init__(*columns, console=console_for_bars(stream, quiet=quiet), transient=True)
+        self._title, self._total = title, 0
+        self._bar: TaskID | None = None
 
     def prepared(self, runs: Sequence[EvaluationRun]) -> None:
         """Count in what is to be judged of these runs."""
-        if self._task is None:
-            self._task = self._bar.add_task(self._title, total=0)
+        if self._bar is None:
+            self._bar = self.add_task(self._title, total=0)
         self._total += sum(pending_count(run) for run in runs)
-        self._bar.update(self._task, total=self._total)
+        self.update(self._bar, total=self._total)
 
     def progress(self, run: EvaluationRun, done: int) -> None:
-        if self._task is not None:
-            self._bar.update(
-                self._task, advance=done, description=f"{self._title} {run.agent.slug if run.agent else run.channel}"
-            )
+        if self._bar is not None:
+            target = run.agent.slug if run.agent else run.channel
+            self.update(self._bar, advance=done, description=f"{self._title} {target}")
 
 
 def outcome_table(judge: str, results: Sequence[Captured], out: Any, *, by_tag: str = "") -> None:

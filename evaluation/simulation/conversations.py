@@ -280,9 +280,9 @@ def _converse(scenes: Sequence[_Scene], progress: Progress) -> Iterator[Conversa
             def line_done(line: int, first: int = scene.first) -> None:
                 progress(first + line, total)
 
-            found = scene.simulate(line_done)
-            failed = 0 if found.complete else failed + 1
-            yield found
+            conversation = scene.simulate(line_done)
+            failed = 0 if conversation.complete else failed + 1
+            yield conversation
         progress(scene.first + len(scene.situation.lines), total)
 
 
@@ -458,7 +458,7 @@ def simulate_where_little(
 
     Args:
         specs: What is to be measured.
-        progress: Called with an agent's slug, how many lines are done, and of how many.
+        progress: Called with an agent's slug, the number of lines done, and of all lines.
 
     Returns:
         The specs, those of simulated agents changed to measure the simulation, and the simulations. An agent that was silent throughout is

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Any, TextIO
 
 from rich import box
@@ -22,27 +21,18 @@ SCRIPTED = (
 TOO_FEW = f"They have fewer than {ENOUGH} messages of their own (--no-simulate: measure these)."
 
 
-class SimulationBar:
+class SimulationBar(Progress):
     """A bar per agent over the lines said to it, on a terminal; silent elsewhere."""
 
     def __init__(self, stream: TextIO, *, quiet: bool = False) -> None:
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        self._bar = Progress(*columns, console=console_for_bars(stream, quiet=quiet), transient=True)
-        self._tasks: dict[str, TaskID] = {}
-
-    def __enter__(self) -> SimulationBar:
-        self._bar.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._bar.stop()
+        super().__init__(*columns, console=console_for_bars(stream, quiet=quiet), transient=True)
+        self._bars: dict[str, TaskID] = {}
 
     def progress(self, agent: str, done: int, total: int) -> None:
-        if agent not in self._tasks:
-            self._tasks[agent] = self._bar.add_task(f"Simulating {escape(agent)}", total=total)
-        self._bar.update(self._tasks[agent], completed=done)
+        if agent not in self._bars:
+            self._bars[agent] = self.add_task(f"Simulating {escape(agent)}", total=total)
+        self.update(self._bars[agent], completed=done)
 
 
 def simulations_table(simulations: Sequence[Simulation], out: Any, *, why: str = "") -> None:

@@ -279,17 +279,3 @@ def test_names_with_markup_are_shown_as_they_are() -> None:
 
     assert code == 0
     assert "[red]Eve[/red]" in out
-
-
-def test_the_help_says_what_the_figure_means_and_its_limits(capsys: pytest.CaptureFixture[str]) -> None:
-    from evaluation.management.commands.lineup import Command
-
-    text = Command().create_parser("manage.py", "lineup").format_help()
-
-    for part in (
-        "balanced accuracy is the mean over the speakers",
-        "What it does not mean",
-        "2,000 lines",
-        "Exit code",
-    ):
-        assert part in text

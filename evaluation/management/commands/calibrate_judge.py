@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from django.conf import settings
-from django.core.management.base import CommandError, CommandParser
+from django.core.management.base import CommandError
 from rich import box
 from rich.console import Console
 from rich.markup import escape
@@ -23,13 +23,11 @@ from evaluation.calibration.agreement import (
     interval_text,
     labelled_keys,
     labels_of,
-    labels_text,
     notes_of,
     refresh,
     value_text,
 )
 from evaluation.calibration.label_files import (
-    Imported,
     LabelFileError,
     export_labels,
     export_template,
@@ -59,10 +57,8 @@ also a prediction-powered mean: what people would have given on average, from th
 
 Exit code: 0 done, 2 there is nothing to calibrate or to draw from, 3 wrong usage."""
 
-    def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
-        return super().create_parser(prog_name, subcommand, formatter_class=RawDescriptionHelpFormatter, **kwargs)
-
     def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.formatter_class = RawDescriptionHelpFormatter
         parser.add_argument(
             "--judge", help="only this judge (default: every judge with labels; to draw, the configured one)"
         )
@@ -122,10 +118,13 @@ Exit code: 0 done, 2 there is nothing to calibrate or to draw from, 3 wrong usag
         label_set = self._named(options["label_set"]) if options["label_set"] else None
         if options["draw"] is not None:
             label_set = self._drawn(options)
-            document["label_set"] = _label_set_json(label_set)
+            fields = ("name", "judge", "procedure", "dimension", "population_size", "seed")
+            document["label_set"] = {name: getattr(label_set, name) for name in fields}
+            document["label_set"]["drawn"] = label_set.drawn.count()
         if options["labels"]:
             done = import_labels(options["labels"], annotator=options["annotator"] or "", replace=options["replace"])
-            document["imported"] = _imported_json(done)
+            counts = ("path", "added", "replaced", "unchanged", "empty")
+            document["imported"] = {name: getattr(done, name) for name in counts}
             self._say(str(done), options)
         if options["template"] and label_set is not None:
             which, name = label_set, options["annotator"] or ""
@@ -138,7 +137,7 @@ Exit code: 0 done, 2 there is nothing to calibrate or to draw from, 3 wrong usag
         if options["export"]:
             labels = labels_of(**filters, label_set=label_set)
             count = self._write(options["export"], lambda out, lines: export_labels(labels, out, as_json=lines))
-            self._say(f"{options['export']}: {labels_text(count)} written.", options)
+            self._say(f"{options['export']}: {counted(count, 'label')} written.", options)
         figures = self._figures(filters, only)
         document["calibrations"] = [row.model_dump() for row in figures]
         if options["json"]:
@@ -149,7 +148,7 @@ Exit code: 0 done, 2 there is nothing to calibrate or to draw from, 3 wrong usag
             raise CommandError(_nothing(options), returncode=NOT_ENOUGH)
 
     def _figures(self, filters: dict[str, str | None], label_set: LabelSet | None) -> list[Calibration]:
-        """The figures of every judge and dimension with labels, kept for the pages on the way."""
+        """The figures of every judge and dimension with labels; they are stored for the pages, too."""
         figures = []
         for key in labelled_keys(**filters, label_set=label_set):
             whole = refresh(key)
@@ -206,23 +205,14 @@ def _nothing(options: dict[str, Any]) -> str:
     return f"nothing to calibrate: there are no labels{which}. --draw 80 --name NAME --dimension DIMENSION begins."
 
 
-def _label_set_json(label_set: LabelSet) -> dict[str, Any]:
-    fields = ("name", "judge", "procedure", "dimension", "population_size", "seed")
-    return {**{name: getattr(label_set, name) for name in fields}, "drawn": label_set.drawn.count()}
-
-
-def _imported_json(done: Imported) -> dict[str, Any]:
-    return {name: getattr(done, name) for name in ("path", "added", "replaced", "unchanged", "empty")}
-
-
-def _print_tables(found: Sequence[Calibration], console: Console) -> None:
+def _print_tables(figures: Sequence[Calibration], console: Console) -> None:
     """A table per judge and dimension: each figure with its interval, then what is too little."""
     powered = False
-    for row in found:
+    for row in figures:
         details = row.model_dump()
         people = counted(row.annotators, "annotator")
         title = f"{judge_label(row.judge)} · {row.procedure} · {row.dimension}"
-        caption = f"{labels_text(row.labels)} of {counted(row.items, 'judgement')} by {people}"
+        caption = f"{counted(row.labels, 'label')} of {counted(row.items, 'judgement')} by {people}"
         table = Table(title=escape(f"{title}: {caption}"), box=box.SIMPLE_HEAD, title_justify="left")
         table.add_column("Agreement of judge and people")
         table.add_column("Value", justify="right", no_wrap=True)

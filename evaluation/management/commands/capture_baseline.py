@@ -25,16 +25,16 @@ from evaluation.runs.summary import by_tag
 from evaluation.runs.terminal import ProgressBar, estimate_json, estimate_table, outcome_table, spending_table
 from evaluation.scorers import SCORERS
 from evaluation.scorers.windows import ALLOWED, BEFORE, NO_MESSAGE, parse_history, parse_window
-from evaluation.simulation import (
+from evaluation.simulation.conversations import (
     ENOUGH,
     Simulation,
     estimate_simulation,
     has_little_speech,
-    load_situations,
     simulate_where_little,
     simulations_json,
 )
 from evaluation.simulation.output import TOO_FEW, SimulationBar, simulations_table
+from evaluation.simulation.situations import load_situations
 
 
 def tag_pairs(values: Sequence[str]) -> dict[str, str]:

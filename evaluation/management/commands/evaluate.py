@@ -47,7 +47,7 @@ from evaluation.runs.capture import estimated
 from evaluation.runs.planning import RunSpec, estimate, estimate_before, estimate_channels
 from evaluation.runs.store import refusal
 from evaluation.runs.terminal import ProgressBar, estimate_json, estimate_table
-from evaluation.simulation import Simulation
+from evaluation.simulation.conversations import Simulation
 from evaluation.simulation.output import SimulationBar
 
 logger = logging.getLogger(__name__)

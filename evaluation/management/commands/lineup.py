@@ -6,7 +6,7 @@ import json
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from typing import Any
 
-from django.core.management.base import CommandError, CommandParser
+from django.core.management.base import CommandError
 from rich import box
 from rich.console import Console
 from rich.markup import escape
@@ -40,10 +40,8 @@ evenly spread over all, and of a line the first 2,000 characters.
 
 Exit code: 0 there is a figure, 2 there are too few lines or speakers for one, 3 wrong usage."""
 
-    def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
-        return super().create_parser(prog_name, subcommand, formatter_class=RawDescriptionHelpFormatter, **kwargs)
-
     def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.formatter_class = RawDescriptionHelpFormatter
         parser.add_argument("--channel", required=True, metavar="SLUG", help="whose lines")
         parser.add_argument("--window", default="all", help=f"which of them: {ALLOWED} (default: all)")
         parser.add_argument(
@@ -151,9 +149,8 @@ def _figures(result: LineUp, console: Console) -> None:
 
 def _left_out(result: LineUp) -> Table:
     table = Table(box=box.SIMPLE_HEAD, title="Left out", title_justify="left")
-    table.add_column("Speaker")
-    table.add_column("Lines", justify="right")
-    table.add_column("Why")
+    for heading in ("Speaker", "Lines", "Why"):
+        table.add_column(heading, justify="right" if heading == "Lines" else "left")
     for speaker in result.left_out:
         table.add_row(escape(speaker.speaker), f"{speaker.lines:,}", escape(speaker.reason))
     return table

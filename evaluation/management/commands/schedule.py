@@ -153,12 +153,12 @@ class Command(CodedCommand):
             console.print(escape(note))
 
     def _list(self, *, as_json: bool) -> None:
-        found = list(EvaluationSchedule.objects.prefetch_related("agents"))
+        schedules = list(EvaluationSchedule.objects.prefetch_related("agents"))
         if as_json:
-            return self._emit({"schedules": [schedule_json(schedule) for schedule in found]})
-        if not found:
+            return self._emit({"schedules": [schedule_json(schedule) for schedule in schedules]})
+        if not schedules:
             return self.stdout.write("No schedules yet. Make one: manage.py schedule add nightly --every 1d --at 03:00")
-        console_on(self.stdout).print(_table(found))
+        console_on(self.stdout).print(_table(schedules))
 
     def _fired(self, fired: Fired, *, as_json: bool) -> None:
         if as_json:
@@ -170,12 +170,12 @@ class Command(CodedCommand):
         self.stdout.write(json.dumps(document, ensure_ascii=False, indent=2))
 
 
-def _table(found: list[EvaluationSchedule]) -> Table:
+def _table(schedules: list[EvaluationSchedule]) -> Table:
     """One line per schedule, and what came of it last."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
     for heading in ("Schedule", "Agents", "Dimensions", "Window", "Every", "Limit", "Next"):
         table.add_column(heading, overflow="fold", justify="right" if heading == "Limit" else "left")
-    for schedule in found:
+    for schedule in schedules:
         due = f"{timezone.localtime(schedule.next_at):%Y-%m-%d %H:%M}" if schedule.is_active else "paused"
         agents = ", ".join(agent.slug for agent in schedule.agents.all()) or "all"
         cells = [schedule.name, agents, ", ".join(schedule.dimensions) or "all", schedule.window]

@@ -51,17 +51,17 @@ class Command(CodedCommand):
         if not wanted:
             self._list(file, options["json"])
             return
-        found = {p.id: p for p in (*file.propositions, *file.inactive)}
-        if wanted not in found:
+        known = {p.id: p for p in (*file.propositions, *file.inactive)}
+        if wanted not in known:
             raise CommandError(
-                f"{path} has no proposition {wanted!r}; it has: {', '.join(found)}", returncode=WRONG_USAGE
+                f"{path} has no proposition {wanted!r}; it has: {', '.join(known)}", returncode=WRONG_USAGE
             )
         agent = self._agent(file, options["agent"])
         try:
             with Progress(console=console_for_bars(sys.stderr), transient=True) as bar:
                 task = bar.add_task("Judging", total=None)
                 trial = try_proposition(
-                    proposition=found[wanted],
+                    proposition=known[wanted],
                     agent=agent,
                     n=options["n"],
                     repeats=options["repeats"],

@@ -8,8 +8,8 @@ import pytest
 
 from agents.models import Agent, Channel, ChannelMember
 from tests.agents.api.asking import listed, paged, queries
-from tests.api_client import Program, program
-from tests.console import superuser, viewer
+from tests.api_client import Program
+from tests.console import superuser
 from tests.factories import make_agent, make_channel, say, talk
 
 pytestmark = pytest.mark.django_db
@@ -106,14 +106,6 @@ def test_a_refused_change_leaves_the_members(client: Program, ada: Agent, office
     assert client.patch(f"{CHANNELS}nowhere/", {"topic": "x"}).status_code == 404
     office.refresh_from_db()
     assert (office.topic, office.memberships.count()) == ("", 1)
-
-
-def test_viewers_change_nothing(ada: Agent, office: Channel) -> None:
-    reader = program(viewer())
-
-    assert reader.get(f"{CHANNELS}office/").status_code == 200
-    assert reader.post(CHANNELS, {"slug": "a", "name": "a"}).status_code == 403
-    assert reader.patch(f"{CHANNELS}office/", {"topic": "x"}).status_code == 403
 
 
 def test_what_was_said_is_read_from_either_end(client: Program, ada: Agent, office: Channel) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from base64 import b64encode
 
 import pytest
+from pytest_django import Settings
 
 from agents.models import Agent, Channel, Message
 from tests.api_client import Program, program
@@ -96,13 +97,6 @@ def test_other_types_of_bodies_are_a_415_and_other_methods_a_405(client: Program
         assert client.delete(f"/api/{path}/").status_code == 405
 
 
-def test_nobody_anonymous_learns_anything() -> None:
-    anonymous = program()
-    for path in (*PAGES, *POSTS, "runs/1/cancel"):
-        assert anonymous.get(f"/api/{path}/").status_code == 401, path
-        assert anonymous.post(f"/api/{path}/", {}).status_code == 401, path
-
-
 def test_people_read_it_in_their_browsers(client: Program, message: Message) -> None:
     for path in (*PAGES, f"messages/{message.pk}"):
         answer = client.get(f"/api/{path}/", headers={"Accept": "text/html"})
@@ -121,3 +115,49 @@ def test_a_key_that_occurs_twice_is_a_400_that_names_it(client: Program, path: s
         answer = client.generic("POST", f"/api/{path}/", body, content_type="application/json")
         assert answer.status_code == 400, body
         assert f"the key {name} occurs twice" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("query", "says"),
+    [
+        ("agents/?is_active=1", "is_active '1': allowed: true, false"),
+        ("agents/?ordering=mood", "ordering 'mood': allowed: display_name"),
+        ("agents/?channel=nowhere", "there is no channel 'nowhere'; channels: office"),
+        ("agents/?search=%00", "search holds a NUL character"),
+        ("messages/?agent=nobody", "there is no agent 'nobody'"),
+        ("messages/?user=mallory", "user 'mallory': allowed: the name of a user"),
+        ("messages/?tag=build", "tag 'build': allowed: KEY=VALUE"),
+        ("messages/?tag=1%27st=x", "allowed: KEY=VALUE"),
+        ("messages/?since=monday", "since 'monday': allowed: a date or time"),
+        ("messages/?until=9999-12-31T23:59:59-23:59", "allowed: a date or time"),
+        ("messages/?synthetic=maybe", "allowed: true, false"),
+        ("messages/?outsider=%00", "NUL"),
+        ("runs/?status=odd", "status 'odd': allowed: pending"),
+        ("runs/?stop_reason=odd", "stop_reason 'odd': allowed: "),
+        ("agents/ada/turns/?since=x", "since 'x': allowed: a date or time"),
+        ("llm-calls/?status=fine", "status 'fine': allowed: ok, refused"),
+        ("llm-calls/?run=x", "run 'x': allowed: the id of a run"),
+        ("llm-calls/?run=99999999999999999999", "allowed: the id of a run"),
+        ("llm-calls/?purpose=%00", "purpose holds a NUL character"),
+    ],
+)
+def test_a_filter_that_is_not_understood_is_a_400_that_says_what_is(client: Program, query: str, says: str) -> None:
+    answer = client.get(f"/api/{query}")
+
+    assert (answer.status_code, says in answer.json()["detail"]) == (400, True), answer.json()
+
+
+@pytest.mark.parametrize(
+    ("setting", "path", "body"),
+    [
+        ("API_PAID_PER_MINUTE", "messages", {"channel": "office", "text": "hello"}),
+        ("API_SENDS_PER_MINUTE", "messages/send", {"agent": "ada", "channel": "office", "text": "hello"}),
+    ],
+)
+def test_asking_too_often_is_a_429_and_reading_is_free(
+    client: Program, settings: Settings, setting: str, path: str, body: dict[str, str]
+) -> None:
+    setattr(settings, setting, 1)
+
+    assert [client.post(f"/api/{path}/", body).status_code for _ in range(2)] == [201, 429]
+    assert client.get("/api/messages/").status_code == 200

@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from agents.api import headers
 from agents.models import Agent, IdempotentRequest, Message, Run
-from tests.api_client import Program
+from tests.api_client import Program, program
 
 pytestmark = pytest.mark.django_db
 CASES = pytest.mark.parametrize(
@@ -64,11 +64,34 @@ def test_the_same_request_still_acts_once_after_a_day(
     assert counted() == done
 
 
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/api/agents/", {"slug": "cy", "display_name": "Cy", "system_prompt": "You are Cy."}),
+        ("/api/agents/ada/turns/", {"channel": "office"}),
+        ("/api/channels/", {"slug": "annex", "name": "Annex"}),
+        ("/api/messages/", {"channel": "office", "text": "@ada once"}),
+        ("/api/messages/send/", {"agent": "ada", "channel": "office", "text": "Once."}),
+        (
+            "/api/messages/ingest/",
+            {"channel": "office", "messages": [{"external_id": "1", "agent": "ada", "text": "a"}]},
+        ),
+    ],
+)
+def test_a_repeated_request_gets_the_first_answer(client: Program, ada: Agent, path: str, body: dict[str, Any]) -> None:
+    first = client.post(path, body, headers={"Idempotency-Key": "k"})
+    done = counted()
+    again = client.post(path, body, headers={"Idempotency-Key": "k"})
+    other = client.post(path, {**body, "tags": {"a": "b"}}, headers={"Idempotency-Key": "k"})
+
+    assert (again.status_code, again.json(), other.status_code) == (first.status_code, first.json(), 422)
+    assert again["Idempotency-Replayed"] == "true"
+    assert counted() == done
+
+
 def test_keys_that_begin_alike_and_those_of_other_users_do_not_stand_in_each_other_s_way(
     client: Program, ada: Agent
 ) -> None:
-    from tests.api_client import program
-
     said = {"channel": "office", "text": "Good morning."}
     root = program(User.objects.create_superuser("bob"))
     answers = [

@@ -55,23 +55,6 @@ def test_the_list_is_filtered(client: Program, ada: Agent, office: Channel) -> N
     assert paged(client, f"{CALLS}?page_size=1") == [two.pk, one.pk]
 
 
-@pytest.mark.parametrize(
-    ("query", "told"),
-    [
-        ("status=fine", "status 'fine': allowed: ok, refused"),
-        ("run=x", "run 'x': allowed: the id of a run"),
-        ("run=99999999999999999999", "allowed: the id of a run"),
-        ("agent=nobody", "there is no agent 'nobody'"),
-        ("purpose=%00", "purpose holds a NUL character"),
-        ("cost=1", "there is no parameter 'cost'"),
-    ],
-)
-def test_a_filter_that_is_not_understood_is_a_400(client: Program, ada: Agent, query: str, told: str) -> None:
-    answer = client.get(f"{CALLS}?{query}")
-
-    assert (answer.status_code, told in answer.json()["detail"]) == (400, True)
-
-
 def test_the_list_costs_the_same_queries_for_one_row_and_for_thirty(client: Program, ada: Agent) -> None:
     call(ada)
     few = queries(client, CALLS)

@@ -11,7 +11,7 @@ import pytest
 from django.core.management import call_command
 from django.core.management.base import CommandError
 
-from evaluation.calibration import save_label
+from evaluation.calibration.labels import save_label
 from evaluation.models import JudgeCalibration, ScoreLabel
 from tests.evaluation.calibration.labelled import judgements, label_all
 from tests.evaluation.judged import LLM
@@ -28,11 +28,11 @@ def command(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 def test_from_draw_to_figures_on_the_command_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     judgements(JUDGE * 2)
     template, exported = tmp_path / "labels.csv", tmp_path / "out.jsonl"
-    told = command(
+    output = command(
         capsys, "--draw", "60", "--name", "first", "--dimension", "adherence", "--judge", LLM, "--seed", "3",
         "--template", str(template), "--annotator", "ann",
     )  # fmt: skip
-    assert "60 judgements drawn of 80" in told
+    assert "60 judgements drawn of 80" in output
     rows = list(csv.DictReader(template.open(encoding="utf-8", newline="")))
     assert len(rows) == 60
 
@@ -40,8 +40,8 @@ def test_from_draw_to_figures_on_the_command_line(capsys: pytest.CaptureFixture[
         writer = csv.DictWriter(out, list(rows[0]))
         writer.writeheader()
         writer.writerows({**row, "value": n % 10} for n, row in enumerate(rows))
-    told = command(capsys, "--import", str(template), "--export", str(exported))
-    assert "60 added" in told
+    output = command(capsys, "--import", str(template), "--export", str(exported))
+    assert "60 added" in output
     for name in (
         "Quadratic-weighted kappa",
         "Spearman",
@@ -50,8 +50,8 @@ def test_from_draw_to_figures_on_the_command_line(capsys: pytest.CaptureFixture[
         "prediction-powered mean",
         "Angelopoulos",
     ):
-        assert name in told
-    assert "a second annotator" in told
+        assert name in output
+    assert "a second annotator" in output
     assert len(exported.read_text(encoding="utf-8").splitlines()) == 60
     assert not JudgeCalibration.objects.get().is_stale
 
@@ -63,7 +63,7 @@ def test_from_draw_to_figures_on_the_command_line(capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "told"),
+    ("arguments", "code", "expected"),
     [
         ([], 2, "nothing to calibrate: there are no labels. --draw 80"),
         (["--judge", "other"], 2, "there are no labels for --judge other"),
@@ -82,13 +82,13 @@ def test_from_draw_to_figures_on_the_command_line(capsys: pytest.CaptureFixture[
     ],
 )
 def test_exit_codes(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, arguments: list[str], code: int, told: str
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, arguments: list[str], code: int, expected: str
 ) -> None:
     judgements([5])
     with pytest.raises(CommandError) as error:
         call_command("calibrate_judge", *arguments)
 
-    assert (error.value.returncode, told in str(error.value)) == (code, True), str(error.value)
+    assert (error.value.returncode, expected in str(error.value)) == (code, True), str(error.value)
 
 
 def test_labels_of_a_bad_file_are_told_and_nothing_is_stored(

@@ -7,8 +7,7 @@ from collections import Counter
 
 import pytest
 
-from evaluation.calibration import NothingToDraw, draw_label_set
-from evaluation.calibration.population import drawn_ids, population_of, procedure_fields
+from evaluation.calibration.population import NothingToDraw, draw_label_set, drawn_ids, population_of, procedure_fields
 from evaluation.models import EvaluationRun, EvaluationScore, LabelSet, procedure_name
 from tests.evaluation.calibration.labelled import judgements
 from tests.evaluation.judged import LLM, OFFLINE, make_run, make_score
@@ -51,9 +50,9 @@ def test_every_judgement_is_as_likely_as_any_other() -> None:
 
 
 def test_trivial_unscored_ruled_and_counted_judgements_are_not_drawn() -> None:
-    kept = judgements([5, 6])
-    run = kept[0].evaluation_run
-    message = kept[0].message
+    scores = judgements([5, 6])
+    run = scores[0].evaluation_run
+    message = scores[0].message
     make_score(run, 9, message=message, proposition_id="a", status="trivial")
     make_score(run, None, message=message, proposition_id="b", status="unscored")
     make_score(run, None, message=message, proposition_id="c", status="pending")
@@ -61,19 +60,19 @@ def test_trivial_unscored_ruled_and_counted_judgements_are_not_drawn() -> None:
     make_score(run, 9, message=message, proposition_id="e", raw_score=9, evidence="absent")
     make_score(run, 9, message=message, proposition_id="f", raw_score=9, repeat=2)
 
-    assert sorted(drawn_ids(draw(50))) == sorted(score.pk for score in kept)
+    assert sorted(drawn_ids(draw(50))) == sorted(score.pk for score in scores)
 
 
 def test_other_judges_procedures_and_dimensions_are_not_drawn() -> None:
     agent = make_agent()
-    kept = judgements([5], agent=agent)
+    scores = judgements([5], agent=agent)
     judgements([5], run=make_run(agent, judge=OFFLINE))
     judgements([5], run=make_run(agent, hard=True))
     judgements([5], run=make_run(agent, simulated=True))
     judgements([5], run=make_run(agent, method="tinytroupe"))
     judgements([5], run=make_run(agent), fields={"dimension": "fluency"})
 
-    assert drawn_ids(draw()) == [kept[0].pk]
+    assert drawn_ids(draw()) == [scores[0].pk]
     assert draw(name="hard", procedure="plumbline+hard").population_size == 1
 
 
@@ -104,7 +103,7 @@ def test_a_draw_can_be_narrowed_to_agents_and_evaluations() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "expected"),
     [
         ({"n": 0}, "n is 0; allowed: 1 to 10,000"),
         ({"dimension": "ideas_quantity"}, "'ideas_quantity' is a count, not a score"),
@@ -115,9 +114,9 @@ def test_a_draw_can_be_narrowed_to_agents_and_evaluations() -> None:
         ({"seed": 2**63}, "seed 9223372036854775808"),
     ],
 )
-def test_what_cannot_be_drawn_is_named(fields: dict[str, object], told: str) -> None:
+def test_what_cannot_be_drawn_is_named(fields: dict[str, object], expected: str) -> None:
     judgements([5])
-    with pytest.raises(ValueError, match=re.escape(told)):
+    with pytest.raises(ValueError, match=re.escape(expected)):
         draw(**fields)  # type: ignore[arg-type]
 
     assert not LabelSet.objects.exists()

@@ -13,14 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.django import TestCase
 
-from evaluation.calibration import (
-    LabelFileError,
-    draw_label_set,
-    export_labels,
-    export_template,
-    import_labels,
-    save_label,
-)
+from evaluation.calibration.label_files import LabelFileError, export_labels, export_template, import_labels
+from evaluation.calibration.labels import save_label
+from evaluation.calibration.population import draw_label_set
 from evaluation.models import EvaluationScore, JudgeCalibration, ScoreLabel
 from tests.console import superuser
 from tests.evaluation.calibration.labelled import (
@@ -108,7 +103,7 @@ def test_a_message_id_that_two_channels_share_needs_the_channel(tmp_path: Path) 
 
 # -- what is wrong is named
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "expected"),
     [
         ("{a},ann,10,", "line 2, column value: '10': allowed: 0 to 9, “cannot tell”, or empty for not labelled yet"),
         ("{a},ann,-1,", "line 2, column value: '-1': allowed"),
@@ -123,16 +118,16 @@ def test_a_message_id_that_two_channels_share_needs_the_channel(tmp_path: Path) 
     ],
 )
 def test_a_bad_cell_is_named_with_its_place(
-    tmp_path: Path, scores: list[EvaluationScore], line: str, told: str
+    tmp_path: Path, scores: list[EvaluationScore], line: str, expected: str
 ) -> None:
     good = f"{scores[1].pk},ann,5,"
     text = f"score,annotator,value,note\n{line.format(a=scores[0].pk)}\n{good}\n"
 
-    assert f"labels.csv, {told}" in problems(written(tmp_path, text))
+    assert f"labels.csv, {expected}" in problems(written(tmp_path, text))
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("", "no header line; columns: score, run"),
         ("score,annotator\n1,ann\n", "line 1: columns value, and score or run with proposition, are needed"),
@@ -142,12 +137,12 @@ def test_a_bad_cell_is_named_with_its_place(
         ('score,value\n1,"2\n', "line 2: not valid CSV"),
     ],
 )
-def test_a_bad_table_is_named_with_its_line(tmp_path: Path, text: str, told: str) -> None:
-    assert told in problems(written(tmp_path, text))
+def test_a_bad_table_is_named_with_its_line(tmp_path: Path, text: str, expected: str) -> None:
+    assert expected in problems(written(tmp_path, text))
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "expected"),
     [
         ("{", "line 1: not valid JSON"),
         ("[1]", "line 1: '[1]': allowed: one JSON object per line"),
@@ -160,29 +155,29 @@ def test_a_bad_table_is_named_with_its_line(tmp_path: Path, text: str, told: str
         ),
     ],
 )
-def test_bad_json_is_named_with_its_line(tmp_path: Path, line: str, told: str) -> None:
-    assert told in problems(written(tmp_path, line, "labels.jsonl"))
+def test_bad_json_is_named_with_its_line(tmp_path: Path, line: str, expected: str) -> None:
+    assert expected in problems(written(tmp_path, line, "labels.jsonl"))
 
 
 def test_every_problem_is_told_at_once(tmp_path: Path, scores: list[EvaluationScore]) -> None:
     a, b, _ = (score.pk for score in scores)
     text = f"score,annotator,value\n{a},ann,10\n{b},ann,x\n{b},ann,5\n{b},ann,6\n"
-    told = problems(written(tmp_path, text))
+    complaint = problems(written(tmp_path, text))
 
-    assert [line.split(":")[0].rpartition(", line ")[2] for line in told.splitlines()] == [
+    assert [line.split(":")[0].rpartition(", line ")[2] for line in complaint.splitlines()] == [
         "2, column value", "3, column value", "5, column value",
     ]  # fmt: skip
-    assert "line 4 says something else of the same judgement" in told
+    assert "line 4 says something else of the same judgement" in complaint
 
 
 def test_what_the_judge_did_not_score_is_refused(tmp_path: Path, scores: list[EvaluationScore]) -> None:
     run, message = scores[0].evaluation_run, scores[0].message
     trivial = make_score(run, 9, message=message, proposition_id="a", status="trivial")
     ruled = make_score(run, 9, message=message, proposition_id="b", raw_score=9, judge="rule")
-    told = problems(written(tmp_path, f"score,annotator,value\n{trivial.pk},ann,5\n{ruled.pk},ann,5\n"))
+    complaint = problems(written(tmp_path, f"score,annotator,value\n{trivial.pk},ann,5\n{ruled.pk},ann,5\n"))
 
-    assert f"column score: '{trivial.pk}': it is trivial; only what the judge scored can be labelled" in told
-    assert f"column score: '{ruled.pk}': an exact rule scored it, no judge" in told
+    assert f"column score: '{trivial.pk}': it is trivial; only what the judge scored can be labelled" in complaint
+    assert f"column score: '{ruled.pk}': an exact rule scored it, no judge" in complaint
 
 
 @pytest.mark.parametrize("name", ["missing.csv", "."])
@@ -225,9 +220,9 @@ def test_what_replaces_a_label_of_the_console_was_not_given_blind(
 def test_many_rows_without_an_annotator_are_one_line_with_the_remedy(tmp_path: Path) -> None:
     rows = "".join(f"{score.pk},5\n" for score in judgements([1, 2, 3, 4, 5, 6]))
 
-    told = problems(written(tmp_path, f"score,value\n{rows}"))
+    complaint = problems(written(tmp_path, f"score,value\n{rows}"))
 
-    assert told.splitlines() == [
+    assert complaint.splitlines() == [
         f"{tmp_path / 'labels.csv'}: 6 rows name no annotator: add --annotator NAME (the first: line 2)"
     ]
 
@@ -237,11 +232,11 @@ def test_many_labels_that_differ_are_one_line_and_other_problems_stand_beside_it
     import_labels(written(tmp_path, "score,value\n" + "".join(f"{s.pk},1\n" for s in scores)), annotator="ann")
     other = "score,value\n" + "".join(f"{s.pk},2\n" for s in scores) + "2147483000,5\n"
 
-    told = problems(written(tmp_path, other), annotator="ann").splitlines()
+    complaint = problems(written(tmp_path, other), annotator="ann").splitlines()
 
-    assert "6 rows differ from stored labels: --replace lets this file win" in told[0]
-    assert len(told) == 2
-    assert "there is no such score" in told[1]
+    assert "6 rows differ from stored labels: --replace lets this file win" in complaint[0]
+    assert len(complaint) == 2
+    assert "there is no such score" in complaint[1]
 
 
 # -- Labels and templates as files: blind templates, no formulas, and what is written is read again
@@ -268,16 +263,6 @@ def test_a_template_does_not_depend_on_what_the_judge_gave(scores: list[Evaluati
     export_template(label_set, second)
 
     assert first.getvalue() == second.getvalue()
-
-
-def test_a_filled_template_is_imported(tmp_path: Path, scores: list[EvaluationScore]) -> None:
-    label_set = draw_label_set(name="first", judge=LLM, dimension="adherence", n=3)
-    out = io.StringIO(newline="")
-    export_template(label_set, out, annotator="ann")
-    filled = out.getvalue().replace(",ann,,", ",ann,6,")
-    done = import_labels(written(tmp_path, filled))
-
-    assert (done.added, done.empty) == (3, 0)
 
 
 def test_a_window_is_written_with_its_lines(tmp_path: Path) -> None:

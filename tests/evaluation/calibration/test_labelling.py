@@ -8,7 +8,8 @@ import pytest
 from django.test import Client
 
 from agents.persona import current_digest, save_persona
-from evaluation.calibration import draw_label_set, save_label
+from evaluation.calibration.labels import save_label
+from evaluation.calibration.population import draw_label_set
 from evaluation.models import EvaluationScore, LabelSet, ScoreLabel
 from tests.console import list_of, page_of, plain, queries, read, signed_in, staff, superuser, viewer
 from tests.evaluation.calibration.labelled import annotator, drawn, judgements, label_all, label_page, window_judgement
@@ -150,10 +151,10 @@ def test_at_the_end_ones_own_blind_numbers_stand_beside_the_judges(label_set: La
     give(ann, label_set, first, first.raw_score)
     page = plain(give(ann, label_set, second, (second.raw_score or 0) - 1))
     assert "the judge gave the same" not in page, "not before the end"
-    told = plain(give(ann, label_set, third, "cannot_tell"))
+    ending = plain(give(ann, label_set, third, "cannot_tell"))
 
-    assert "Of your 2 numbers the judge gave the same 1 time, and one within a point 2 times" in told
-    assert "on average it gives 0.5 points higher" in told
+    assert "Of your 2 numbers the judge gave the same 1 time, and one within a point 2 times" in ending
+    assert "on average it gives 0.5 points higher" in ending
     ann.post(label_page(label_set), {"item": str(first.pk), "undo": "1"})
     again = plain(give(ann, label_set, first, first.raw_score))
     assert "Of your 1 number the judge gave the same 0 times, and one within a point 1 time" in again, "blind ones only"
@@ -334,7 +335,7 @@ def test_a_set_is_drawn_with_the_form() -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "value", "told"),
+    ("field", "value", "expected"),
     [
         ("agents", "nobody", "no agent &#x27;nobody&#x27;"),
         ("dimension", "fluency", "no scored judgement of fluency"),
@@ -342,12 +343,12 @@ def test_a_set_is_drawn_with_the_form() -> None:
         ("judged_by", "7", "Select a valid choice"),
     ],
 )
-def test_a_draw_that_cannot_be_is_explained_in_the_form(field: str, value: str, told: str) -> None:
+def test_a_draw_that_cannot_be_is_explained_in_the_form(field: str, value: str, expected: str) -> None:
     judgements([1])
     wanted = {"name": "mine", "judged_by": "0", "dimension": "adherence", "n": "2", "seed": "5", field: value}
     answer = signed_in(superuser()).post(DRAW, wanted).content.decode()
 
-    assert told in answer
+    assert expected in answer
     assert not LabelSet.objects.exists()
 
 

@@ -78,6 +78,16 @@ def test_every_command_of_the_table_says_3(command: str) -> None:
     assert shell(command, JUDGE_MODEL="claude-haiku-5-5").returncode == 3
 
 
+@pytest.mark.parametrize(
+    "command", ["evaluate --threshold ten", "draft_propositions --nonsense", "try_proposition x:y --nonsense"]
+)
+def test_a_command_line_that_makes_no_sense_is_3_and_not_argparses_2(command: str) -> None:
+    done = shell(command)
+
+    assert (done.returncode, done.stdout) == (3, "")
+    assert command.partition("--")[2].split()[0] in done.stderr
+
+
 @pytest.mark.django_db
 @pytest.mark.parametrize(
     "arguments",

@@ -55,8 +55,10 @@ def arguments(files: Path, transcript: str, *more: str) -> list[str]:
 
 def environment(**changes: str) -> dict[str, str]:
     """As on a fresh machine: no key, and a database that is not there."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("ANTHROPIC", "JUDGE", "ACTOR"))}
-    return {**kept, "DATABASE_URL": NO_SERVER, "PROPOSITION_DIRS": "", "SENTRY_DSN": "", **changes}
+    inherited = {
+        name: value for name, value in os.environ.items() if not name.startswith(("ANTHROPIC", "JUDGE", "ACTOR"))
+    }
+    return {**inherited, "DATABASE_URL": NO_SERVER, "PROPOSITION_DIRS": "", "SENTRY_DSN": "", **changes}
 
 
 def evaluate(options: Sequence[str]) -> subprocess.CompletedProcess[str]:
@@ -71,10 +73,10 @@ def evaluate(options: Sequence[str]) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_build_is_gated_by_files_alone_though_the_configured_database_is_not_there(files: Path) -> None:
-    kept = files / "baseline.json"
+    baseline = files / "baseline.json"
 
-    before = evaluate(arguments(files, "main.jsonl", "--json", "--out", str(kept)))
-    after = evaluate(arguments(files, "branch.jsonl", "--json", "--baseline", str(kept)))
+    before = evaluate(arguments(files, "main.jsonl", "--json", "--out", str(baseline)))
+    after = evaluate(arguments(files, "branch.jsonl", "--json", "--baseline", str(baseline)))
 
     assert before.returncode == 0, before.stderr
     assert json.loads(before.stdout)["summary"]["without_baseline"] == ["ada"]
@@ -170,7 +172,7 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def kept(two: Agent, llm_server: LLMServer, tmp_path: Path) -> Path:
+def baseline(two: Agent, llm_server: LLMServer, tmp_path: Path) -> Path:
     """What `evaluate --out` wrote of build 40."""
     planted(llm_server, mood=3)
     path = tmp_path / "baseline.json"
@@ -179,12 +181,12 @@ def kept(two: Agent, llm_server: LLMServer, tmp_path: Path) -> Path:
     return path
 
 
-def test_a_regression_is_found_against_the_file_of_an_earlier_evaluate(kept: Path) -> None:
-    found = report("--where", "build=41", "--baseline", str(kept))
+def test_a_regression_is_found_against_the_file_of_an_earlier_evaluate(baseline: Path) -> None:
+    found = report("--where", "build=41", "--baseline", str(baseline))
 
     assert found["summary"]["exit_code"] == 1
     assert [entry["proposition"] for entry in found["regressions"]] == ["mood"]
-    assert found["runs"][0]["baseline"] == str(kept)
+    assert found["runs"][0]["baseline"] == str(baseline)
     assert found["runs"][0]["dimensions"]["adherence"]["interval"] is not None
 
 
@@ -198,35 +200,35 @@ def test_what_capture_baseline_printed_serves_too(two: Agent, llm_server: LLMSer
     assert run("--where", "build=40", "--baseline", str(path))[0] == 0
 
 
-def test_an_agent_the_file_does_not_hold_is_measured_and_not_compared(kept: Path) -> None:
+def test_an_agent_the_file_does_not_hold_is_measured_and_not_compared(baseline: Path) -> None:
     talk(make_agent("bob"), ["line 1 of build 41"], tags={"build": "41"})
 
-    found = report("--where", "build=41", "--baseline", str(kept))
+    found = report("--where", "build=41", "--baseline", str(baseline))
 
     assert found["summary"]["without_baseline"] == ["bob"]
     assert [entry["agent"] for entry in found["regressions"]] == ["ada"]
 
 
 def test_another_judge_or_procedure_is_refused_before_anything_is_asked(
-    kept: Path, llm_server: LLMServer, settings: object
+    baseline: Path, llm_server: LLMServer, settings: object
 ) -> None:
     asked = llm_server.calls
 
-    said = refused("--baseline", str(kept), "--hard")
+    said = refused("--baseline", str(baseline), "--hard")
 
     assert "ada was judged as plumbline, this evaluation would be judged as plumbline+hard" in said
-    document = json.loads(kept.read_text())
-    kept.write_text(json.dumps({**document, "judge": "other-model"}))
+    document = json.loads(baseline.read_text())
+    baseline.write_text(json.dumps({**document, "judge": "other-model"}))
     assert "ada was judged by other-model, this evaluation would be judged by test-model" in refused(
-        "--baseline", str(kept)
+        "--baseline", str(baseline)
     )
     assert llm_server.calls == asked
 
 
-def test_a_file_of_other_agents_is_refused(kept: Path) -> None:
+def test_a_file_of_other_agents_is_refused(baseline: Path) -> None:
     make_agent("bob")
 
-    assert "holds none of bob; it holds ada" in refused("--agents", "bob", "--baseline", str(kept))
+    assert "holds none of bob; it holds ada" in refused("--agents", "bob", "--baseline", str(baseline))
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"judge": "x", "runs": [{"agent": "ada"}]}', "\x00"])

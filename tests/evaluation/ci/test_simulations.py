@@ -46,12 +46,12 @@ def actor(propositions: PropositionFolder, llm_server: LLMServer) -> Agent:
 def test_a_worse_model_is_found_before_release_paired_by_situation(
     actor: Agent, situations: Path, tmp_path: Path
 ) -> None:
-    kept = tmp_path / "good.json"
-    code, out, _ = run("--simulate", str(situations), "--actor-model", "good-model", "--out", str(kept))
+    baseline = tmp_path / "good.json"
+    code, out, _ = run("--simulate", str(situations), "--actor-model", "good-model", "--out", str(baseline))
     assert code == 0
     assert "Simulated conversations" in out
 
-    found = report("--simulate", str(situations), "--actor-model", "bad-model", "--baseline", str(kept))
+    found = report("--simulate", str(situations), "--actor-model", "bad-model", "--baseline", str(baseline))
 
     assert found["summary"]["exit_code"] == 1
     assert [entry["proposition"] for entry in found["regressions"]] == ["voice"]
@@ -71,11 +71,11 @@ def test_repeats_simulation_each_situation_again_and_judge_each_line_once(actor:
 
 
 def test_simulates_of_other_situations_are_not_compared(actor: Agent, situations: Path, tmp_path: Path) -> None:
-    kept, other = tmp_path / "good.json", tmp_path / "other.yaml"
+    baseline, other = tmp_path / "good.json", tmp_path / "other.yaml"
     other.write_text("situations:\n  - {id: elsewhere, lines: ['Hello?']}\n  - {id: nowhere, lines: ['Who?']}\n")
-    run("--simulate", str(situations), "--actor-model", "good-model", "--out", str(kept))
+    run("--simulate", str(situations), "--actor-model", "good-model", "--out", str(baseline))
 
-    found = report("--simulate", str(other), "--actor-model", "bad-model", "--baseline", str(kept))
+    found = report("--simulate", str(other), "--actor-model", "bad-model", "--baseline", str(baseline))
 
     assert (found["regressions"], found["summary"]["without_baseline"]) == ([], ["ada"])
     assert "other situations" in found["runs"][0]["baseline_notes"][0]
@@ -152,6 +152,6 @@ def test_fluency_of_the_scripted_actor_is_said_to_be_its_repeated_lines(
 
     _, out, _ = run("--simulate", str(situations), "--dimensions", "fluency", "--markdown", str(comment))
 
-    told = "the offline actor says the persona's few sample lines again and again"
-    assert told in " ".join(out.split())
+    note = "the offline actor says the persona's few sample lines again and again"
+    assert note in " ".join(out.split())
     assert "sample lines again and again" in comment.read_text(encoding="utf-8")

@@ -127,10 +127,10 @@ def test_a_fall_without_an_interval_says_what_would_fail_a_build() -> None:
     fell = replace(UNSURE, proposition="", reason="the whole window is judged at once")
 
     (found,) = (_undecided_of(fell, Limits()),)
-    told = _undecided_of(fell, Limits(thresholds={"fluency": 5.0}))
+    undecided = _undecided_of(fell, Limits(thresholds={"fluency": 5.0}))
 
     assert next(found.rows()).why.endswith("a fall without an interval fails no build: --threshold fluency=N would")
-    assert told.hint == "", "there is one already"
+    assert undecided.hint == "", "there is one already"
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from agents.persona import save_persona
 from evaluation.admin.proposition_cards import page_url, propositions_url
 from evaluation.models import Proposition
 from evaluation.propositions.files import load_file, propositions_for
-from tests.console import HOSTILE, list_of, plain, read, signed_in, superuser, viewer
+from tests.console import HOSTILE, list_of, plain, read
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.drafting.proposing import make_ada
 from tests.evaluation.propositions.console import change, url_of
@@ -133,18 +133,6 @@ def test_a_file_that_cannot_be_written_is_a_message_and_no_log_entry(root: Clien
     assert "cannot be written: Is a directory" in plain(html)
     assert file.read_text() == FILE
     assert not LogEntry.objects.exists()
-
-
-def test_who_may_only_view_sees_no_buttons_and_cannot_post(file: Path) -> None:
-    looking = signed_in(viewer())
-    html = read(looking, URL)
-    mark = re.search(r'name="accept" value="([^"]*)"', read(signed_in(superuser()), URL))
-
-    assert mark is not None
-    assert "avoids sales talk" in html
-    assert 'name="accept"' not in html
-    assert looking.post(URL, {"accept": mark[1]}).status_code == 403
-    assert file.read_text() == FILE
 
 
 def test_nothing_can_be_added_or_deleted(root: Client, file: Path) -> None:

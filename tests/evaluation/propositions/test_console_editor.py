@@ -14,6 +14,7 @@ from agents.models import LLMCall, ModelPrice
 from evaluation.admin.proposition_cards import propositions_url
 from evaluation.models import Proposition
 from evaluation.propositions.files import DEFAULT, load_file
+from evaluation.propositions.library import all_entries
 from tests.console import HOSTILE, Browser, list_of, plain, queries, read, signed_in, staff, superuser, viewer
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.drafting.proposing import make_ada
@@ -88,13 +89,10 @@ def test_a_rule_is_typed_and_taken_away_again(root: Client, team: PropositionFol
     [
         ({"claim": ""}, "This field is required"),
         ({"claim": "{{nobody}} is dry"}, "unknown variable {{nobody}}; allowed"),
-        ({"weight": "9"}, "less than or equal to 5"),
         ({"id": "Not kebab"}, "match pattern"),
         ({"max_words": "5", "supports": "dry"}, "rule stands alone"),
         ({"matches": "("}, "regular expression"),
-        ({"inverted": "on", "hard": "on"}, "exclude each other"),
         ({"dimension": "fluency", "precondition": "is_reply"}, "a precondition looks at one message"),
-        ({"supports": "/(?:a{99}){99}/"}, "is too large"),
     ],
 )
 def test_what_the_loader_refuses_is_said_and_nothing_is_saved(
@@ -149,11 +147,14 @@ def test_without_a_folder_of_ones_own_it_can_only_be_exported(root: Client, prop
 # -- who may
 def test_who_may_only_view_reads_and_exports(team: PropositionFolder) -> None:
     team.claims("adherence/ada.yaml", "dry")
+    path = team.claims("adherence/ada.suggestions.yaml", "kind", extra="active: false")
+    before = path.read_text()
     looking = signed_in(viewer())
     html = read(looking, propositions_url("ada"))
 
     assert "claim dry" in html
     assert 'name="retire"' not in html
+    assert 'name="accept"' not in html
     assert url_of("new") not in html
     for url in (url_of("new"), url_of("edit", name="dry")):
         assert looking.get(url).status_code == 403
@@ -161,7 +162,10 @@ def test_who_may_only_view_reads_and_exports(team: PropositionFolder) -> None:
     assert "it takes the right to ask for evaluations" in plain(read(looking, url_of("try", name="dry")))
     assert looking.post(url_of("try", name="dry")).status_code == 403
     assert looking.get(url_of("export")).status_code == 200
-    assert looking.post(propositions_url("ada"), {"retire": "x"}).status_code == 403
+    for decision, name in (("retire", "dry"), ("accept", "kind")):
+        mark = next(entry.mark for entry in all_entries() if entry.proposition.id == name)
+        assert looking.post(propositions_url("ada"), {decision: mark}).status_code == 403
+    assert path.read_text() == before
 
 
 def test_an_editor_who_may_not_ask_for_evaluations_saves_but_does_not_try(team: PropositionFolder) -> None:

@@ -372,13 +372,6 @@ def test_an_agents_file_can_take_out_what_every_agent_is_asked(
     assert list(asked("bob")) == ["voice", "mood"]
 
 
-def test_retired_excludes_active_and_rejected(team: PropositionFolder) -> None:
-    both: tuple[dict[str, Any], ...] = ({"retired": True}, {"retired": True, "rejected": True, "active": False})
-    for switches in both:
-        with pytest.raises(CannotSave, match="retired: true needs active: false"):
-            save(**switches)
-
-
 # -- keys and export
 def test_a_key_names_one_place_and_no_file_that_is_not_read(team: PropositionFolder) -> None:
     team.claims("adherence/ada.yaml", "brief")

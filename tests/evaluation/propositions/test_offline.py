@@ -63,36 +63,25 @@ def test_what_was_found_is_quoted_in_the_reasoning() -> None:
     )
 
 
-def test_without_a_cue_in_the_text_it_does_not_guess() -> None:
-    found = verdict(about("Good morning."), cues=CUES)
+@pytest.mark.parametrize(
+    ("text", "fields", "reason"),
+    [
+        ("Good morning.", {"cues": CUES}, "none of the claim's cues occurs in the text"),  # though one occurs around it
+        ("Beet beet beet", {}, "the claim lists no cues"),
+        ("beet", {"cues": CUES, "hard": True}, "hard mode takes off for every flaw"),
+    ],
+)
+def test_without_a_cue_in_the_text_it_does_not_guess(text: str, fields: dict[str, Any], reason: str) -> None:
+    found = verdict(about(text), **fields)
 
     assert (found.status, found.value) == ("unscored", None)
-    assert found.reason == "needs an LLM judge: none of the claim's cues occurs in the text"
-
-
-def test_a_claim_without_cues_needs_an_llm_judge() -> None:
-    found = verdict(about("Beet beet beet"))
-
-    assert (found.status, found.value) == ("unscored", None)
-    assert found.reason.startswith("needs an LLM judge: the claim lists no cues")
+    assert found.reason.startswith(f"needs an LLM judge: {reason}")
 
 
 def test_cues_speak_of_the_claim_as_written_and_an_inverted_one_is_flipped() -> None:
     found = verdict(about("tofu"), cues=Cues(supports=["tofu"]), inverted=True)
 
     assert (found.value, found.raw_value) == (1, 8)
-
-
-def test_hard_mode_needs_an_llm_judge_for_its_flaws() -> None:
-    found = verdict(about("beet"), cues=CUES, hard=True)
-
-    assert (found.status, found.value) == ("unscored", None)
-    assert found.reason.startswith("needs an LLM judge")
-
-
-def test_only_what_the_agent_said_counts() -> None:
-    """The stimuli around the message are full of cues."""
-    assert verdict(about("Hm."), cues=CUES).status == "unscored"
 
 
 def test_a_draft_is_judged_like_a_message() -> None:

@@ -40,12 +40,8 @@ def test_defaults_are_those_of_the_specification_ac_6_0_9_ac_6_0_12() -> None:
     assert (found.include_personas, found.target_type, found.weight) == (True, "agent", 1.0)
     assert not found.inverted
     assert not found.hard
-
-
-def test_at_action_level_the_window_is_narrow_ac_6_0_12() -> None:
-    found = resolved({"level": "action"})
-
-    assert (found.first_n, found.last_n) == (5, 10)
+    draft = resolved({"level": "action"})
+    assert (draft.first_n, draft.last_n) == (5, 10)
 
 
 def test_a_proposition_overrides_its_file_which_overrides_the_defaults_ac_6_0_12() -> None:
@@ -84,6 +80,9 @@ def test_an_environment_is_targeted_only_where_the_file_says_so_ac_6_0_10() -> N
         ({"precondition": "full_moon"}, "unknown precondition 'full_moon'; allowed: asks_something, has_ten_words,"),
         ({"measure": "luck"}, "Input should be 'repetition'"),
         ({"hard": True, "inverted": True}, "hard and inverted exclude each other"),
+        ({"rejected": True}, "rejected: true needs active: false"),
+        ({"retired": True}, "retired: true needs active: false"),
+        ({"retired": True, "rejected": True, "active": False}, "retired: true needs active: false"),
         ({"rule": {"max_words": 2}, "cues": {"supports": ["x"]}}, "rule stands alone"),
         ({"rule": {"max_words": 2}, "hard": True}, "rule stands alone"),
         ({"rule": {"max_words": 2}, "measure": "repetition"}, "rule stands alone"),
@@ -138,9 +137,7 @@ def test_variables_are_filled_in_ac_6_0_3() -> None:
     text = fill("{{agent_name}} in {{ channel_name }}", {"agent_name": "Ada", "channel_name": "#office"})
 
     assert text == "Ada in #office"
-
-
-def test_a_value_that_looks_like_a_variable_stays_as_it_is() -> None:
+    # a value that looks like a variable stays as it is
     values = {"agent_name": "{{channel_name}}", "channel_name": "\\1 \\g<0>"}
 
     assert fill("{{agent_name}}/{{channel_name}}", values) == "{{channel_name}}/\\1 \\g<0>"
@@ -204,12 +201,6 @@ def test_whatever_can_change_a_score_changes_the_digest(change: dict[str, Any]) 
 
 
 def test_what_changes_no_score_leaves_the_digest() -> None:
-    advice = resolved(recommendations_for_improvement="Say less.")
+    advice, other = resolved(recommendations_for_improvement="Say less."), resolved(id="other")
 
-    assert propositions_digest([resolved()]) == propositions_digest([advice])
-
-
-def test_the_digest_does_not_depend_on_the_order() -> None:
-    one, two = resolved(), resolved(id="other")
-
-    assert propositions_digest([one, two]) == propositions_digest([two, one])
+    assert propositions_digest([resolved(), other]) == propositions_digest([other, advice])

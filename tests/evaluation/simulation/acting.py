@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from agents.models import Agent, Message
-from evaluation.simulation import Simulation, Situation, simulate
+from evaluation.simulation.conversations import Simulation, simulate
+from evaluation.simulation.situations import Situation
 from tests.agents.turn.playing import answers, shown
 
 

@@ -15,7 +15,8 @@ from agents.models import Agent, Channel, Run
 from evaluation.models import Baseline, EvaluationRun
 from evaluation.runs.capture import capture
 from evaluation.runs.planning import RunSpec
-from evaluation.simulation import load_situations, simulation_spec
+from evaluation.simulation.conversations import simulation_spec
+from evaluation.simulation.situations import load_situations
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers
 from tests.evaluation.simulation.acting import acts, simulated

@@ -13,7 +13,7 @@ from agents.persona import save_persona
 from agents.turn.orchestrator import start_turn
 from agents.turn.pipeline import Revise
 from correction.models import AgentEvaluationConfig
-from evaluation.simulation import simulate
+from evaluation.simulation.conversations import simulate
 from tests.agents.turn.playing import join, shown, take_turn
 from tests.evaluation.judged import make_run
 from tests.evaluation.simulation.acting import HELLO, QUARREL, TWO, acts, place, said, simulated, situation
@@ -185,11 +185,11 @@ def test_a_simulation_that_was_measured_is_simulated_again_unless_it_may_be_used
 
 
 def test_progress_counts_lines(scripted: Agent) -> None:
-    told: list[tuple[int, int]] = []
+    calls: list[tuple[int, int]] = []
 
-    simulated(scripted, progress=lambda done, total: told.append((done, total)))
+    simulated(scripted, progress=lambda done, total: calls.append((done, total)))
 
-    assert told == [(1, 3), (2, 3), (3, 3)]
+    assert calls == [(1, 3), (2, 3), (3, 3)]
 
 
 def test_a_changed_prompt_is_another_simulation(scripted: Agent) -> None:
@@ -214,15 +214,17 @@ def test_a_persona_in_japanese_is_simulated_like_any_other(settings: Settings) -
     assert said(found)[0][2:] == ("お客様", "おはようございます。")
 
 
-@pytest.mark.parametrize(("options", "message"), [({"repeats": 0}, "repeats 0: 1 to 20"), ({"repeats": 21}, "1 to 20")])
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"repeats": 0}, "repeats 0: 1 to 20"),
+        ({"repeats": 21}, "1 to 20"),
+        ({"situations": ()}, "no situation to simulate"),
+    ],
+)
 def test_what_makes_no_sense_is_refused(scripted: Agent, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        simulated(scripted, **options)
-
-
-def test_no_situation_is_refused(scripted: Agent) -> None:
-    with pytest.raises(ValueError, match="no situation to simulate"):
-        simulate(agent=scripted, situations=())
+        simulate(**{"agent": scripted, "situations": [HELLO], **options})
 
 
 def test_the_calls_of_a_simulation_are_in_the_ledger(llm_server: LLMServer, ada: Agent) -> None:

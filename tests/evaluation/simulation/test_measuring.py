@@ -20,7 +20,7 @@ from evaluation.runs.planning import RunSpec
 from evaluation.runs.summary import RunSummary
 from evaluation.scorers.subjects import Subject
 from evaluation.scorers.windows import MessageWindow, parse_window, spoken_by
-from evaluation.simulation import Simulation, simulation_spec
+from evaluation.simulation.conversations import Simulation, simulation_spec
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers, prompt_of
 from tests.evaluation.simulation.acting import simulated

@@ -15,8 +15,8 @@ from evaluation.models import Baseline, EvaluationRun
 from evaluation.runs.control import cancel_run, queue_baseline, queue_run, resume_run
 from evaluation.runs.execute import work_one
 from evaluation.runs.planning import RunSpec
-from evaluation.simulation import load_situations
 from evaluation.simulation.conversations import awaits_simulation
+from evaluation.simulation.situations import load_situations
 from tests.api_client import program
 from tests.console import list_of, page_of, plain, read, signed_in, superuser
 from tests.correction.ledger import call

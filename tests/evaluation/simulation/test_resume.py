@@ -25,7 +25,8 @@ make_agent("ada")
 """
 SIMULATION = """
 from agents.models import Agent
-from evaluation.simulation import Situation, simulate
+from evaluation.simulation.conversations import simulate
+from evaluation.simulation.situations import Situation
 lines = tuple(f"Line {n}." for n in range(3))
 found = simulate(agent=Agent.objects.get(), situations=[Situation(id=f"s{n}", lines=lines) for n in range(3)])
 print(found.id, found.complete, found.resumed, found.messages)

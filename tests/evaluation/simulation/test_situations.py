@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from evaluation.propositions.files import YamlProblems
-from evaluation.simulation import load_situations
-from evaluation.simulation.situations import situations_digest
+from evaluation.simulation.situations import load_situations, situations_digest
 from tests.evaluation.simulation.acting import situation
 
 
