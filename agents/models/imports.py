@@ -25,7 +25,9 @@ class Import(Leasable):
     EDITABLE: ClassVar = (WAITING, Leasable.Status.FAILED, Leasable.Status.ERRORED, Leasable.Status.CANCELLED)
     WHOSE: ClassVar = Coalesce(F("created_by"), Value(0))
 
-    status = models.CharField(max_length=16, choices=STATES, default=WAITING)
+    status = models.CharField(
+        max_length=16, choices=STATES, default=WAITING, help_text="what it waits for, or how it ended"
+    )
     kind = models.CharField(max_length=12, choices=Kind.choices, help_text="what is in the files")
     undoing = models.BooleanField(default=False, help_text="a worker is to undo it, or did")
     choices = models.JSONField(
