@@ -97,3 +97,34 @@ def later():
         "correction.stages",
     } <= found
     assert {"agents.llm.models", "agents.evaluation.runs"} <= found
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    """Imports inside functions count, too; those for type checkers do not."""
+    modules = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
+        for floor in FLOORS
+        for path in sources(floor)
+        if "migrations" not in path.parts
+    }
+    graph = {name: _needed(path, set(modules)) - {name} for name, path in modules.items()}
+    while leaves := [name for name, needs in graph.items() if not needs & graph.keys()]:
+        for name in leaves:
+            del graph[name]
+    users = {need for needs in graph.values() for need in needs}
+    assert not [name for name in graph if name in users], "these import each other, or modules that do"
+
+
+def _needed(path: Path, modules: set[str]) -> set[str]:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            node.body = []
+    needed = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            needed |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            needed |= names & modules or {node.module}
+    return needed & modules
