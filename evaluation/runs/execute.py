@@ -18,6 +18,7 @@ from agents.llm.batches import forget_answers, is_waiting
 from agents.llm.endpoints import route_of
 from agents.models import Leasable, owner_name
 from agents.ops.telemetry import logging_about
+from agents.work.lease import LOOKS
 from agents.work.outages import is_outage
 from agents.work.parallel import side_by_side
 from evaluation.change import evidence
@@ -289,19 +290,25 @@ def _paused_that_may_go_on() -> EvaluationRun | None:
 
 
 def work_one(*, owner: str) -> bool:
-    """Claim and execute the pending, lost or no longer paused run whose turn it is; whether there was one. What `manage.py work` calls."""
-    waiting = EvaluationRun.in_turn()
-    if not waiting and (paused := _paused_that_may_go_on()) is not None:
-        waiting = [paused]
-    for run in waiting:
-        if not run.acquire(owner=owner, lease=lease(), resumable=RESUMABLE):
-            continue
-        run.note_served()
-        about = logging_about(evaluation_run=run.pk, agent=run.agent_id)
-        with about, sentry_sdk.start_transaction(op="evaluation.work", name="evaluate"):  # a span alone is sent nowhere
-            if awaits_simulation(run):
-                simulate_for(run, owner=owner)
-            else:
-                execute([run], owner=owner)
-        break
-    return bool(waiting)  # also when others took all of these: there may be more
+    """Lease and execute the pending, lost or no longer paused run whose turn it is; return whether there was one."""
+    for _ in range(LOOKS):  # other workers may have taken all that one look found
+        waiting = EvaluationRun.in_turn()
+        if not waiting and (paused := _paused_that_may_go_on()) is not None:
+            waiting = [paused]
+        for run in waiting:
+            if not run.acquire(owner=owner, lease=lease(), resumable=RESUMABLE):
+                continue
+            run.note_served()
+            about = logging_about(evaluation_run=run.pk, agent=run.agent_id)
+            with (
+                about,
+                sentry_sdk.start_transaction(op="evaluation.work", name="evaluate"),
+            ):  # a span alone is sent nowhere
+                if awaits_simulation(run):
+                    simulate_for(run, owner=owner)
+                else:
+                    execute([run], owner=owner)
+            return True
+        if not waiting:
+            break
+    return False
