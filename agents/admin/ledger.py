@@ -209,7 +209,7 @@ class ModelPriceAdmin(ModelAdmin[ModelPrice]):
 @admin.register(LLMBatch)
 class LLMBatchAdmin(LogAdmin[LLMBatch]):
     export = BATCHES
-    list_display = ("name", "state", "work", "model", "answers", "next_look", "expires", "handed_in")
+    list_display = ("name", "state", "work", "model", "answers", "next_look", "expires", "queued")
     list_display_links = ("name",)
     list_filter = ("status", ("model", RecentValuesFilter), ErrorFilter, ("created_at", DateRangeFilter))
     search_fields = ("batch_id__exact", "work_id__exact")
@@ -217,10 +217,10 @@ class LLMBatchAdmin(LogAdmin[LLMBatch]):
     fieldsets = (
         (None, {"fields": ("state", "error_text", "work", "round", "answers", "results", "calls")}),
         ("At the server", {"fields": ("batch_id", "provider_status", "role", "model", "base_url", "expires")}),
-        ("Times", {"fields": ("handed_in", "looks", "next_look", "finished", "cancel_requested")}),
+        ("Times", {"fields": ("queued", "looks", "next_look", "finished", "cancel_requested")}),
     )
 
-    handed_in = display.time_of("created_at", "handed in")
+    queued = display.time_of("created_at", "queued")
     next_look = display.time_of("next_look_at", "next look")
     expires = display.time_of("expires_at", "expires")
     finished = display.time_of("finished_at")

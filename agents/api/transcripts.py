@@ -132,7 +132,7 @@ class Transcripts(IdempotentPosts, APIView):
         response["Content-Disposition"] = f'attachment; filename="{channel.slug}.{ending}"'
         return response
 
-    @documented({200: Imported}, body=NewTranscript, summary="Hand in a file of conversations")
+    @documented({200: Imported}, body=NewTranscript, summary="Upload a file of conversations")
     def post(self, request: Request) -> Response:
         return Response(_imported(read_body(request, NewTranscript), rights_of(request.user)).as_json())
 

@@ -1,4 +1,4 @@
-"""Anthropic's Message Batches over the SDK: hand in, look, cancel, find, read the results. Synchronous; no database in here."""
+"""Anthropic's Message Batches over the SDK: submit, poll, cancel, find, read the results. Synchronous, without the database."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Entry:
 
 
 def hand_in(way: Route, requests: Sequence[tuple[str, dict[str, Any]]]) -> Seen:
-    """Hand in bodies by custom id.
+    """Submit bodies by custom id.
 
     Raises:
         BatchProblem: It was refused, or it is unknown whether it arrived.

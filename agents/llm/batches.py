@@ -1,4 +1,4 @@
-"""Message batches: questions are handed in as rows, a worker asks the server how far each batch is and stores its answers, and the
+"""Message batches: questions are stored as rows, a worker asks the server how far each batch is and stores its answers, and the
 work that handed them in reads each answer when it asks its question again."""
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ log = logging.getLogger(__name__)
 
 
 class NotHandedIn(Exception):
-    """Nothing was handed in; says why."""
+    """Nothing was submitted; says why."""
 
 
 def request_key(request: LLMRequest, digest: str) -> str:
@@ -65,7 +65,7 @@ def next_round(work_id: str) -> int:
 
 @dataclass(slots=True)
 class Outgoing:
-    """Questions of one piece of work that are to be handed in together."""
+    """Questions of one piece of work that are to be submitted together."""
 
     work_id: str
     way: Route
@@ -92,7 +92,7 @@ def hand_in(
     agent_id: int | None = None,
     planned: Decimal = Decimal(0),
 ) -> LLMBatch | None:
-    """Hand in what is in `outgoing` and empty it.
+    """Submit what is in `outgoing` and empty it.
 
     The rows are committed before anything is sent. A process that is killed before the server's answer is stored leaves a batch without
     a name: the worker looks for it on the server, and only when it is not there the questions may be asked again.

@@ -61,7 +61,7 @@ def check_rights(authors: Iterable[tuple[str, Author]], rights: Rights) -> None:
                 get_user_model()._default_manager.filter(pk=author.user_id).values_list("username", flat=True).first()
             )
             raise NotEntitled(
-                f"user {name!r} in channel {channel!r}: what other users said is only handed in with the permission {SPEAKING}"
+                f"user {name!r} in channel {channel!r}: storing what other users said needs the permission {SPEAKING}"
             )
     slugs = [] if rights.make_channels and rights.add_members else list(agents)
     for start in range(0, len(slugs), CHUNK):

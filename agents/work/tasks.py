@@ -43,7 +43,7 @@ def work(group: Group = "bulk") -> bool:
         nudge(group)  # for another worker
         return False
     if piece.handed_back:
-        log.warning("a piece of work of %s was handed back after its slice of time", piece.queue)
+        log.warning("work of %s went back to the queue after its slice of time", piece.queue)
     if piece.queue:
         nudge(group, 1 if piece.handed_back else 2)  # after an outage that lost messages they double again
     return bool(piece.queue)

@@ -38,15 +38,15 @@ MOST_AGENTS = 200  # ranked at once
 NEEDED = ("evaluation.view_baseline", "agents.view_agent")
 ACTIVE = (("", "active agents"), ("all", "all agents"), ("no", "inactive agents"))
 TONES: dict[State, tuple[Tone, str]] = {
-    "drifted": ("bad", "a claim fell by more than chance explains, among all claims looked at"),
+    "drifted": ("bad", "a proposition fell by more than chance explains, among all that were compared"),
     "not enough data": (
         "warning",
-        "no claim surely fell, but surely much less is scored than in the baseline, or too little for a score",
+        "no proposition surely fell, but surely much less is scored than in the baseline, or too little for a score",
     ),
-    "possibly drifted": ("warning", "a claim fell by half a point or more; too little was judged to be sure"),
-    "steady": ("good", "no claim fell by half a point"),
+    "possibly drifted": ("warning", "a proposition fell by half a point or more; too little was judged to be sure"),
+    "steady": ("good", "no proposition fell by half a point"),
     "improved": ("good", "a claim rose by more than chance explains, and none surely fell"),
-    "not comparable": ("plain", "no claim was scored both in the baseline and now"),
+    "not comparable": ("plain", "no proposition was scored both in the baseline and the candidate"),
     "not measured since": ("plain", "there is a baseline, and no newer measurement"),
     "no baseline": ("plain", "there is a measurement, and no baseline"),
     "never measured": ("plain", "by this judge"),

@@ -61,7 +61,7 @@ def sentence_of(card: Card) -> str:
         return f"{what}: {numbers_of(card.main)} since {since(card, card.main)}."
     least = card.moves[0]
     if least.delta >= 0:
-        return f"Steady: no claim fell since {baseline} ({', '.join(map(dimension_words, card.dimensions))})."
+        return f"Steady: no proposition fell since {baseline} ({', '.join(map(dimension_words, card.dimensions))})."
     label = short_name(least.proposition, slug, least.dimension)
     return f"Steady: the largest fall is “{label}”: {numbers_of(least)} since {baseline}."
 

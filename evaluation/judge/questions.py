@@ -67,7 +67,6 @@ def example_answer(keyed: Mapping[str, Proposition]) -> dict[str, Any]:
 
 
 MIN_SCORE, MAX_SCORE = 0, 9
-HARD_PENALTY = 0.2  # share taken off per flaw (AC-6.0.16)
 RULE_JUDGE = "rule"
 MALFORMED, OUT_OF_REACH = "malformed", "out_of_reach"
 

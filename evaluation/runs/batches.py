@@ -128,7 +128,7 @@ def _claims(request: LLMRequest) -> int:
 
 
 def cancel_batches(runs: Iterable[int]) -> int:
-    """Have the worker cancel what these runs (by primary key) have handed in; what was answered by then is paid for."""
+    """Have the worker cancel what these runs (by primary key) have submitted; what was answered by then is paid for."""
     work_ids = [f"evaluation_run:{pk}" for pk in runs]
     open_ones = LLMBatch.objects.filter(work_id__in=work_ids, status__in=LLMBatch.OPEN)
     now = timezone.now()
@@ -140,7 +140,7 @@ def waiting_words(runs: Sequence[EvaluationRun]) -> dict[int, str]:
     by_work = {run.work_id: run.pk for run in runs}
     found: dict[int, list[str]] = {}
     for batch in LLMBatch.objects.filter(work_id__in=list(by_work), status__in=LLMBatch.OPEN).order_by("pk"):
-        name = batch.batch_id or "(being handed in)"
+        name = batch.batch_id or "(being submitted)"
         words = f"waiting for batch {name}: {batch.answered} of {batch.requests} answered"
         if batch.cancel_requested_at is not None:
             words = f"batch {name} is being cancelled"

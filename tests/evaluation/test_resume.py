@@ -203,7 +203,7 @@ def test_a_worker_told_to_stop_hands_the_run_back(database: Path, server: LLMSer
         out, _ = process.communicate(timeout=120)
 
     assert process.returncode == 0
-    assert "Stopped; unfinished work was handed back." in out
+    assert "Stopped; unfinished work is back in the queue." in out
     assert rows(database, "select status, lease_owner from evaluation_runs") == [("pending", "")]
     assert scored(database) == ANSWERED
 

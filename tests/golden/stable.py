@@ -8,7 +8,7 @@ from typing import Any
 VARIES = {
     "id", "pk", "ms", "at", "session", "etag", "call", "calls_by_id", "seed_digest", "version", "started", "finished",
     "evaluation", "evaluation_run", "run", "runs", "message", "message_id", "log", "channel_id", "agent_id", "user",
-    "persona_version", "latency_ms", "waited_ms", "duration_ms", "seconds", "took", "elapsed", "label", "position", "last_event_id",
+    "persona_version", "latency_ms", "waited_ms", "duration_ms", "seconds", "took", "elapsed", "label", "position",
 }  # fmt: skip
 PATTERNS = (
     (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)?"), "<time>"),

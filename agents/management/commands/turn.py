@@ -22,7 +22,7 @@ POLL = 0.5  # seconds between two tries while the agent is busy or a worker was 
 class Command(BaseCommand):
     help = (
         "Queue a turn of an agent, take it in this process, and print what happened as a timeline: steps, tools, stages, cost. "
-        "Exit code: 0 the turn ended well, 1 it failed, 2 wrong usage, 130 interrupted (it was handed back)."
+        "Exit code: 0 the turn ended well, 1 it failed, 2 wrong usage, 130 interrupted (it is back in the queue)."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -86,7 +86,7 @@ class Command(BaseCommand):
         run.refresh_from_db()
         if run.status == Run.Status.RUNNING:
             return f"Stopped waiting. Turn {run.pk} goes on at {run.lease_owner}."
-        return f"Stopped. Turn {run.pk} was handed back: `manage.py work` goes on with it."
+        return f"Stopped. Turn {run.pk} is back in the queue: `manage.py work` continues it."
 
     def _waiting_for(self, run: Run) -> str:
         if run.status == Run.Status.RUNNING:

@@ -31,7 +31,7 @@ HANG = 5.0  # seconds past the grace period after which the process ends without
 class Command(BaseCommand):
     help = (
         "Do queued work (turns of agents, evaluations) until stopped. Start as many as you like: a row is leased by one. "
-        "After SIGTERM or Ctrl-C it finishes the work in hand, or hands it back when the grace period is over (WORKER_GRACE); "
+        "After SIGTERM or Ctrl-C it finishes the work in hand, or returns it to the queue when the grace period is over (WORKER_GRACE); "
         "the second signal does not wait."
     )
 
@@ -87,7 +87,7 @@ class Command(BaseCommand):
         with self._stopping_by_signals(worker, options["grace"]):
             self._work(worker, options["threads"], once=options["once"], poll=options["poll"])
         if worker.stop.requested:
-            words = "Stopped; unfinished work was handed back." if self.handed_back else "Stopped."
+            words = "Stopped; unfinished work is back in the queue." if self.handed_back else "Stopped."
             self._say(words, event="stopped", handed_back=self.handed_back)
         worker.beat(stopped=True)
         did = ", ".join(f"{name}: {count}" for name, count in worker.done.items())
@@ -144,7 +144,7 @@ class Command(BaseCommand):
                 self.stderr.write(words)
         elif piece.handed_back:
             self.handed_back = True
-            self._say(f"{piece.queue}: handed back after {piece.seconds:.1f} s", event="handed back", **fields)
+            self._say(f"{piece.queue}: back in the queue after {piece.seconds:.1f} s", event="handed back", **fields)
         else:
             self._say(f"{piece.queue}: done in {piece.seconds:.1f} s", event="done", **fields)
 

@@ -144,7 +144,7 @@ def test_ctrl_c_hands_the_turn_back(ada: Agent, office: Channel, settings: Setti
 
     run = Run.objects.get()
     assert error.returncode == 130
-    assert str(error) == f"Stopped. Turn {run.pk} was handed back: `manage.py work` goes on with it."
+    assert str(error) == f"Stopped. Turn {run.pk} is back in the queue: `manage.py work` continues it."
     assert (run.status, run.lease_owner) == ("pending", "")
 
 

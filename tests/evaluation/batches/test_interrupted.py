@@ -35,7 +35,7 @@ def test_a_batch_whose_name_was_lost_is_found_and_not_handed_in_twice(ada: Agent
     server.forget_name = True
     run = handed_in(ada)
     assert (run.status, only_batch().batch_id, server.made()) == ("pending", "", 1)
-    assert "being handed in" in waiting_words([run])[run.pk]
+    assert "being submitted" in waiting_words([run])[run.pk]
     nobody_holds_it()
     look()
     assert only_batch().batch_id == "msgbatch_01"
