@@ -79,6 +79,7 @@ def test_forty_agents_raise_at_most_three_false_alarms_in_ninety_days(simulate: 
     )
 
     assert alarms / quarters <= 3
+    assert alarms > 0 or quarters < 8  # a test that never alarms would detect nothing; two quarters may have none
 
 
 def test_the_limit_only_silences_alarms() -> None:
