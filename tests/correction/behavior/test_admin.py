@@ -149,7 +149,7 @@ def test_the_agent_s_page_and_the_conversation_say_what_was_asked(ada: Agent) ->
     assert "1 pending review" in plain(read(client, page_of(ada)))
     assert row.message is not None
     assert "behaviour request" in plain(read(client, transcript_url(row.message)))
-    assert "Nobody asked this agent" in plain(read(client, page_of(make_agent("bob"))))
+    assert "No person has asked this agent to behave differently yet" in plain(read(client, page_of(make_agent("bob"))))
 
 
 BEFORE = {**CONCISE, "strength": 0.5}
