@@ -1,4 +1,4 @@
-"""TODO: what this module is for."""
+"""Capture baselines: plan, judge and sum up what is asked for, now and in this process."""
 
 from __future__ import annotations
 

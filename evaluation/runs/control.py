@@ -1,4 +1,4 @@
-"""TODO: what this module is for."""
+"""Queue evaluations for workers, cancel and resume them, and say how far they are."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from functools import cache, partial
+from itertools import islice
 
 import sentry_sdk
 from django.conf import settings
@@ -48,6 +49,7 @@ from evaluation.simulation.conversations import actor_of, awaits_simulation, sim
 from evaluation.wording import counted
 
 Status = Leasable.Status
+CHANNELS_TOGETHER = 4  # evaluations of channels that one piece of work takes
 BATCH_PAUSE = timedelta(minutes=10)  # between two tries to submit a batch for which the budget had no room
 RESUMABLE = (Status.FAILED, Status.ERRORED, Status.PAUSED_BUDGET)
 SIMULATED_ALONE = "speech was simulated with one agent at a time: there is no conversation of agents to measure"
@@ -289,8 +291,19 @@ def _paused_that_may_go_on() -> EvaluationRun | None:
     return None
 
 
+def _more_channels(run: EvaluationRun, waiting: Sequence[EvaluationRun], owner: str) -> list[EvaluationRun]:
+    """Lease further runs of channels to execute with one: each asks only a few questions, which alone would leave most call slots free."""
+    if run.agent_id is not None:
+        return []
+    others = (r for r in waiting if r.agent_id is None and r.pk != run.pk)
+    return list(islice((r for r in others if r.acquire(owner=owner, lease=lease())), CHANNELS_TOGETHER - 1))
+
+
 def work_one(*, owner: str) -> bool:
-    """Lease and execute the pending, lost or no longer paused run whose turn it is; return whether there was one."""
+    """Lease and execute the pending, lost or no longer paused run whose turn it is; return whether there was one.
+
+    Runs of channels are executed a few at a time.
+    """
     for _ in range(LOOKS):  # other workers may have taken all that one look found
         waiting = EvaluationRun.in_turn()
         if not waiting and (paused := _paused_that_may_go_on()) is not None:
@@ -307,7 +320,7 @@ def work_one(*, owner: str) -> bool:
                 if awaits_simulation(run):
                     simulate_for(run, owner=owner)
                 else:
-                    execute([run], owner=owner)
+                    execute([run, *_more_channels(run, waiting, owner)], owner=owner)
             return True
         if not waiting:
             break

@@ -1,4 +1,4 @@
-"""TODO: what this module is for."""
+"""Print evaluations on the terminal."""
 
 from __future__ import annotations
 
