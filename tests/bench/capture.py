@@ -23,7 +23,8 @@ def capturing(url: str, server: Any, *, latency: float, repeats: int = 3) -> Ite
 
     from agents.models import Agent
     from evaluation.runs.capture import capture, estimated, spent_on
-    from evaluation.runs.planning import RunSpec, estimate_before
+    from evaluation.runs.estimate import estimate_before
+    from evaluation.runs.planning import RunSpec
 
     call_command("seed", stdout=io.StringIO())
     agents = list(Agent.objects.filter(is_active=True).order_by("slug"))
