@@ -9,7 +9,8 @@ from pathlib import Path
 
 from django.db.models import Count
 
-from evaluation.change.comparison import Change, Comparison, adjusted, compare, compare_to_baseline
+from evaluation.change.change import Change
+from evaluation.change.comparison import Comparison, adjusted, compare, compare_to_baseline
 from evaluation.change.measurement_files import measurements_of_file
 from evaluation.change.measurements import Measurement, NotComparable, measurement_of
 from evaluation.models import OUT_OF_REACH, Baseline, EvaluationRun, EvaluationScore, is_heuristic

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from math import sqrt
 from statistics import median_low
-from typing import Any
+from typing import Annotated, Any
 
 from django.conf import settings
 from django.db.models import Count, F, Max, Q, Sum
 from django.db.models.functions import Coalesce
+from pydantic import PlainSerializer
 
 from agents.llm import ledger
 from evaluation.models import (
@@ -66,6 +67,7 @@ class Share:
 
 
 NOTHING = Share()
+ShareShown = Annotated[Share | None, PlainSerializer(lambda share: share and share.rounded)]
 
 
 def total(shares: Iterable[Share]) -> Share:

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from evaluation.change.comparison import Change, compare
+from evaluation.change.change import Change
+from evaluation.change.comparison import compare
 from evaluation.change.measurements import Measurement, NotComparable
 from evaluation.statistics.bootstrap import bootstrap_difference
 from tests.evaluation.change.samples import LLM, OFFLINE, adherence, measurement, of, only
