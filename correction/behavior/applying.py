@@ -98,7 +98,7 @@ def apply_request(
         made = _make_change(agent, row, change, user)
         _update(row, allowed, user, **made, warnings=list(dict.fromkeys((*row.warnings, *change.warnings))))
 
-    return _in_transaction(request, work)
+    return _carry_out(request, work)
 
 
 def reject_request(*, request: BehaviorRequest, user: User, why: str = "") -> BehaviorRequest:
@@ -114,7 +114,7 @@ def reject_request(*, request: BehaviorRequest, user: User, why: str = "") -> Be
         reasons = "\n".join(filter(None, (row.why, said)))
         _update(row, (Status.PENDING_REVIEW,), user, status=Status.REJECTED, why=reasons)
 
-    return _in_transaction(request, work)
+    return _carry_out(request, work)
 
 
 def revert_request(*, request: BehaviorRequest, user: User, anyway: bool = False) -> BehaviorRequest:
@@ -135,7 +135,7 @@ def revert_request(*, request: BehaviorRequest, user: User, anyway: bool = False
         _restore(agent, row, user, anyway=anyway)
         _update(row, (Status.APPLIED,), user, status=Status.REVERTED, reverted_at=timezone.now())
 
-    return _in_transaction(request, work)
+    return _carry_out(request, work)
 
 
 def retry_request(*, request: BehaviorRequest) -> BehaviorRequest:
@@ -152,7 +152,7 @@ def retry_request(*, request: BehaviorRequest) -> BehaviorRequest:
             raise Conflict(f"another writer decided {row}")
         transaction.on_commit(wake_workers)
 
-    return _in_transaction(request, work)
+    return _carry_out(request, work)
 
 
 def settle_request(*, request: BehaviorRequest, owner: str, again: bool = True, warnings: Sequence[str] = ()) -> bool:
@@ -178,7 +178,7 @@ def settle_request(*, request: BehaviorRequest, owner: str, again: bool = True, 
             values = {**change.columns(), **values, "warnings": [*warnings, *change.warnings]}
         ended = {"finished_at": timezone.now(), "lease_owner": "", "lease_expires_at": None, "deaths": 0}
         mine = BehaviorRequest.objects.filter(pk=request.pk, status=Status.RUNNING, lease_owner=owner)
-        if not mine.update(**ended, **values):
+        if not mine.update(**{**ended, **values}):
             raise Conflict(f"{request} is no longer {owner}'s")
         return True
 
@@ -216,7 +216,7 @@ def settle_request(*, request: BehaviorRequest, owner: str, again: bool = True, 
         return finish(change, automatic=True, why="", **_make_change(agent, row, change, None))
 
     try:
-        settled = _transaction(work)
+        settled = in_transaction(work)
     except TooManyConflicts:
         change = read_map(request.map_result, traits=list(Trait.objects.filter(agent=request.agent_id)))
         with contextlib.suppress(Conflict):
@@ -238,9 +238,9 @@ def origins_of(versions: Collection[int]) -> Mapping[int, str]:
 
 
 # -- transactions
-def _in_transaction(request: BehaviorRequest, work: Callable[[], None]) -> BehaviorRequest:
+def _carry_out(request: BehaviorRequest, work: Callable[[], None]) -> BehaviorRequest:
     try:
-        _transaction(work)
+        in_transaction(work)
     except TooManyConflicts:
         raise BehaviorError(
             f"behaviour request {request.pk}: the persona was changed by others at the same time, or has another trait of that name; "
@@ -250,7 +250,7 @@ def _in_transaction(request: BehaviorRequest, work: Callable[[], None]) -> Behav
     return request
 
 
-def _transaction(work: Callable[[], Result]) -> Result:
+def in_transaction(work: Callable[[], Result]) -> Result:
     """Do the work in a transaction; start again when another writer changed the same row.
 
     Raises:
@@ -323,7 +323,7 @@ def _change_of(row: BehaviorRequest, traits: Sequence[Trait], wording: TraitValu
         return Change(operation="none", why=f"the trait {after.name!r} is like that already")
     if now != before:
         if before is None:
-            what = f"a trait {after.name!r} was made"
+            what = f"a trait {now.name!r} was made" if now is not None else ""
         elif now is None:
             what = f"the trait {before.name!r} was deleted or renamed"
         else:
@@ -354,7 +354,7 @@ def _make_change(agent: Agent, row: BehaviorRequest, change: Change, user: User)
     if before is None or before.digest != current_digest(agent):  # no version of the persona as it is now
         before = record_version(agent=agent, note=f"before {note}") or before
     known = find_trait(change.before.name, agent.traits.all()) if change.before is not None else None
-    trait = _write_trait(agent, known, change.after, note)
+    trait = write_trait(agent, known, change.after, note)
     version = _new_version(agent, note, user)
     return {
         **change.columns(),
@@ -375,7 +375,7 @@ def _new_version(agent: Agent, note: str, user: User) -> PersonaVersion | None:
     return version
 
 
-def _write_trait(agent: Agent, row: Trait | None, after: TraitValue | None, source: str = "") -> Trait:
+def write_trait(agent: Agent, row: Trait | None, after: TraitValue | None, source: str = "") -> Trait:
     """Make, change or delete (`after` is None) a trait, if it still is what `row` says.
 
     Raises:
@@ -432,5 +432,5 @@ def _restore(agent: Agent, row: BehaviorRequest, user: User, *, anyway: bool) ->
             f"{row}: its trait was called {before.name!r} before, and another trait has that name by now; allowed: to rename or delete "
             "that one first"
         )
-    _write_trait(agent, trait, before, f"behaviour request {row.pk}")
+    write_trait(agent, trait, before, f"behaviour request {row.pk}")
     _new_version(agent, f"revert of behaviour request {row.pk}", user)

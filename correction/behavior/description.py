@@ -49,9 +49,7 @@ def queue_description(*, agent: Agent, version: PersonaVersion | None = None) ->
 
 def work_one(*, owner: str) -> bool:
     """Write the description whose turn it is; return whether there was one."""
-    return do_next(
-        DescriptionUpdate, _write, owner=owner, lease=one_call(), attempts=MOST_ATTEMPTS, handed_back=NO_TRY
-    )
+    return do_next(DescriptionUpdate, _write, owner=owner, lease=one_call(), attempts=MOST_ATTEMPTS, handed_back=NO_TRY)
 
 
 def describe_request(*, agent: Agent, work_id: str = "", nonce: str = "") -> LLMRequest:

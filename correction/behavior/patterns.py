@@ -371,9 +371,9 @@ class _Sentence:
             return True
         if topic.name not in _topics():
             return False
-        if language.name == "en" and form in ("question", "wish") and (ask := language["ask"].match(rest)):
-            if not language.begins(_form("after asking").sub("", rest[ask.end() :]), "order"):
-                return True
+        ask = language["ask"].match(rest) if language.name == "en" and form in ("question", "wish") else None
+        if ask and not language.begins(_form("after asking").sub("", rest[ask.end() :]), "order"):
+            return True
         if language.has(before, "not", "end"):
             return False
         is_noun = topic.start == 0 and not compared and "your" not in rest and not _form("formal address").match(rest)
@@ -574,7 +574,11 @@ def map_trait(request: LLMRequest) -> dict[str, Any]:
         return {}
     trait = covering(name, request.facts.get("traits", ()))
     text = reading.text if reading is not None and reading.name == name else ""
-    new = {"name": name, "description": text or f"{name[0].upper()}{name[1:]}, as a user asked for it.", "sentiment": 0}
+    new: dict[str, Any] = {
+        "name": name,
+        "description": text or f"{name[0].upper()}{name[1:]}, as a user asked for it.",
+        "sentiment": 0,
+    }
     known = trait or new
     amount = reading.amount if reading is not None else "unspecified"
     return {

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from django.utils import timezone
 from pydantic import BaseModel, BeforeValidator, ValidationError
+from pydantic_core import PydanticCustomError
 
 from agents.llm.answers import describe_validation
 from agents.models import Channel, ChannelMember, Message, Trait
@@ -41,7 +42,7 @@ _TURNED = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")  #
 def _text(value: object) -> str:
     """A text as it can be stored and shown: no control characters, trimmed."""
     if not isinstance(value, str | None):
-        raise ValueError("expected a text")
+        raise PydanticCustomError("text", "expected a text")
     plain = (
         " " if char != "\n" and (char in _TURNED or unicodedata.category(char) in ("Cc", "Cs")) else char
         for char in value or ""
@@ -63,7 +64,7 @@ def _number(value: object) -> float | None:
     except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not math.isfinite(number):
-        raise ValueError("expected a number")
+        raise PydanticCustomError("number", "expected a number")
     return number + 0.0  # never -0.0
 
 
@@ -73,7 +74,8 @@ def _names(value: object) -> list[str] | None:
     return [name for one in value[:MOST_TOUCHED] if isinstance(one, str) and (name := _line(one)[:LONGEST_NAME])]
 
 
-Text, Line = Annotated[str, BeforeValidator(_text)], Annotated[str, BeforeValidator(_line)]
+Text = Annotated[str, BeforeValidator(_text)]
+Line = Annotated[str, BeforeValidator(_line)]
 Number = Annotated[float | None, BeforeValidator(_number)]
 
 
@@ -89,7 +91,7 @@ class MapAnswer(BaseModel):
     strength: Number = None
     is_new: Annotated[bool, BeforeValidator(lambda value: value is True)] = False
     replaces_trait: Line = ""
-    contradicts_persona: Annotated[bool, BeforeValidator(lambda value: value is not False)] = True
+    contradicts_persona: Annotated[bool, BeforeValidator(lambda value: value not in (None, False))] = False
     contradiction: Line = ""
     touches: Annotated[list[str] | None, BeforeValidator(_names)] = None
 
@@ -185,7 +187,7 @@ def change_to(trait: TraitValue, *, replaces: str = "", traits: Sequence[TraitLi
         ValueError: A value is not allowed; says which are.
     """
     try:
-        answer = MapAnswer(**asdict(trait), replaces_trait=replaces, contradicts_persona=False)
+        answer = MapAnswer(**asdict(trait), replaces_trait=replaces)
     except ValidationError as error:
         raise ValueError(describe_validation(error)) from None
     return _change(answer, traits, exact=True)

@@ -51,9 +51,9 @@ EXTRACTED = ("behavior_name", "current_state", "requested_change")
 NOTHING_SAID = {"has_request": False, "confidence": "high", "reason": "the message has no words of its author's own"}
 
 
-def _schema(*, required: bool = True, **properties: Any) -> dict[str, Any]:
-    names = list(properties) if required else []
-    return {"type": "object", "properties": properties, "required": names, "additionalProperties": False}
+def _schema(**properties: Any) -> dict[str, Any]:
+    required = [] if "is_new" in properties else list(properties)  # an empty map says that nothing is to be changed
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
 
 _TEXT, _BOOLEAN = {"type": "string"}, {"type": "boolean"}
@@ -61,7 +61,6 @@ SCHEMAS: Mapping[str, dict[str, Any]] = {
     "gate": _schema(has_request=_BOOLEAN, confidence={"type": "string", "enum": list(CONFIDENCES)}, reason=_TEXT),
     "extract": _schema(**dict.fromkeys(EXTRACTED, _TEXT)),
     "map": _schema(
-        required=False,  # an empty object says that nothing is to be changed
         name=_TEXT,
         description=_TEXT,
         sentiment={"type": "number", "enum": [round(step / 10 - 1, 1) for step in range(21)]},
@@ -137,11 +136,12 @@ def read_map_answer(data: Any) -> dict[str, Any]:
     if fields.get("name") is None:
         raise InvalidAnswer("name: missing")
     read = MapAnswer.model_validate(fields)
-    unsure = not isinstance(fields.get("contradicts_persona"), bool) and not read.contradiction
+    unsure = not isinstance(fields.get("contradicts_persona"), bool)
     texts = {"name": read.name, "description": read.description, "replaces_trait": read.replaces_trait}
-    texts["contradiction"] = UNSURE if unsure else read.contradiction
+    texts["contradiction"] = read.contradiction or (UNSURE if unsure else "")
     answer = read.model_dump(exclude_none=True) | {name: _short(text) for name, text in texts.items()}
-    return answer | {"replaces_trait": answer["replaces_trait"] or None}
+    contradicts = unsure or read.contradicts_persona
+    return answer | {"replaces_trait": answer["replaces_trait"] or None, "contradicts_persona": contradicts}
 
 
 READERS: Mapping[str, Callable[[Any], dict[str, Any]]] = {
@@ -247,7 +247,8 @@ def tier_request(
 ) -> LLMRequest:
     """The question as it is sent. `facts` are for the offline detector: what the prompt holds, and in every tier the words."""
     nonce = nonce or new_nonce()
-    name, facts = one_line(subject.name), {"name": subject.name, "text": words.text}
+    name = one_line(subject.name)
+    facts: dict[str, Any] = {"name": subject.name, "text": words.text}
     if tier == "map":
         traits = sorted(subject.traits, key=lambda trait: trait.name.casefold())  # no order in which cuts hit the weak
         lines = "\n".join(map(_trait, traits))

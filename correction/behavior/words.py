@@ -6,6 +6,7 @@ import re
 import unicodedata
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain
 from pathlib import Path
 
 import yaml
@@ -162,7 +163,7 @@ def _patterns(group: str) -> list[tuple[str, re.Pattern[str], re.Pattern[str] | 
     rows = []
     for sign, by_language in data[group].items():
         cased = by_language.pop("cased", None)
-        rows.append((sign, any_of(sum(by_language.values(), [])), any_of(cased) if cased else None))
+        rows.append((sign, any_of([*chain.from_iterable(by_language.values())]), any_of(cased) if cased else None))
     return rows
 
 

@@ -88,9 +88,7 @@ def _read(request: BehaviorRequest, owner: str) -> dict[str, Any] | None:
         answers: Answers = {tier: said for tier in TIERS if (said := getattr(request, f"{tier}_result")) is not None}
         if not answers and (answers := answers_without_model(words)):
             gate = answers["gate"]
-            _store(
-                request, owner, gate_result=gate, confidence=gate["confidence"], judge=JUDGED_WITHOUT_MODEL
-            )
+            _store(request, owner, gate_result=gate, confidence=gate["confidence"], judge=JUDGED_WITHOUT_MODEL)
         while (tier := next_tier(answers)) is not None:
             if paused := over_budget(agent, judge):
                 return paused
