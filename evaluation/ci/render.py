@@ -9,6 +9,7 @@ import json
 import re
 import unicodedata
 import xml.etree.ElementTree as ET
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -79,7 +80,7 @@ class Report:
         judged = self.coverage
         return (
             f"{counted(judged.scored, 'judgement')} scored, {judged.trivial:,} trivial, {judged.failed:,} failed "
-            f"({judged.failed_share:.0%} of what this judge could judge), {counted(judged.beyond_judge, 'needs', 'need')} an LLM judge, "
+            f"({judged.failed_share:.0%} of what this judge could judge), {counted(judged.needs_llm_judge, 'needs', 'need')} an LLM judge, "
             f"{judged.not_evaluable:,} not evaluable."
         )
 
@@ -102,12 +103,11 @@ class Report:
         """What a reader of the comparisons must know beside the numbers."""
         notes: Grouped = {}
         for result in self.results:
-            run = result.run
+            run, comparison = result.run, result.comparison
             if run.simulated and is_heuristic(run.actor_model) and result.score(Dimension.FLUENCY) is not None:
                 notes.setdefault(SCRIPTED_FLUENCY, []).append(result.agent)
-            if result.comparison is not None:
-                for note in (*result.comparison.notes, *_left_out(result, result.comparison)):
-                    notes.setdefault(note, []).append(result.agent)
+            for note in (*comparison.notes, *_left_out(result, comparison)) if comparison else ():
+                notes.setdefault(note, []).append(result.agent)
         return notes
 
     def without_baseline(self) -> Grouped:
@@ -126,13 +126,13 @@ class Report:
             agent, dimensions = result.agent, result.run.dimensions
             if (agent, "") in named:
                 continue
-            if not result.summary.measured:
-                why = result.run.error or "; ".join(dict.fromkeys(why_no_score(result, d) for d in dimensions))
-                grouped.setdefault(why or "nothing to judge", []).append(agent)
-                continue
-            for dimension in dimensions:
-                if result.score(dimension) is None and (agent, dimension) not in named:
-                    grouped.setdefault(f"{dimension}: {why_no_score(result, dimension)}", []).append(agent)
+            reasons = {d: why_no_score(result, d) for d in dimensions if result.score(d) is None}
+            if result.summary.measured:
+                whys = [f"{d}: {why}" for d, why in reasons.items() if (agent, d) not in named]
+            else:
+                whys = [result.run.error or "; ".join(dict.fromkeys(reasons.values())) or "nothing to judge"]
+            for why in whys:
+                grouped.setdefault(why, []).append(agent)
         return grouped
 
 
@@ -240,30 +240,25 @@ def _document(report: Report) -> dict[str, Any]:
 def _compared(result: AgentResult, dimension: str) -> dict[str, Any]:
     """What is known of one dimension beyond its score."""
     change = result.change(dimension)
-    coverage = result.coverage.get(dimension, Coverage())
     propositions = result.comparison.propositions.get(dimension, ()) if result.comparison else ()
     compared: dict[str, Any] = dict.fromkeys(("baseline", "delta", "interval", "verdict"))
     if change is not None:
         compared = change_json(change)
         del compared["coverage"]  # the dimension has it
         compared["comparable_score"] = compared.pop("candidate")  # not the score where propositions differ
-    return {
-        **compared,
-        "unscored_because": {
-            "failed": coverage.failed,
-            "needs_llm_judge": coverage.beyond_judge,
-            "not_evaluable": coverage.not_evaluable,
-        },
-        **({"changes": {c.proposition: change_json(c) for c in propositions}} if propositions else {}),
-    }
+    why = result.coverage.get(dimension, Coverage()).model_dump(exclude={"scored", "trivial"})
+    changes = {"changes": {c.proposition: change_json(c) for c in propositions}} if propositions else {}
+    return {**compared, "unscored_because": why, **changes}
 
 
 def _summary(report: Report, parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Counts, shares, what was held to, and the verdict."""
     results, findings, limits, judged = report.results, report.findings, report.limits, report.coverage
     changes = [c for result in results if result.comparison for c in result.comparison.dimensions if not c.counted]
+    verdicts: Counter[str] = Counter(c.verdict for c in changes)
     costs = [Decimal(str(part["cost_usd"])) for part in parts if part["cost_usd"] is not None]
     procedures = sorted({result.run.procedure for result in results})
+    counted_verdicts = ("steady", "improved", "drifted", "possibly drifted", "not enough data")
     return {
         "verdict": findings.verdict,
         "exit_code": findings.exit_code,
@@ -271,35 +266,19 @@ def _summary(report: Report, parts: Sequence[Mapping[str, Any]]) -> dict[str, An
         "heuristic": is_heuristic(report.judge),
         "procedure": procedures[0] if len(procedures) == 1 else procedures,
         "agents": len(results),
-        "judgements": {
-            "scored": judged.scored,
-            "trivial": judged.trivial,
-            "unscored": judged.unscored,
-            "failed": judged.failed,
-            "needs_llm_judge": judged.beyond_judge,
-            "not_evaluable": judged.not_evaluable,
-        },
+        "judgements": {**judged.model_dump(), "unscored": judged.unscored},
         "failed_share": round(judged.failed_share, 4),
         "compared": {
             "dimensions": len(changes),
-            "steady": sum(c.verdict == "steady" for c in changes),
-            "improved": sum(c.verdict == "improved" for c in changes),
-            "drifted": sum(c.worse for c in changes),
-            "possibly_drifted": sum(c.verdict == "possibly drifted" for c in changes),
-            "not_enough_data": sum(c.verdict == "not enough data" for c in changes),
+            **{name.replace(" ", "_"): verdicts[name] for name in counted_verdicts},
         },
         "without_baseline": [agent for agent, _ in findings.without_baseline],
         "limits": {
+            **{name: getattr(limits, name) for name in ("regression_delta", "margin", "max_unscored", "strict")},
             "thresholds": {name or "all": value for name, value in limits.thresholds.items()},
-            "regression_delta": limits.regression_delta,
-            "margin": limits.margin,
-            "max_unscored": limits.max_unscored,
-            "strict": limits.strict,
         },
-        "calls": sum(part["calls"] for part in parts),
-        "tokens": sum(part["tokens"] for part in parts),
+        **{name: sum(part[name] for part in parts) for name in ("calls", "tokens", "unpriced_calls")},
         "cost_usd": float(sum(costs)) if costs or not parts else None,
-        "unpriced_calls": sum(part["unpriced_calls"] for part in parts),
     }
 
 
@@ -396,15 +375,13 @@ def complaint(report: Report, *, everything: bool) -> str:
         everything: Every finding in a line of its own, for readers who get no table.
     """
     findings = report.findings
+    head = f"{findings.verdict}: {findings.headline}"
     if not everything:
-        return f"{findings.verdict}: {findings.headline}" if findings.exit_code else ""
-    rows = [*findings.rows(), *findings.open_rows()]
-    lines = [f"{row.verdict}: {row.name}: {_line(row)}" for row in rows]
+        return head if findings.exit_code else ""
+    lines = [f"{row.verdict}: {row.name}: {_line(row)}" for row in (*findings.rows(), *findings.open_rows())]
     lines += [f"not compared: {agent}: {why}" for agent, why in findings.without_baseline]
-    if not lines:
-        return ""
     more = [f"… and {len(lines) - MOST_LINES} more"] if len(lines) > MOST_LINES else []
-    return "\n  ".join((f"{findings.verdict}: {findings.headline}", *lines[:MOST_LINES], *more))
+    return "\n  ".join((head, *lines[:MOST_LINES], *more)) if lines else ""
 
 
 def _console(out: Any) -> Console:
@@ -455,20 +432,19 @@ def _print_rows(console: Console, rows: Sequence[Row]) -> None:
 def _print_open(console: Console, report: Report) -> None:
     """The undecided comparisons that fell by enough, one by one; the others together, by dimension and reason."""
     serious: list[Row] = []
-    rest: dict[tuple[str, str, str], list[str]] = {}
+    others: dict[tuple[str, str, str], list[str]] = {}
     for finding in report.findings.cannot_tell_yet:
         change = finding.change
         if finding.suspected or (change.delta is not None and change.delta <= -report.limits.regression_delta):
-            serious += finding.rows()
-        else:
-            more = f" ({change.n_more:,} more {change.unit})" if change.n_more else ""
-            why = change.reason if change.n_more is None else ""
-            rest.setdefault((change.verdict, change.dimension, why), []).append(f"{finding.agent}{more}")
+            serious += finding.rows
+            continue
+        more = f" ({change.n_more:,} more {change.unit})" if change.n_more else ""
+        why = f": {change.reason}" if change.n_more is None and change.reason else ""
+        others.setdefault((change.verdict, change.dimension, why), []).append(f"{finding.agent}{more}")
     _print_rows(console, serious)
-    for (verdict, dimension, why), agents in rest.items():
-        because = f": {escape(why)}" if why else ""
-        console.print(f"[bold yellow]{verdict}:[/] {dimension} of {escape(', '.join(agents))}{because}")
-    if rest:
+    for (verdict, dimension, why), agents in others.items():
+        console.print(f"[bold yellow]{verdict}:[/] {dimension} of {escape(', '.join(agents))}{escape(why)}")
+    if others:
         console.print()
 
 

@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from agents.commands import WRONG_USAGE, CodedCommand, console_on, exit_3_on_wrong_usage
-from evaluation.management.commands.capture_baseline import tag_pairs
+from evaluation.commands import tag_pairs
 from evaluation.models import EvaluationSchedule
 from evaluation.runs.capture import choose_agents
 from evaluation.schedules import (
