@@ -24,13 +24,11 @@ for (const box of document.querySelectorAll("[data-threshold]")) {
     if (place) place.textContent = text;
   };
   const draw = (value) => {
-    const chart = box.querySelector(".pl-plot svg");
-    const line = chart?.querySelector(".pl-threshold");
-    if (!line) return;
-    const { low, high } = chart.dataset;
-    const x = (chart.viewBox.baseVal.width * (value - low)) / (high - low);
-    for (const end of ["x1", "x2"]) line.setAttribute(end, x);
-    line.querySelector("title").textContent = `threshold ${value}`;
+    const canvas = box.querySelector("canvas");
+    const chart = canvas && Chart.getChart(canvas);
+    if (!chart) return;
+    chart.data.markers[0].at = value;
+    chart.draw();
   };
   typed.addEventListener("input", () => {
     const value = Math.round(typed.valueAsNumber * 10) / 10;
