@@ -56,7 +56,7 @@ def test_kappa_is_that_of_published_examples(judge: list[int], people: list[int]
 
     assert found.kappa.value == pytest.approx(published, abs=5e-4)
     assert found.kappa.interval is not None
-    assert found.kappa.interval.low < published < found.kappa.interval.high
+    assert found.kappa.interval[0] < published < found.kappa.interval[1]
     assert (found.labels, found.items, found.annotators) == (len(judge), len(judge), 1)
 
 
@@ -200,9 +200,9 @@ def test_a_biased_judge_is_corrected_and_the_interval_covers_the_truth(inverted:
     assert result.mean.value == pytest.approx(true_mean, abs=0.4)
     assert result.mean.interval is not None
     assert result.labels_only.interval is not None
-    assert result.mean.interval.low <= true_mean <= result.mean.interval.high
-    powered = result.mean.interval.high - result.mean.interval.low
-    assert powered < 0.75 * (result.labels_only.interval.high - result.labels_only.interval.low)
+    assert result.mean.interval[0] <= true_mean <= result.mean.interval[1]
+    powered = result.mean.interval[1] - result.mean.interval[0]
+    assert powered < 0.75 * (result.labels_only.interval[1] - result.labels_only.interval[0])
 
 
 def test_intervals_of_many_draws_cover_the_truth_as_often_as_they_say() -> None:
@@ -215,7 +215,7 @@ def test_intervals_of_many_draws_cover_the_truth_as_often_as_they_say() -> None:
         (mean,) = figures(label_set=label_set, resamples=100).prediction_powered
         interval = mean.mean.interval
         assert interval is not None
-        covered += interval.low <= float(np.mean(truth)) <= interval.high
+        covered += interval[0] <= float(np.mean(truth)) <= interval[1]
 
     assert covered >= 26  # 28.5 of 30 expected; fewer than 26 has probability 0.02
 
