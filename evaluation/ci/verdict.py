@@ -446,14 +446,9 @@ def _falls(change: Change, limits: Limits) -> bool:
 
 def _fading(profile: PositionProfile, limits: Limits) -> Iterator[Fading]:
     """Falls between the first and the last stretch, inside the same conversations, that are sure and large enough to matter."""
-    for name, within in ((dimension.dimension, dimension.within) for dimension in profile.dimensions):
-        delta, interval = within.delta.value, within.delta.interval
-        if (
-            delta is None
-            or interval is None
-            or within.decision.verdict != "drifted"
-            or delta > -limits.regression_delta
-        ):
+    for name, within in ((dimension.dimension, dimension.within) for dimension in profile.dimensions.values()):
+        delta, interval = within.delta, within.interval
+        if delta is None or interval is None or within.verdict != "drifted" or delta > -limits.regression_delta:
             continue
         about: dict[str, Any] = {"agent": profile.agent, "dimension": name}
         change = f"{signed(delta)} (95 %: {signed(interval.low)} to {signed(interval.high)})"
