@@ -16,15 +16,14 @@ from decimal import Decimal
 from functools import cached_property
 from typing import Any
 
-from rich import box
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from agents.commands import console_on
 from agents.llm.endpoints import provider_of
-from evaluation.change.comparison import Comparison, change_json
-from evaluation.change.position import PositionProfile, position_json, position_profile
+from agents.text.tables import Cell, markdown_table, print_table
+from evaluation.change.comparison import Comparison
+from evaluation.change.position import PositionProfile, position_profile
 from evaluation.change.tables import position_table
 from evaluation.ci.measure import AgentResult, Coverage
 from evaluation.ci.options import OVERALL, Limits
@@ -227,7 +226,7 @@ def _document(report: Report) -> dict[str, Any]:
             "persona_changes": list(comparison.persona_changes) if comparison else [],
         }
         if result.agent in report.profiles:
-            entry["by_position"] = position_json(report.profiles[result.agent])
+            entry["by_position"] = report.profiles[result.agent].model_dump()
     return {
         **document,
         **simulations_json(report.simulations),
@@ -243,11 +242,11 @@ def _compared(result: AgentResult, dimension: str) -> dict[str, Any]:
     propositions = result.comparison.propositions.get(dimension, ()) if result.comparison else ()
     compared: dict[str, Any] = dict.fromkeys(("baseline", "delta", "interval", "verdict"))
     if change is not None:
-        compared = change_json(change)
+        compared = change.model_dump()
         del compared["coverage"]  # the dimension has it
         compared["comparable_score"] = compared.pop("candidate")  # not the score where propositions differ
     why = result.coverage.get(dimension, Coverage()).model_dump(exclude={"scored", "trivial"})
-    changes = {"changes": {c.proposition: change_json(c) for c in propositions}} if propositions else {}
+    changes = {"changes": {c.proposition: c.model_dump() for c in propositions}} if propositions else {}
     return {**compared, "unscored_because": why, **changes}
 
 
@@ -335,7 +334,7 @@ def print_report(report: Report, out: Any) -> None:
     simulations_table(report.simulations, out)
     if results:
         console.print(f"Judged by {escape(judge_label(report.judge))}, 0 to 9, higher is better")
-        console.print(_score_table(results))
+        _print_scores(console, results)
         console.print("In %: the share of judgements scored, of the propositions this judge can score at all.")
     if any(result.comparison for result in results):
         console.print(
@@ -390,17 +389,19 @@ def _console(out: Any) -> Console:
     return console
 
 
-def _score_table(results: Sequence[AgentResult]) -> Table:
-    dimensions = list(dict.fromkeys(d for result in results for d in result.run.dimensions))
+def _print_scores(console: Console, results: Sequence[AgentResult]) -> None:
+    dimensions = _dimensions(results)
     narrow = len(dimensions) > 3
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    table.add_column("Agent", max_width=16, overflow="ellipsis", no_wrap=True)
-    for name in dimensions:
-        table.add_column(escape(heading_of(name, narrow=narrow)), justify="right", no_wrap=True)
-    for result in results:
-        cells = [_cell(result, name, between="\n" if narrow else " ") for name in dimensions]
-        table.add_row(escape(result.agent), *cells)
-    return table
+    rows = [
+        [plain(result.agent, 16), *(_cell(result, name, between="\n" if narrow else " ") for name in dimensions)]
+        for result in results
+    ]
+    heads = ["Agent", *(f">{heading_of(name, narrow=narrow)}" for name in dimensions)]
+    print_table(console, heads, rows, tight=True, unwrapped=("Agent",))
+
+
+def _dimensions(results: Sequence[AgentResult]) -> list[str]:
+    return list(dict.fromkeys(d for result in results for d in result.run.dimensions))
 
 
 def _cell(result: AgentResult, dimension: str, *, between: str) -> str:
@@ -475,7 +476,7 @@ def markdown(report: Report) -> str:
         f"{counted(len(results), 'agent')}, judged by {as_code(report.judge)}{heuristic}. {findings.headline}",
         _finding_grid(rows),
         _details("Lowest-scored messages", reversed(worst.values())),
-        _details(f"Cannot tell yet: {len(undecided)}", [_finding_grid(undecided)] if undecided else []),
+        _details(f"Cannot tell yet: {len(undecided)}", [_finding_grid(undecided)]),
         _details(f"Without a baseline: {len(findings.without_baseline)}", _bullets(report.without_baseline())),
         _details("All scores", _all_scores(results)),
         _details("By position", _by_position(list(report.profiles.values()))),
@@ -498,11 +499,8 @@ def shortened(text: str, most: int = MOST_CHARACTERS) -> str:
 
 
 def _finding_grid(rows: Sequence[Row]) -> str:
-    """A table of findings; with a column for the reason where there is one."""
-    if not rows:
-        return ""
     head = ["Agent", "Dimension", "Proposition", "Baseline", "Now", "Change (95 %)", "Verdict"]
-    cells = [
+    cells: list[list[Cell]] = [
         [
             as_code(row.agent) or "all agents",
             row.dimension or "all",
@@ -518,39 +516,32 @@ def _finding_grid(rows: Sequence[Row]) -> str:
 
 
 def _all_scores(results: Sequence[AgentResult]) -> list[str]:
-    dimensions = list(dict.fromkeys(d for result in results for d in result.run.dimensions))
-    rows = [
+    dimensions = _dimensions(results)
+    rows: list[list[Cell]] = [
         [
             as_code(result.agent),
             with_share(number(result.summary.overall_score), result.summary.share),
             *(_cell(result, dimension, between=" ") for dimension in dimensions),
-            str(sum(coverage.unscored for coverage in result.coverage.values())),
+            sum(coverage.unscored for coverage in result.coverage.values()),
         ]
         for result in results
     ]
-    return _grid(["Agent", "Overall", *dimensions, "Unscored"], rows, most=len(rows)) if rows else []
+    return _grid(["Agent", "Overall", *dimensions, "Unscored"], rows, most=len(rows))
 
 
 def _by_position(profiles: Sequence[PositionProfile]) -> list[str]:
-    dimensions = [(profile.agent, dimension) for profile in profiles for dimension in profile.dimensions]
-    if not dimensions:
-        return []
-    head = [
-        "Agent",
-        "Dimension",
-        *(f"Positions {row.name}" for row in dimensions[0][1].bins),
-        "In the same conversations",
-    ]
-    rows = [
+    dimensions = [(profile.agent, dimension) for profile in profiles for dimension in profile.dimensions.values()]
+    bins = [f"Positions {row.positions}" for row in dimensions[0][1].bins] if dimensions else []
+    rows: list[list[Cell]] = [
         [
             as_code(agent),
             dimension.dimension,
-            *(with_share(number(row.score.value), row.share) for row in dimension.bins),
-            dimension.within.decision.verdict,
+            *(with_share(number(row.score), row.share) for row in dimension.bins),
+            dimension.within.verdict,
         ]
         for agent, dimension in dimensions
     ]
-    return _grid(head, rows)
+    return _grid(["Agent", "Dimension", *bins, "In the same conversations"], rows)
 
 
 def _bullets(grouped: Mapping[str, Sequence[str]]) -> list[str]:
@@ -558,10 +549,9 @@ def _bullets(grouped: Mapping[str, Sequence[str]]) -> list[str]:
     return [*lines[:MOST_ROWS], *_more(len(lines))]
 
 
-def _grid(head: Sequence[str], rows: Sequence[Sequence[str]], most: int = MOST_ROWS) -> list[str]:
-    """A table; cells must be clean already."""
-    lines = [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows[:most])]
-    return [*lines, *(_more(len(rows)) if len(rows) > most else [])]
+def _grid(head: Sequence[str], rows: Sequence[Sequence[Cell]], most: int = MOST_ROWS) -> list[str]:
+    """A table of clean cells, cut at `most` rows; nothing without any."""
+    return [*markdown_table(head, rows[:most]), *(_more(len(rows)) if len(rows) > most else [])] if rows else []
 
 
 def _more(n: int) -> list[str]:

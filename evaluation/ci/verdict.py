@@ -6,14 +6,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, SkipValidation, model_serializer
+from pydantic import BaseModel, ConfigDict, Field, SkipValidation, model_serializer
 
-from evaluation.change.comparison import NONE_IN_COMMON, Change, change_json
+from evaluation.change.change import Change
+from evaluation.change.comparison import NONE_IN_COMMON
 from evaluation.change.position import PositionProfile
 from evaluation.ci.measure import AgentResult, Coverage
 from evaluation.ci.options import OVERALL, Limits
 from evaluation.models import COUNTED, EvaluationRun
-from evaluation.runs.summary import TOO_LITTLE, RunSummary, Share, with_share, worst_judgement
+from evaluation.runs.summary import TOO_LITTLE, RunSummary, Share, ShareShown, with_share, worst_judgement
 from evaluation.simulation.conversations import Simulation
 from evaluation.statistics.difference import ALPHA
 from evaluation.wording import counted, interval_text, number, signed
@@ -33,8 +34,6 @@ EXIT_CODES: dict[Verdict, int] = {
     "not enough data": 2,  # with `Limits.strict`, else 0
     "cannot tell yet": 2,
 }
-AChange = Annotated[Change, SkipValidation, PlainSerializer(change_json)]
-AShare = Annotated[Share | None, SkipValidation, PlainSerializer(lambda share: share and share.rounded)]
 
 
 # -- findings
@@ -123,10 +122,10 @@ class Regression(Finding):
     candidate: float | None
     delta: float | None
     interval: list[float] | None
-    fell_most: list[AChange] = Field(exclude_if=lambda changes: not changes)
-    dimension_change: AChange
+    fell_most: list[Change] = Field(exclude_if=lambda changes: not changes)
+    dimension_change: Change
     worst_message: WorstMessage | None
-    change: AChange = Field(exclude=True)
+    change: Change = Field(exclude=True)
 
     @property
     def size(self) -> float:
@@ -148,7 +147,7 @@ class BelowThreshold(Finding):
     score: float
     threshold: float
     proposition: str
-    coverage: AShare
+    coverage: ShareShown
     worst_message: WorstMessage | None
 
 
@@ -169,8 +168,8 @@ class Lack(Finding):
 
     proposition: str | None
     why: str
-    coverage: AShare
-    baseline_coverage: AShare
+    coverage: ShareShown
+    baseline_coverage: ShareShown
 
 
 class Undecided(Finding):
@@ -181,14 +180,14 @@ class Undecided(Finding):
         hint: What would fail a build, where a fall has no interval; empty otherwise.
     """
 
-    change: AChange
+    change: Change
     suspected: bool = False
     hint: str = ""
 
     @model_serializer
     def _dump(self) -> dict[str, Any]:
         row = {"agent": self.agent, "dimension": self.dimension, "suspected_regression": self.suspected}
-        return {**row, **change_json(self.change), **({"hint": self.hint} if self.hint else {})}
+        return {**row, **self.change.model_dump(), **({"hint": self.hint} if self.hint else {})}
 
 
 class Findings(BaseModel):
@@ -411,7 +410,7 @@ def _regressions(result: AgentResult, limits: Limits) -> Iterator[Regression]:
             if proposition:
                 rows.append(_row(result, change, "fails", "worse", worst=worst))
             rows += [_row(result, one, "fails", "fell most, not surely") for one in most]
-            data = change_json(change)
+            data = change.model_dump()
             yield Regression(
                 agent=result.agent,
                 dimension=dimension.dimension,
@@ -447,14 +446,9 @@ def _falls(change: Change, limits: Limits) -> bool:
 
 def _fading(profile: PositionProfile, limits: Limits) -> Iterator[Fading]:
     """Falls between the first and the last stretch, inside the same conversations, that are sure and large enough to matter."""
-    for name, within in ((dimension.dimension, dimension.within) for dimension in profile.dimensions):
-        delta, interval = within.delta.value, within.delta.interval
-        if (
-            delta is None
-            or interval is None
-            or within.decision.verdict != "drifted"
-            or delta > -limits.regression_delta
-        ):
+    for name, within in ((dimension.dimension, dimension.within) for dimension in profile.dimensions.values()):
+        delta, interval = within.delta, within.interval
+        if delta is None or interval is None or within.verdict != "drifted" or delta > -limits.regression_delta:
             continue
         about: dict[str, Any] = {"agent": profile.agent, "dimension": name}
         change = f"{signed(delta)} (95 %: {signed(interval.low)} to {signed(interval.high)})"
