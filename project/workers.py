@@ -33,10 +33,6 @@ CHORES: dict[str, float] = {
 # Raw rows that are summed by hour, and minutes after an hour's end when that is done: transactions may end late.
 ROLLUPS = ["agents.ops.sums.LEDGER", "correction.gate.statistics.GATE"]
 ROLLUP_LAG_MINUTES = 10
-# What `manage.py prune_logs` deletes when it is old, in this order: dotted paths of sequences of `agents.ops.retention.Log`.
-RETENTION = ["correction.lifecycle.LOGS", "agents.ops.retention.LOGS"]
-# Where `manage.py forget` looks for a person's words, in this order: dotted paths of sequences of `agents.ops.erasure.Place`.
-ERASURE = ["correction.lifecycle.PLACES", "evaluation.erasure.PLACES", "agents.ops.erasure.PLACES"]
 WORKER_THREADS = int(
     number("WORKER_THREADS", 4)
 )  # of `manage.py work`, one of which only does turns, and of commands that measure
