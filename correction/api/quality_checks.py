@@ -25,7 +25,7 @@ from agents.api.schema import documented
 from agents.persona import render_persona
 from agents.turn.send_message import MAX_CHARACTERS
 from correction.api.figures import Sums
-from correction.config.settings import CONFIG_FIELDS, GATE_DIMENSIONS, ConfigError
+from correction.config.fields import GATE_DIMENSIONS, SETTINGS, ConfigError
 from correction.gate.check import DimensionCheck
 from correction.gate.quality_check import (
     MOST_ATTEMPTS,
@@ -47,7 +47,7 @@ MOST_EVENTS = 500
 MOST_NAME = 120
 KINDS = ("action", "stimulus")
 _EVENT_FIELDS = ("name", "text", "kind")
-_THRESHOLD = CONFIG_FIELDS["gate_adherence_threshold"]
+_THRESHOLD = SETTINGS["gate_adherence_threshold"]
 
 
 class PersonaFields(StrictBody):

@@ -26,17 +26,8 @@ from correction.config.settings import ResolvedConfig
 from correction.costs import over_budget
 from correction.models import Outcome
 from evaluation.judge.prompts import Context, Event, Window, cut_window
-from evaluation.judge.questions import (
-    MALFORMED,
-    MAX_PER_CALL,
-    MAX_SCORE,
-    RULE_JUDGE,
-    Question,
-    Verdict,
-    build_request,
-    read_reply,
-)
-from evaluation.models import is_heuristic
+from evaluation.judge.questions import MALFORMED, MAX_PER_CALL, MAX_SCORE, Question, Verdict, build_request, read_reply
+from evaluation.models import RULE_JUDGE, is_heuristic
 from evaluation.propositions.files import DEFAULT, LoadedFile, PropositionError, applying, load_all, propositions_for
 from evaluation.propositions.offline import check_draft
 from evaluation.propositions.schema import Proposition, fill

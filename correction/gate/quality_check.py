@@ -17,7 +17,8 @@ from pydantic import ValidationError
 from agents.llm import Label
 from agents.llm.ledger import Totals, totals
 from agents.models import Agent, LLMCall
-from correction.config.settings import GATE_DIMENSIONS, ResolvedConfig, resolve_config, resolve_defaults
+from correction.config.fields import GATE_DIMENSIONS
+from correction.config.settings import ResolvedConfig, resolve_config, resolve_defaults
 from correction.costs import over_budget
 from correction.gate import sessions
 from correction.gate.check import Action, GateResult, check_action_quality, load_propositions, persona_of

@@ -28,7 +28,8 @@ from evaluation.admin.display import (
 )
 from evaluation.admin.drift import TONES
 from evaluation.admin.drift_overview import OverviewAdmin
-from evaluation.change.comparison import Change, Comparison, compare_runs, compare_to_baseline
+from evaluation.change.change import Change
+from evaluation.change.comparison import Comparison, compare_runs, compare_to_baseline
 from evaluation.change.evidence import Judged, is_stale, newest_since_baselines, runs_of, stale_reasons
 from evaluation.change.measurements import NotComparable
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore

@@ -58,7 +58,7 @@ def drift_panel(request: HttpRequest, agent: Agent) -> SafeString:
 
 def _charts(series: Iterable[Series], alerts: Iterable[DriftAlert]) -> list[dict[str, Any]]:
     shown, raised = list(series), list(alerts)
-    shares = shares_of({one.evaluations[-1].run for one in shown})
+    shares = shares_of({one.readings[-1].run for one in shown})
     return [_chart(one, [alert for alert in raised if _is_of(alert, one)], shares) for one in shown]
 
 
@@ -69,7 +69,7 @@ def _is_of(alert: DriftAlert, series: Series) -> bool:
 
 def _chart(series: Series, alerts: Iterable[DriftAlert], shares: Mapping[int, Mapping[str, Share]]) -> dict[str, Any]:
     """The newest evaluations of a series on the fixed scale of 0 to 9, with its alerts and where it starts again."""
-    shown = series.evaluations[-MOST_POINTS:]
+    shown = series.readings[-MOST_POINTS:]
     times = {point.run: point.time for point in shown}
     marks = [alert for alert in alerts if alert.evaluation_run_id in times]
     markers = [
@@ -81,7 +81,7 @@ def _chart(series: Series, alerts: Iterable[DriftAlert], shares: Mapping[int, Ma
         )
         for alert in marks
     ]
-    because = {restart.run: restart.because for restart in series.restarts()}
+    because = {restart.run: restart.because for restart in series.restarts}
     markers += [
         Marker(at=point.time, title=f"starts again: {because.get(point.run, 'something was changed')}", kind="persona")
         for point in shown[1:]
@@ -129,32 +129,32 @@ def position_panel(request: HttpRequest, agent: Agent) -> SafeString:
         if run.sample_size > MOST_JUDGED:
             context["too_large"] = run.sample_size
         else:
-            context["dimensions"] = [_by_position(dimension) for dimension in position_profile(run).dimensions]
+            context["dimensions"] = [_by_position(dimension) for dimension in position_profile(run).dimensions.values()]
     return render_to_string("admin/evaluation/drift/by_position.html", context)
 
 
 def _by_position(dimension: PositionDimension) -> dict[str, Any]:
-    change, decision = dimension.within, dimension.within.decision
+    change = dimension.within
     return {
         "dimension": dimension_badge(dimension.dimension),
         "bins": [
             {
-                "name": row.name,
-                "score": meter(row.score.value, share=row.share),
-                "interval": interval_text(row.score.interval, sign=False),
+                "name": row.positions,
+                "score": meter(row.score, share=row.share),
+                "interval": interval_text(row.interval, sign=False),
                 "messages": f"{row.messages:,}",
                 "conversations": f"{row.conversations:,}",
-                "unscored": f"{row.counts['unscored']:,}" if row.counts["unscored"] else "–",
+                "unscored": f"{row.unscored:,}" if row.unscored else "–",
             }
             for row in dimension.bins
         ],
-        "verdict": display.badge(decision.verdict, TONES[decision.verdict]),
-        "change": signed(change.delta.value) if change.delta.value is not None else "",
-        "interval": interval_text(change.delta.interval) if change.delta.interval is not None else "",
+        "verdict": display.badge(change.verdict, TONES[change.verdict]),
+        "change": signed(change.delta) if change.delta is not None else "",
+        "interval": interval_text(change.interval) if change.interval is not None else "",
         "first": change.first,
         "last": change.last,
         "conversations": counted(change.conversations, "conversation"),
-        "reason": display.visible(change.delta.reason or decision.reason),
+        "reason": display.visible(change.interval_note or change.reason),
     }
 
 

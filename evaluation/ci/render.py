@@ -22,8 +22,8 @@ from rich.table import Table
 
 from agents.commands import console_on
 from agents.llm.endpoints import provider_of
-from evaluation.change.comparison import Comparison, change_json
-from evaluation.change.position import PositionProfile, position_json, position_profile
+from evaluation.change.comparison import Comparison
+from evaluation.change.position import PositionProfile, position_profile
 from evaluation.change.tables import position_table
 from evaluation.ci.measure import AgentResult, Coverage
 from evaluation.ci.options import OVERALL, Limits
@@ -227,7 +227,7 @@ def _document(report: Report) -> dict[str, Any]:
             "persona_changes": list(comparison.persona_changes) if comparison else [],
         }
         if result.agent in report.profiles:
-            entry["by_position"] = position_json(report.profiles[result.agent])
+            entry["by_position"] = report.profiles[result.agent].model_dump()
     return {
         **document,
         **simulations_json(report.simulations),
@@ -244,7 +244,7 @@ def _compared(result: AgentResult, dimension: str) -> dict[str, Any]:
     propositions = result.comparison.propositions.get(dimension, ()) if result.comparison else ()
     compared: dict[str, Any] = dict.fromkeys(("baseline", "delta", "interval", "verdict"))
     if change is not None:
-        compared = change_json(change)
+        compared = change.model_dump()
         del compared["coverage"]  # the dimension has it
         compared["comparable_score"] = compared.pop("candidate")  # not the score where propositions differ
     return {
@@ -254,7 +254,7 @@ def _compared(result: AgentResult, dimension: str) -> dict[str, Any]:
             "needs_llm_judge": coverage.beyond_judge,
             "not_evaluable": coverage.not_evaluable,
         },
-        **({"changes": {c.proposition: change_json(c) for c in propositions}} if propositions else {}),
+        **({"changes": {c.proposition: c.model_dump() for c in propositions}} if propositions else {}),
     }
 
 
@@ -556,21 +556,21 @@ def _all_scores(results: Sequence[AgentResult]) -> list[str]:
 
 
 def _by_position(profiles: Sequence[PositionProfile]) -> list[str]:
-    dimensions = [(profile.agent, dimension) for profile in profiles for dimension in profile.dimensions]
+    dimensions = [(profile.agent, dimension) for profile in profiles for dimension in profile.dimensions.values()]
     if not dimensions:
         return []
     head = [
         "Agent",
         "Dimension",
-        *(f"Positions {row.name}" for row in dimensions[0][1].bins),
+        *(f"Positions {row.positions}" for row in dimensions[0][1].bins),
         "In the same conversations",
     ]
     rows = [
         [
             as_code(agent),
             dimension.dimension,
-            *(with_share(number(row.score.value), row.share) for row in dimension.bins),
-            dimension.within.decision.verdict,
+            *(with_share(number(row.score), row.share) for row in dimension.bins),
+            dimension.within.verdict,
         ]
         for agent, dimension in dimensions
     ]

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, SkipValidation, model_serializer
+from pydantic import BaseModel, ConfigDict, Field, model_serializer
 
-from evaluation.change.comparison import NONE_IN_COMMON, Change, change_json
+from evaluation.change.change import Change
+from evaluation.change.comparison import NONE_IN_COMMON
 from evaluation.change.position import PositionProfile
 from evaluation.ci.measure import AgentResult, Coverage
 from evaluation.ci.options import OVERALL, Limits
 from evaluation.models import COUNTED, EvaluationRun
-from evaluation.runs.summary import TOO_LITTLE, RunSummary, Share, with_share, worst_judgement
+from evaluation.runs.summary import TOO_LITTLE, RunSummary, ShareShown, with_share, worst_judgement
 from evaluation.simulation.conversations import Simulation
 from evaluation.statistics.difference import ALPHA
 from evaluation.wording import counted, interval_text, number, signed
@@ -33,8 +34,6 @@ EXIT_CODES: dict[Verdict, int] = {
     "not enough data": 2,  # with `Limits.strict`, else 0
     "cannot tell yet": 2,
 }
-AChange = Annotated[Change, SkipValidation, PlainSerializer(change_json)]
-AShare = Annotated[Share | None, SkipValidation, PlainSerializer(lambda share: share and share.rounded)]
 Unserialized = Field(exclude=True)
 
 
@@ -125,10 +124,10 @@ class Regression(Finding):
     candidate: float | None
     delta: float | None
     interval: list[float] | None
-    fell_most: list[AChange] = Field(exclude_if=lambda rows: not rows)
-    dimension_change: AChange
+    fell_most: list[Change] = Field(exclude_if=lambda rows: not rows)
+    dimension_change: Change
     worst_message: WorstMessage | None
-    change: AChange = Unserialized
+    change: Change = Unserialized
 
     @property
     def size(self) -> float:
@@ -176,7 +175,7 @@ class BelowThreshold(Finding):
     score: float
     threshold: float
     proposition: str
-    coverage: AShare
+    coverage: ShareShown
     worst_message: WorstMessage | None
 
     def rows(self) -> Iterator[Row]:
@@ -215,8 +214,8 @@ class Lack(Finding):
     dimension: str
     proposition: str | None
     why: str
-    coverage: AShare
-    baseline_coverage: AShare
+    coverage: ShareShown
+    baseline_coverage: ShareShown
 
     def rows(self) -> Iterator[Row]:
         yield Row(
@@ -240,14 +239,14 @@ class Undecided(Finding):
     """
 
     agent: str
-    change: AChange
+    change: Change
     suspected: bool = False
     hint: str = ""
 
     @model_serializer
     def _dump(self) -> dict[str, Any]:
         row = {"agent": self.agent, "dimension": self.change.dimension, "suspected_regression": self.suspected}
-        return {**row, **change_json(self.change), **({"hint": self.hint} if self.hint else {})}
+        return {**row, **self.change.model_dump(), **({"hint": self.hint} if self.hint else {})}
 
     def rows(self) -> Iterator[Row]:
         why = "; ".join(filter(None, (self.change.reason, self.hint)))
@@ -494,7 +493,7 @@ def _regressions(result: AgentResult, limits: Limits) -> Iterator[Regression]:
         most = lower[:MOST_PROPOSITIONS] if fell and not sure else []
         for change in sure or ([whole] if fell else []):
             lowest = change.proposition or (most[0].proposition if most else "")
-            data = change_json(change)
+            data = change.model_dump()
             yield Regression(
                 agent=result.agent,
                 dimension=whole.dimension,
@@ -514,10 +513,10 @@ def _falls(change: Change, limits: Limits) -> bool:
 
 def _fading(profile: PositionProfile, limits: Limits) -> Iterator[Fading]:
     """Falls between the first and the last stretch, inside the same conversations, that are sure and large enough to matter."""
-    for dimension in profile.dimensions:
+    for dimension in profile.dimensions.values():
         within = dimension.within
-        delta, interval = within.delta.value, within.delta.interval
-        if delta is None or interval is None or within.decision.verdict != "drifted":
+        delta, interval = within.delta, within.interval
+        if delta is None or interval is None or within.verdict != "drifted":
             continue
         if delta <= -limits.regression_delta:
             yield Fading(

@@ -19,6 +19,9 @@ from agents.models import Agent, Channel, Leasable, LLMBatch, LLMCall, Message
 from agents.models.conversations import validate_tags
 from agents.text.patterns import TIMED_OUT
 
+RULE_JUDGE = "rule"  # the judge of what an exact rule scored
+OUT_OF_REACH = "out_of_reach"  # the cause of a judgement for which an offline judge has no means
+
 
 class Dimension(models.TextChoices):
     """The five dimensions (specification 001); the id is the same everywhere, the label is for people."""
