@@ -77,7 +77,7 @@ CONSOLE_EMPTY = {
         "speak: manage.py turn AGENT --channel CHANNEL."
     ),
     "agents.import": (
-        "Transcripts and personas that are handed in here, with the + above, are checked, shown, and then imported."
+        "Transcripts and personas that are uploaded here, with the + above, are checked, shown, and then imported."
     ),
     "agents.run": (
         "Ask an agent for a turn: Run a turn on its page, manage.py turn AGENT, or write to it. manage.py work "
