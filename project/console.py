@@ -159,6 +159,6 @@ UNFOLD = {
     "SIDEBAR": {"navigation": "agents.console.home.navigation"},
     "DASHBOARD_CALLBACK": "agents.console.home.dashboard",
     "STYLES": ["agents.console.site.stylesheet"],
-    "SCRIPTS": ["agents.console.site.script"],
+    "SCRIPTS": ["agents.console.site.script", "agents.console.site.chart_script"],
     "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": "agents.console.site.favicon"}],
 }

@@ -347,6 +347,11 @@ def script(request: HttpRequest) -> str:
     return static("agents/names.js")
 
 
+def chart_script(request: HttpRequest) -> str:
+    """URL of what the console adds to the theme's charts; after the library, before the theme draws them."""
+    return static("agents/charts.js")
+
+
 def favicon(request: HttpRequest) -> str:
     """URL of the console's icon (``UNFOLD["SITE_FAVICONS"]``)."""
     return static("agents/favicon.svg")
