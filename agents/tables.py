@@ -160,7 +160,7 @@ TABLES = (
         model=Import,
         menu="Agents",
         icon="upload_file",
-        empty="Transcripts and personas that are handed in here, with the + above, are checked, shown, and then imported.",
+        empty="Transcripts and personas that are uploaded here, with the + above, are checked, shown, and then imported.",
         erase=(Erase(columns="choices found result error", near=True),),
         no_speech="doing",
         prune=Prune(rows=_ended_imports, children=((ImportFile, "of"), (ImportChunk, "file__of"))),

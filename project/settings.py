@@ -262,7 +262,7 @@ TURN_PIPELINE = [
     "correction.stages.Interventions",  # prepare
     "correction.stages.ActionGate",  # review: sees what would really be said
 ]
-INGEST_OBSERVERS = ["correction.gate.observe.queue_ingested"]  # told of messages that were spoken elsewhere
+INGEST_OBSERVERS = ["correction.gate.observe.queue_ingested"]  # called with messages that were spoken elsewhere
 TURN_MAX_REVISIONS = int(
     number("TURN_MAX_REVISIONS", 12)
 )  # most times one message is sent back, whatever the stages say
