@@ -144,7 +144,8 @@ class EvaluationRunAdmin(LogAdmin[EvaluationRun]):
             judged[run, status] = n
         shares = shares_of([run.pk for run in rows])
         calls = LLMCall.objects.filter(work_id__in=[run.work_id for run in rows]).order_by().values_list("work_id")
-        sums = calls.annotate(Sum(ALL_TOKENS), Sum("cost_usd"), Count("pk", filter=Q(cost_usd__isnull=True)))
+        unpriced = Count("pk", filter=Q(cost_usd__isnull=True))
+        sums = calls.annotate(tokens=Sum(ALL_TOKENS), cost=Sum("cost_usd"), unpriced=unpriced)
         ledger: dict[str, Any] = {work: spent for work, *spent in sums}
         for run in rows:
             run.share = total(shares[run.pk].values())
