@@ -19,7 +19,7 @@ from agents.admin.transcript import transcript_url
 from agents.console import display
 from agents.console.display import Tone
 from agents.console.filters import AgentFilter, DateRangeFilter, ErrorFilter, tag_filter
-from agents.console.logs import RUNS, LogAdmin
+from agents.console.logs import LogAdmin
 from agents.console.panels import Kind, Span, waterfall
 from agents.models import LLMCall, Run, RunMessage, RunStep
 from agents.turn.orchestrator import cancel
@@ -222,7 +222,6 @@ CANCELLING = "agents.change_run"
 
 @admin.register(Run)
 class RunAdmin(LogAdmin[Run]):
-    export = RUNS
     list_display = ("name", "who", "where", "state", "stop_reason", "answered", "started", "took")
     list_display_links = ("name",)
     list_filter = (

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from django.conf import settings
 from django.contrib import admin, messages
 from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import PermissionDenied
@@ -40,6 +39,7 @@ from unfold.widgets import (
 )
 
 from agents.console.help import CountedDeletion, FieldHelp, Helped
+from agents.registry import table_of
 
 if TYPE_CHECKING:
     AnyPaginator = Paginator[Any]
@@ -239,7 +239,7 @@ class ModelAdmin(Helped, CountedDeletion, ThemedModelAdmin[M]):
     @property
     def when_empty(self) -> str:
         """What fills the list; shown in an empty one."""
-        return str(settings.CONSOLE_EMPTY.get(self.opts.label_lower, ""))
+        return table_of(self.model).empty
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[M]:
         queryset = super().get_queryset(request)

@@ -43,7 +43,8 @@ from evaluation.propositions.files import PropositionError, default_dimensions
 from evaluation.runs.budget import why_over_budget
 from evaluation.runs.capture import estimated
 from evaluation.runs.control import queue_baseline, queue_run
-from evaluation.runs.planning import RunSpec, estimate, estimate_channels
+from evaluation.runs.estimate import estimate, estimate_channels
+from evaluation.runs.planning import RunSpec
 from evaluation.runs.summary import Share, shares_of
 from evaluation.runs.terminal import answer_words
 from evaluation.simulation.conversations import (

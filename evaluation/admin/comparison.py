@@ -13,7 +13,8 @@ from agents.console import display
 from agents.console.panels import table
 from agents.models import Agent
 from evaluation.admin.display import TONES, dimension_badge, evaluation_link, number
-from evaluation.change.comparison import Change, Comparison, compare_runs, compare_to_baseline
+from evaluation.change.change import Change
+from evaluation.change.comparison import Comparison, compare_runs, compare_to_baseline
 from evaluation.change.evidence import Judged, newest_since_baselines, runs_of
 from evaluation.change.measurements import NotComparable
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore

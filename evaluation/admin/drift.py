@@ -50,7 +50,7 @@ def drift_panel(request: HttpRequest, agent: Agent) -> SafeString:
 
 def _charts(series: Iterable[Series], alerts: Iterable[DriftAlert]) -> list[dict[str, Any]]:
     shown, raised = list(series), list(alerts)
-    shares = shares_of({one.evaluations[-1].run for one in shown})
+    shares = shares_of({one.readings[-1].run for one in shown})
     return [_chart(one, [alert for alert in raised if _is_of(alert, one)], shares) for one in shown]
 
 
@@ -61,7 +61,7 @@ def _is_of(alert: DriftAlert, series: Series) -> bool:
 
 def _chart(series: Series, alerts: Iterable[DriftAlert], shares: Mapping[int, Mapping[str, Share]]) -> dict[str, Any]:
     """The newest evaluations of a series on the fixed scale of 0 to 9, with its alerts and where it starts again."""
-    shown = series.evaluations[-MOST_POINTS:]
+    shown = series.readings[-MOST_POINTS:]
     times = {point.run: point.time for point in shown}
     marks = [alert for alert in alerts if alert.evaluation_run_id in times]
     markers = [
@@ -73,7 +73,7 @@ def _chart(series: Series, alerts: Iterable[DriftAlert], shares: Mapping[int, Ma
         )
         for alert in marks
     ]
-    because = {restart.run: restart.because for restart in series.restarts()}
+    because = {restart.run: restart.because for restart in series.restarts}
     markers += [
         Marker(at=point.time, title=f"starts again: {because.get(point.run, 'something was changed')}", kind="persona")
         for point in shown[1:]
@@ -121,34 +121,34 @@ def position_panel(request: HttpRequest, agent: Agent) -> SafeString:
         if run.sample_size > MOST_JUDGED:
             context["too_large"] = run.sample_size
         else:
-            context["dimensions"] = [_by_position(dimension) for dimension in position_profile(run).dimensions]
+            context["dimensions"] = [_by_position(dimension) for dimension in position_profile(run).dimensions.values()]
     return render_to_string("admin/evaluation/drift/by_position.html", context)
 
 
 def _by_position(dimension: PositionDimension) -> dict[str, Any]:
-    change, decision = dimension.within, dimension.within.decision
+    change = dimension.within
     return {
         "dimension": dimension_badge(dimension.dimension),
         "bins": table(
             ("Positions", "Score", "95 % interval", "Messages", "Conversations", "Unscored"),
             [
                 (
-                    row.name,
-                    meter(row.score.value, share=row.share),
-                    interval_text(row.score.interval, sign=False),
-                    *(f"{count:,}" for count in (row.messages, row.conversations, row.counts["unscored"])),
+                    row.positions,
+                    meter(row.score, share=row.share),
+                    interval_text(row.interval, sign=False),
+                    *(f"{count:,}" for count in (row.messages, row.conversations, row.unscored)),
                 )
                 for row in dimension.bins
             ],
             label="Scores by position",
         ),
-        "verdict": display.badge(decision.verdict, TONES[decision.verdict]),
-        "change": signed(change.delta.value) if change.delta.value is not None else "",
-        "interval": interval_text(change.delta.interval) if change.delta.interval is not None else "",
+        "verdict": display.badge(change.verdict, TONES[change.verdict]),
+        "change": signed(change.delta) if change.delta is not None else "",
+        "interval": interval_text(change.interval) if change.interval is not None else "",
         "first": change.first,
         "last": change.last,
         "conversations": counted(change.conversations, "conversation"),
-        "reason": display.visible(change.delta.reason or decision.reason),
+        "reason": display.visible(change.interval_note or change.reason),
     }
 
 
@@ -159,8 +159,6 @@ class ScheduleFilter(RelatedFilter):
 
 @admin.register(DriftAlert)
 class DriftAlertAdmin(ReadOnlyAdmin[DriftAlert]):
-    list_display = ("what", "who", "dimension_mark", "change", "began", "schedule_link", "judge_mark", "state")
-    list_display_links = ("what",)
     list_filter = (
         ("acknowledged_at", admin.EmptyFieldListFilter),
         ("dimension", RecentValuesFilter),
@@ -172,10 +170,6 @@ class DriftAlertAdmin(ReadOnlyAdmin[DriftAlert]):
     list_select_related = ("agent", "schedule", "acknowledged_by")
     ordering = ("-pk",)
     actions = ("acknowledge",)  # type: ignore[assignment]
-    fields = ("who", "dimension_mark", "change", "began", "run", "schedule_link", "judge_mark", "created", "state")
-
-    began = display.time_of("since", "low since")
-    created = display.time_of("created_at", "raised")
 
     def get_panels(self, request: HttpRequest, obj: DriftAlert) -> list[SafeString]:
         panels = super().get_panels(request, obj)
@@ -195,23 +189,10 @@ class DriftAlertAdmin(ReadOnlyAdmin[DriftAlert]):
         done = new.update(acknowledged_at=timezone.now(), acknowledged_by=user_of(request))
         tell_done(self, request, "alert", "acknowledged", done=done, chosen=chosen)
 
-    @admin.display(description="alert", ordering="pk")
-    def what(self, alert: DriftAlert) -> SafeString:
-        return display.lines(f"alert {alert.pk}", display.moment(alert.created_at))
-
-    who = display.column("agent", lambda alert: display.agent_chip(alert.agent), ordering="agent")
-    dimension_mark = display.column("dimension", lambda alert: dimension_badge(alert.dimension), ordering="dimension")
-
     @admin.display(description="fell from, to")
     def change(self, alert: DriftAlert) -> SafeString:
         return format_html('<span class="pl-pair">{} → {}</span>', f"{alert.before:.1f}", meter(alert.after))
 
-    schedule_link = display.column(
-        "schedule",
-        lambda alert: display.EMPTY if alert.schedule is None else display.page_of(alert.schedule),
-        ordering="schedule",
-    )
-    run = display.column("noticed in", lambda alert: evaluation_link(alert.evaluation_run_id))
     judge_mark = display.column("judge", judged_by, ordering="judge")
 
     @admin.display(description="state", ordering="acknowledged_at")

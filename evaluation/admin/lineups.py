@@ -31,21 +31,9 @@ def channel_page(channel_id: int) -> str:
 
 @admin.register(LineUpRun)
 class LineUpRunAdmin(ReadOnlyAdmin[LineUpRun]):
-    list_display = ("what", "place", "state", "accuracy", "made")
-    list_display_links = ("what",)
-    list_filter = ("status", "created_at")
-    list_select_related = ("channel",)
     ordering = ("-pk",)
-    fields = ("place", "state", "window", "tags", "error", "made")
 
-    what = display.column("line-up", lambda made: f"line-up {made.pk}", ordering="pk")
-    place = display.column(
-        "channel", lambda made: display.link(channel_page(made.channel_id), made.channel), ordering="channel"
-    )
-    state = display.column("status", display.status_badge, ordering="status")
     accuracy = display.column("balanced accuracy", lambda made: percent(made.result.get("balanced_accuracy")))
-    tags = display.column("tags asked for", lambda made: display.tags(made.where))
-    made = display.time_of("finished_at", "measured")
 
     @console_page("measure/<int:channel_id>/", permission=ADD, post=True)
     def measure_view(self, request: HttpRequest, channel_id: int) -> HttpResponse:

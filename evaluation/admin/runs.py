@@ -19,7 +19,7 @@ from agents.admin.ledger import ALL_TOKENS
 from agents.admin.transcript import transcript_url
 from agents.console import display
 from agents.console.filters import AgentFilter, DateRangeFilter, ErrorFilter, RecentValuesFilter, tag_filter
-from agents.console.logs import Export, LogAdmin, export_of, same
+from agents.console.logs import LogAdmin
 from agents.console.panels import table
 from agents.console.site import Button, console_page
 from agents.models import LLMCall, Message
@@ -46,20 +46,6 @@ from evaluation.runs.summary import DimensionSummary, PropositionSummary, shares
 
 CHANGE = "evaluation.change_evaluationrun"
 IDEAS_SHOWN, PAIRS_SHOWN, PLACES_SHOWN = 100, 15, 5
-RUNS: Export = export_of(
-    {
-        "id": "pk",
-        "agent": "agent.slug",
-        "channel": "channel.slug",
-        **same(
-            *("status", "dimensions", "overall_score", "judge", "is_heuristic", "procedure", "repeats"),
-            *("is_baseline", "window", "window_start", "window_end", "where", "history", "history_where"),
-            *("samples", "sample_size", "seed", "simulated", "actor_model", "batch", "token_usage", "error"),
-            *("persona_digest", "proposition_digest", "created_at", "started_at", "finished_at"),
-        ),
-    },
-    select=("agent", "channel"),
-)
 
 
 class DimensionFilter(admin.SimpleListFilter):
@@ -82,7 +68,6 @@ class DimensionFilter(admin.SimpleListFilter):
 class EvaluationRunAdmin(LogAdmin[EvaluationRun]):
     """A log: evaluations are not edited. Users who may change them can cancel one and have it go on."""
 
-    export = RUNS
     list_display = ("name", "state", "measured", "judge_mark", "overall", "judged", "spent")
     list_display_links = ("name",)
     list_filter = (

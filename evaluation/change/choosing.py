@@ -12,7 +12,8 @@ from django.db.models import Max
 from django.utils import timezone
 
 from agents.models import Agent, Message
-from evaluation.change.comparison import Change, Comparison, adjusted, compare, compare_runs, detectable
+from evaluation.change.change import Change, detectable
+from evaluation.change.comparison import Comparison, adjusted, compare, compare_runs
 from evaluation.change.evidence import Judged, newest_evidence, newest_of, newest_since_baselines, runs_of
 from evaluation.change.measurement_files import UnreadableFile, measurements_of_file
 from evaluation.change.measurements import Measurement, NotComparable, measurement_of, measurement_of_runs

@@ -13,8 +13,7 @@ from django.db.models.functions import Cast
 
 from agents.models import Agent
 from evaluation.change.evidence import Judged, runs_judged
-from evaluation.judge.questions import RULE_JUDGE
-from evaluation.models import Baseline, EvaluationRun, EvaluationScore, procedure_name
+from evaluation.models import RULE_JUDGE, Baseline, EvaluationRun, EvaluationScore, procedure_name
 from evaluation.runs.summary import MESSAGES, Share, share_counts, why_too_little
 
 NEWEST_RUNS = 500  # looked through for who was measured lately, and by whom

@@ -13,12 +13,12 @@ from django.db.models import Avg, Case, Count, Max, Q, When
 from django.utils import timezone
 
 from agents.models import Message
+from evaluation.change.change import DELETED, mean_of
 from evaluation.models import BY_MESSAGE, COUNTED, Baseline, EvaluationRun, EvaluationScore
-from evaluation.runs.summary import COVERABLE, NOTHING, WITHOUT_SCORE, Share, rounded, total, why_too_little
+from evaluation.runs.summary import COVERABLE, NOTHING, WITHOUT_SCORE, Share, total, why_too_little
 from evaluation.scorers import SCORERS
 from evaluation.statistics.bootstrap import Observation
 
-DELETED = "message:deleted"
 PARTS = ("scores", "proposition_scores", "observations", "unscored", "judged", "digests", "shares", "by_message", "reasons")  # fmt: skip
 
 
@@ -181,13 +181,6 @@ def _merged(parts: Sequence[Measurement]) -> dict[str, Any]:
     merged = {name: {k: v for part in parts for k, v in getattr(part, name).items()} for name in PARTS}
     where = parts[0].where if all(part.where == parts[0].where for part in parts) else None
     return {**merged, "counted": frozenset().union(*(part.counted for part in parts)), "where": where}
-
-
-def mean_of(observations: Iterable[Observation]) -> float | None:
-    """Σ weight · value ÷ Σ weight, as scores are stored; None without any."""
-    rows = [(o.weight * o.value, o.weight) for o in observations]
-    weight = sum(w for _, w in rows)
-    return rounded(sum(points for points, _ in rows) / weight) if weight else None
 
 
 class _Tally:

@@ -7,15 +7,23 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from math import sqrt
 from statistics import median_low
-from typing import Any
+from typing import Annotated, Any
 
 from django.conf import settings
 from django.db.models import Count, F, Max, Q, Sum
 from django.db.models.functions import Coalesce
+from pydantic import PlainSerializer
 
 from agents.llm import ledger
-from evaluation.judge.questions import OUT_OF_REACH, RULE_JUDGE
-from evaluation.models import BY_MESSAGE, COUNTED, ChannelShare, EvaluationRun, EvaluationScore
+from evaluation.models import (
+    BY_MESSAGE,
+    COUNTED,
+    OUT_OF_REACH,
+    RULE_JUDGE,
+    ChannelShare,
+    EvaluationRun,
+    EvaluationScore,
+)
 from evaluation.runs.store import unanswered
 
 # Settled, and not out of reach. A trivial judgement is left out: it could not be false there, so nothing is missing.
@@ -59,6 +67,7 @@ class Share:
 
 
 NOTHING = Share()
+ShareShown = Annotated[Share | None, PlainSerializer(lambda share: share and share.rounded)]
 
 
 def total(shares: Iterable[Share]) -> Share:

@@ -1,4 +1,4 @@
-"""TODO: what this module is for."""
+"""Print evaluations on the terminal."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def number_of(found: DimensionSummary | None) -> str:
 if TYPE_CHECKING:
     from evaluation.runs.budget import AnswerLength
     from evaluation.runs.capture import Captured, Spending
-    from evaluation.runs.planning import Estimate
+    from evaluation.runs.estimate import Estimate
     from evaluation.simulation.conversations import SimulationEstimate
 
 
