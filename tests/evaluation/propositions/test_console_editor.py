@@ -28,7 +28,7 @@ pytestmark = pytest.mark.django_db
 
 # -- writing and changing
 def test_a_new_proposition_gets_an_id_of_its_claim_and_is_judged(root: Client, team: PropositionFolder) -> None:
-    html = change(root, url_of("new"), claim="{{agent_name}} stays dry (ada-stays-dry)", weight="1.5", supports="to be fair\n\n/dry+/")
+    html = change(root, url_of("new"), claim="{{agent_name}} stays dry", weight="1.5", supports="to be fair\n\n/dry+/")
 
     path = team.path / "adherence" / "ada.yaml"
     assert "ada-stays-dry is saved to" in plain(html)
