@@ -91,7 +91,7 @@ def outcome_table(judge: str, results: Sequence[Captured], out: Any, *, by_tag: 
         ]
         rows.append([cell.replace(" · ", "\n") if narrow and isinstance(cell, str) else cell for cell in cells])
     title = f"Baseline by {judge_label(judge)}, 0 to 9, higher is better"
-    print_table(console, heads, rows, title=title, tight=narrow, unwrapped=["Agent"])
+    print_table(console, heads, rows, title=title, tight=narrow, unwrapped=["Agent"], wrapped=True)
     console.print("In %: the share of judgements scored, of the propositions this judge can score at all.")
     short: dict[str, list[str]] = {}
     for summary in summaries:
