@@ -223,7 +223,7 @@ def detectable(sd: float | None, *, n: int, baseline_n: int, paired: bool, alpha
     return smallest_detectable_change(n, sd, alpha=alpha, baseline_n=baseline_n, paired=paired)
 
 
-def corrected(changes: Sequence[Change], margin: float, what: str) -> list[Change]:
+def corrected(changes: Sequence[AnyChange], margin: float, what: str) -> list[AnyChange]:
     """Changes looked at together: a difference that chance would give somewhere among so many is not sure (Holm).
 
     It only ever takes verdicts back, so it may be applied again to more of them.

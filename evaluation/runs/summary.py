@@ -350,20 +350,6 @@ def counts_of(run: EvaluationRun) -> dict[tuple[str, str], int]:
     return {key: median_low(counts) for key, counts in found.items()}
 
 
-__all__ = [
-    "ChannelScore",
-    "DimensionSummary",
-    "PropositionSummary",
-    "RunSummary",
-    "by_tag",
-    "dimension_summaries",
-    "empty_dimension",
-    "overall",
-    "shares_by_tag",
-    "summarize",
-    "worst_judgement",
-]
-
 WITHOUT_SCORE = (
     EvaluationRun.Status.FAILED,
     EvaluationRun.Status.ERRORED,
@@ -540,35 +526,36 @@ def linked_dimensions(runs: Sequence[EvaluationRun]) -> dict[int, dict[str, Dime
     }
 
 
-def by_tag(run: EvaluationRun, key: str) -> dict[str, float]:
-    """Mean of the run's adherence scores per value of a tag, weighted by proposition: the same judgements, told apart.
+def tag_scores(run: EvaluationRun, key: str) -> dict[str, tuple[float | None, Share]]:
+    """The run's adherence per value of a tag, sorted by value: the same judgements, told apart.
 
     Returns:
-        Score 0 to 9 by tag value, sorted by value; messages without the tag are left out.
+        By value the mean score weighted by proposition, 0 to 9, and how much was scored; messages without the tag are left out.
     """
     sums: dict[str, list[float]] = {}
-    rows = EvaluationScore.objects.filter(
-        evaluation_run=run, dimension="adherence", status="scored", message__isnull=False
-    )
-    for tags, weight, score, judge in rows.values_list("message__tags", "weight", "score", "judge").iterator():
-        if isinstance(tags, dict) and key in tags:
-            if judge != RULE_JUDGE:
-                weight /= run.repeats  # a rule is judged once
-            entry = sums.setdefault(str(tags[key]), [0.0, 0.0])
-            entry[0] += weight * (score or 0)
-            entry[1] += weight
-    return {value: round(total / weight, 4) for value, (total, weight) in sorted(sums.items())}
+    shares: dict[str, Share] = {}
+    rows = EvaluationScore.objects.filter(COVERABLE, evaluation_run=run, dimension="adherence", message__isnull=False)
+    fields = ("message__tags", "status", "weight", "score", "judge", "repeat")
+    for tags, status, weight, score, judge, repeat in rows.values_list(*fields).iterator():
+        if not (isinstance(tags, dict) and key in tags):
+            continue
+        value = str(tags[key])
+        entry = sums.setdefault(value, [0.0, 0.0])
+        if status == "scored":
+            share = weight if judge == RULE_JUDGE else weight / run.repeats  # a rule is judged once
+            entry[0] += share * (score or 0)
+            entry[1] += share
+        if repeat == 1:
+            shares[value] = shares.get(value, NOTHING) + Share(int(status == "scored"), 1)
+    return {
+        value: (rounded(points / weight) if weight else None, shares.get(value, NOTHING))
+        for value, (points, weight) in sorted(sums.items())
+    }
 
 
-def shares_by_tag(run: EvaluationRun, key: str) -> dict[str, Share]:
-    """How much of the run's adherence was scored, per value of a tag; repeats count once."""
-    rows = EvaluationScore.objects.filter(COVERABLE, evaluation_run=run, dimension="adherence", repeat=1)
-    found: dict[str, Share] = {}
-    for tags, status in rows.filter(message__isnull=False).values_list("message__tags", "status").iterator():
-        if isinstance(tags, dict) and key in tags:
-            value = str(tags[key])
-            found[value] = found.get(value, NOTHING) + Share(int(status == "scored"), 1)
-    return found
+def by_tag(run: EvaluationRun, key: str) -> dict[str, float]:
+    """The scores of `tag_scores` alone, where there is one."""
+    return {value: score for value, (score, _) in tag_scores(run, key).items() if score is not None}
 
 
 def worst_judgement(run: EvaluationRun, dimension: str, proposition_id: str) -> EvaluationScore | None:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 from argparse import ArgumentParser, BooleanOptionalAction, Namespace, RawDescriptionHelpFormatter
+from datetime import datetime
 from typing import Any
 
 from django.core.management.base import CommandError
 from django.utils import timezone
-from rich import box
+from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from agents.commands import WRONG_USAGE, CodedCommand, console_on, exit_3_on_wrong_usage
+from agents.text.tables import print_table
 from evaluation.management.commands.capture_baseline import tag_pairs
 from evaluation.models import EvaluationSchedule
 from evaluation.runs.capture import choose_agents
@@ -148,7 +149,7 @@ class Command(CodedCommand):
         if asked.json:
             return self._emit({"schedule": schedule_json(schedule), **({"note": note} if note else {})})
         console = console_on(self.stdout)
-        console.print(_table([schedule]))
+        _print([schedule], console)
         if note:
             console.print(escape(note))
 
@@ -158,7 +159,7 @@ class Command(CodedCommand):
             return self._emit({"schedules": [schedule_json(schedule) for schedule in schedules]})
         if not schedules:
             return self.stdout.write("No schedules yet. Make one: manage.py schedule add nightly --every 1d --at 03:00")
-        console_on(self.stdout).print(_table(schedules))
+        _print(schedules, console_on(self.stdout))
 
     def _fired(self, fired: Fired, *, as_json: bool) -> None:
         if as_json:
@@ -170,20 +171,21 @@ class Command(CodedCommand):
         self.stdout.write(json.dumps(document, ensure_ascii=False, indent=2))
 
 
-def _table(schedules: list[EvaluationSchedule]) -> Table:
+def _print(schedules: list[EvaluationSchedule], console: Console) -> None:
     """One line per schedule, and what came of it last."""
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
-    for heading in ("Schedule", "Agents", "Dimensions", "Window", "Every", "Limit", "Next"):
-        table.add_column(heading, overflow="fold", justify="right" if heading == "Limit" else "left")
+    rows = [
+        (
+            *(schedule.name, ", ".join(agent.slug for agent in schedule.agents.all()) or "all"),
+            *(", ".join(schedule.dimensions) or "all", schedule.window, every_name(schedule.every_minutes)),
+            *(f"{schedule.drift_limit:g}", _moment(schedule.next_at) if schedule.is_active else "paused"),
+        )
+        for schedule in schedules
+    ]
+    print_table(console, ["Schedule", "Agents", "Dimensions", "Window", "Every", ">Limit", "Next"], rows)
     for schedule in schedules:
-        due = f"{timezone.localtime(schedule.next_at):%Y-%m-%d %H:%M}" if schedule.is_active else "paused"
-        agents = ", ".join(agent.slug for agent in schedule.agents.all()) or "all"
-        cells = [schedule.name, agents, ", ".join(schedule.dimensions) or "all", schedule.window]
-        table.add_row(*map(escape, (*cells, every_name(schedule.every_minutes), f"{schedule.drift_limit:g}", due)))
         if schedule.last_fired_at:
-            fired = f"{timezone.localtime(schedule.last_fired_at):%Y-%m-%d %H:%M}"
-            table.caption = "\n".join(
-                filter(None, (str(table.caption or ""), escape(f"{schedule.name}, {fired}: {schedule.last_outcome}")))
-            )
-            table.caption_justify = "left"
-    return table
+            console.print(escape(f"{schedule.name}, {_moment(schedule.last_fired_at)}: {schedule.last_outcome}"))
+
+
+def _moment(time: datetime) -> str:
+    return f"{timezone.localtime(time):%Y-%m-%d %H:%M}"
