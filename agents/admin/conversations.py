@@ -25,7 +25,7 @@ from agents.console.filters import (
     number_in,
 )
 from agents.console.forms import DistinctMembers
-from agents.console.logs import MESSAGES, LogAdmin
+from agents.console.logs import LogAdmin
 from agents.console.site import ModelAdmin, PagedList, TabularInline, extensions
 from agents.models import Channel, ChannelMember, Message
 
@@ -38,7 +38,6 @@ class ChannelFilter(ChosenFilter):
 
 @admin.register(Message)
 class MessageAdmin(LogAdmin[Message]):
-    export = MESSAGES
     list_display = ("where", "author", "said", "sent", "tag_chips")
     list_display_links = ("where",)
     list_filter = (

@@ -27,7 +27,7 @@ from agents.console.filters import (
     RecentWorkFilter,
     midnight,
 )
-from agents.console.logs import BATCHES, CALLS, LogAdmin
+from agents.console.logs import LogAdmin
 from agents.console.site import ModelAdmin, ReadOnlyAdmin, ReadOnlyStackedInline
 from agents.llm.ledger import Totals, totals
 from agents.llm.prices import forget_prices
@@ -114,7 +114,6 @@ class PayloadInline(ReadOnlyStackedInline[LLMPayload, LLMCall]):
 
 @admin.register(LLMCall)
 class LLMCallAdmin(LogAdmin[LLMCall]):
-    export = CALLS
     list_display = ("when", "what", "state", "who", "model_name", "tokens", "cost", "latency")
     list_display_links = ("when",)
     list_filter = (
@@ -208,7 +207,6 @@ class ModelPriceAdmin(ModelAdmin[ModelPrice]):
 
 @admin.register(LLMBatch)
 class LLMBatchAdmin(LogAdmin[LLMBatch]):
-    export = BATCHES
     list_display = ("name", "state", "work", "model", "answers", "next_look", "expires", "queued")
     list_display_links = ("name",)
     list_filter = ("status", ("model", RecentValuesFilter), ErrorFilter, ("created_at", DateRangeFilter))

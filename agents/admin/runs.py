@@ -19,8 +19,8 @@ from agents.admin.transcript import transcript_url
 from agents.console import display
 from agents.console.display import Tone
 from agents.console.filters import AgentFilter, DateRangeFilter, ErrorFilter, tag_filter
-from agents.console.logs import RUNS, LogAdmin
-from agents.console.waterfall import Bar, Kind, waterfall
+from agents.console.logs import LogAdmin
+from agents.console.panels import Kind, Span, waterfall
 from agents.models import LLMCall, Run, RunMessage, RunStep
 from agents.turn.orchestrator import cancel
 
@@ -70,7 +70,7 @@ def _list(content: Any, name: str) -> list[Any]:
     return entries if isinstance(entries, list) else []
 
 
-def _bar(step: RunStep, start: float, seconds: float) -> Bar:
+def _bar(step: RunStep, start: float, seconds: float) -> Span:
     detail = _dict(step.detail)
     if step.kind == "model_call":
         kind: Kind = "model"
@@ -81,10 +81,10 @@ def _bar(step: RunStep, start: float, seconds: float) -> Bar:
         failed = detail.get("committed") is False
     status = display.badge(word, display.STATUS_TONES.get(word, "warning")) if failed else ""
     label = format_html('<a class="pl-link" href="#step-{}">{} {}</a>', step.number, step.number, display.visible(name))
-    return Bar(label=label, kind=kind, start=start, seconds=seconds, failed=failed, status=status)
+    return Span(label=label, kind=kind, start=start, seconds=seconds, failed=failed, status=status)
 
 
-def _stages(trace: Any, phases: Sequence[str], *, at: float, is_part: bool = False) -> list[Bar]:
+def _stages(trace: Any, phases: Sequence[str], *, at: float, is_part: bool = False) -> list[Span]:
     """Stages run one after the other; those that only looked and had nothing to do are left to the table of stages."""
     bars = []
     for entry in trace if isinstance(trace, list) else []:
@@ -98,14 +98,14 @@ def _stages(trace: Any, phases: Sequence[str], *, at: float, is_part: bool = Fal
             problem: dict[str, Any] = (
                 {"failed": True, "status": display.badge("failed", "bad")} if state == "failed" else {}
             )
-            bars.append(Bar(label=label, kind="stage", start=at, seconds=seconds, is_part=is_part, **problem))
+            bars.append(Span(label=label, kind="stage", start=at, seconds=seconds, is_part=is_part, **problem))
         at += seconds
     return bars
 
 
 def _calls(
     calls: Sequence[LLMCall], begun: datetime, since: float, until: float, *, is_part: bool = False
-) -> list[Bar]:
+) -> list[Span]:
     """The calls whose answer came in a stretch of time."""
     bars = []
     for call in calls:
@@ -115,7 +115,7 @@ def _calls(
             start = max(since, answered - seconds)
             failed = call.status != LLMCall.Status.OK
             problem: dict[str, Any] = {"failed": True, "status": display.status_badge(call)} if failed else {}
-            bars.append(Bar(label=label, kind="judge", start=start, seconds=seconds, is_part=is_part, **problem))
+            bars.append(Span(label=label, kind="judge", start=start, seconds=seconds, is_part=is_part, **problem))
     return bars
 
 
@@ -222,7 +222,6 @@ CANCELLING = "agents.change_run"
 
 @admin.register(Run)
 class RunAdmin(LogAdmin[Run]):
-    export = RUNS
     list_display = ("name", "who", "where", "state", "stop_reason", "answered", "started", "took")
     list_display_links = ("name",)
     list_filter = (

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from django.conf import settings
 from django.contrib import admin, messages
 from django.contrib.admin.views.main import ChangeList
 from django.core.paginator import Paginator
@@ -37,6 +36,7 @@ from unfold.widgets import (
 )
 
 from agents.console.help import CountedDeletion, FieldHelp, Helped
+from agents.registry import table_of
 
 if TYPE_CHECKING:
     AnyPaginator = Paginator[Any]
@@ -200,7 +200,7 @@ class ModelAdmin(Helped, CountedDeletion, ThemedModelAdmin[M]):
     @property
     def when_empty(self) -> str:
         """What fills the list; shown in an empty one."""
-        return str(settings.CONSOLE_EMPTY.get(self.opts.label_lower, ""))
+        return table_of(self.model).empty
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[M]:
         queryset = super().get_queryset(request)
@@ -345,6 +345,11 @@ def stylesheet(request: HttpRequest) -> str:
 def script(request: HttpRequest) -> str:
     """URL of the script that every page has (``UNFOLD["SCRIPTS"]``)."""
     return static("agents/names.js")
+
+
+def chart_script(request: HttpRequest) -> str:
+    """URL of what the console adds to the theme's charts; after the library, before the theme draws them."""
+    return static("agents/charts.js")
 
 
 def favicon(request: HttpRequest) -> str:

@@ -12,7 +12,7 @@ from django.utils.safestring import SafeString
 
 from agents.console import display
 from agents.console.display import Tone
-from correction.config.settings import CONFIG_FIELDS, ResolvedConfig
+from correction.config.settings import ResolvedConfig
 from correction.models import CorrectionLog, GateDimensionResult, GateMode, Outcome
 
 ORIGINS = {"override": "this run", "agent": "own", "defaults": "defaults", "built-in": "built-in"}
@@ -132,29 +132,14 @@ def number(value: Any) -> str:
     return f"{value.normalize():f}" if hasattr(value, "normalize") else str(value)
 
 
-def setting(name: str, value: Any) -> str:
-    """A field's value for people: on, off, a number; a dash where nothing is set."""
-    if value is None:
-        return "–"
-    return CONFIG_FIELDS[name].show(value)
-
-
 def origin(config: ResolvedConfig, name: str) -> str:
     """Where the value in effect comes from."""
     came = config.provenance[name]
     return FOLLOWING.get(name, ORIGINS[came]) if came == "built-in" else ORIGINS[came]
 
 
-def label_of(name: str) -> str:
-    """A field's name for people."""
-    words = (
-        name.removeprefix("gate_")
-        .removeprefix("behavior_")
-        .removesuffix("_usd")
-        .removesuffix("_seconds")
-        .replace("_", " ")
-    )
-    return {"mode": "gate mode"}.get(words, words)
+def mode_badge(config: ResolvedConfig) -> SafeString:
+    return display.badge(config.gate_mode, MODE_TONES.get(config.gate_mode, "plain"))
 
 
 def share(part: int, whole: int) -> str:

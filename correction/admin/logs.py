@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
-from django.db.models import Exists, OuterRef, Prefetch, Q, QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
 from django.template.loader import render_to_string
 from django.urls import URLPattern, path, reverse
@@ -26,7 +25,7 @@ from agents.console.filters import (
     RecentValuesFilter,
     tag_filter,
 )
-from agents.console.logs import Export, LogAdmin, export_of, same
+from agents.console.logs import LogAdmin
 from correction.admin.display import (
     attempt_badge,
     endings,
@@ -37,74 +36,10 @@ from correction.admin.display import (
     speaker,
 )
 from correction.admin.sessions import MARKING, session_context
-from correction.config.settings import GATE_DIMENSIONS
+from correction.config.fields import GATE_DIMENSIONS
 from correction.gate.thresholds import mark_result
 from correction.models import CorrectionLog, GateDimensionResult, ObservedMessage, Outcome
 
-_OF_DIMENSION: dict[str, Callable[[GateDimensionResult], Any]] = {
-    "status": lambda result: result.status,
-    "score": lambda result: result.score,
-    "threshold": lambda result: float(result.threshold),
-    "passed": lambda result: result.passed,
-    "reasoning": lambda result: result.reasoning or result.reason,
-    "mark": lambda result: result.mark,
-}
-
-
-def _of(dimension: str, read: Callable[[GateDimensionResult], Any]) -> Callable[[Any], Any]:
-    def cell(log: Any) -> Any:
-        own = next((result for result in log.fetched_results if result.dimension == dimension), None)
-        return None if own is None else read(own)
-
-    return cell
-
-
-def _said(log: CorrectionLog) -> str | None:
-    return None if log.message is None else log.message.text
-
-
-def _observed_agent(row: ObservedMessage) -> str | None:
-    return row.message.agent.slug if row.message.agent is not None else None
-
-
-ATTEMPTS: Export = export_of(
-    {
-        "id": "pk",
-        **same("created_at", "session", "attempt", "source"),
-        "agent": "agent.slug",
-        "speaker": "speaker",
-        "channel": "channel.slug",
-        "run": "run_id",
-        "message": "message_id",
-        **same("committed", "outcome", "original_text", "judged_text"),
-        "said": _said,
-        **same("feedback", "payload", "tags", "judge", "score_sum", "duration_ms"),
-        "persona_version": "persona_version.number",
-        **{
-            f"{dimension}_{name}": _of(dimension, read)
-            for dimension in GATE_DIMENSIONS
-            for name, read in _OF_DIMENSION.items()
-        },
-    },
-    select=("agent", "channel", "message", "persona_version"),
-    prefetch=(Prefetch("dimension_results", to_attr="fetched_results"),),  # a list: asked many times for each row
-    texts=(
-        *("original_text", "judged_text", "said", "feedback", "payload"),
-        *(f"{dimension}_reasoning" for dimension in GATE_DIMENSIONS),
-    ),
-)
-OBSERVED: Export = export_of(
-    {
-        "id": "pk",
-        "created_at": "created_at",
-        "agent": _observed_agent,
-        "message": "message_id",
-        "text": "message.text",
-        **same("session", "status", "error", "started_at", "finished_at", "attempt"),
-    },
-    select=("message", "message__agent"),
-    texts=("text",),
-)
 Status = GateDimensionResult.Status
 UNCHECKED = (
     *(Outcome.TIMEOUT_PASSED, Outcome.OVERLOAD_PASSED, Outcome.ERROR_PASSED, Outcome.UNSCORED_PASSED),
@@ -224,7 +159,6 @@ class GateOfRun(GateFilter):
 
 @admin.register(CorrectionLog)
 class CorrectionLogAdmin(LogAdmin[CorrectionLog]):
-    export = ATTEMPTS
     list_display = ("when", "who", "outcome_mark", "verdicts", "draft", "place")
     list_display_links = ("when",)
     list_filter = (
@@ -318,7 +252,6 @@ class CorrectionLogAdmin(LogAdmin[CorrectionLog]):
 
 @admin.register(ObservedMessage)
 class ObservedMessageAdmin(LogAdmin[ObservedMessage]):
-    export = OBSERVED
     list_display = ("name", "state", "who", "said", "created", "finished")
     list_display_links = ("name",)
     list_filter = ("status", ErrorFilter, ("message__agent", AgentFilter), ("created_at", DateRangeFilter))

@@ -14,7 +14,7 @@ from rest_framework.views import APIView
 from agents.api import parameters
 from agents.api.schema import AGENT, SINCE, UNTIL, documented, query
 from agents.models import LLMCall
-from correction.config.settings import GATE_DIMENSIONS
+from correction.config.fields import GATE_DIMENSIONS
 from correction.costs import (
     ALLOWED_WINDOWS,
     costs_as_json,

@@ -19,7 +19,7 @@ from agents.api.headers import IdempotentPosts
 from agents.api.parameters import LogByTime
 from agents.api.requests import ActionPermissions
 from agents.api.schema import AGENT, SINCE, UNTIL, documented, query
-from correction.config.settings import GATE_DIMENSIONS
+from correction.config.fields import GATE_DIMENSIONS
 from correction.gate.thresholds import mark_result
 from correction.models import CorrectionLog, GateDimensionResult, Outcome
 

@@ -10,9 +10,9 @@ from agents.console import display
 from agents.console.display import Tone
 from agents.models import Channel
 from evaluation.calibration.agreement import Key, all_agreements, calibration_of, figure_text
-from evaluation.judge.questions import RULE_JUDGE
 from evaluation.models import (
     COUNTED,
+    RULE_JUDGE,
     Baseline,
     Dimension,
     EvaluationRun,

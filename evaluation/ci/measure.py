@@ -13,10 +13,10 @@ from evaluation.change.change import Change
 from evaluation.change.comparison import Comparison, adjusted, compare, compare_to_baseline
 from evaluation.change.measurement_files import measurements_of_file
 from evaluation.change.measurements import Measurement, NotComparable, measurement_of
-from evaluation.judge.questions import OUT_OF_REACH
-from evaluation.models import Baseline, EvaluationRun, EvaluationScore, is_heuristic
+from evaluation.models import OUT_OF_REACH, Baseline, EvaluationRun, EvaluationScore, is_heuristic
 from evaluation.runs.capture import Captured, capture
-from evaluation.runs.planning import Estimate, RunSpec
+from evaluation.runs.estimate import Estimate
+from evaluation.runs.planning import RunSpec
 from evaluation.runs.summary import RunSummary, Share
 from evaluation.simulation.conversations import (
     Simulation,

@@ -16,8 +16,15 @@ from django.db.models.functions import Coalesce
 from pydantic import PlainSerializer
 
 from agents.llm import ledger
-from evaluation.judge.questions import OUT_OF_REACH, RULE_JUDGE
-from evaluation.models import BY_MESSAGE, COUNTED, ChannelShare, EvaluationRun, EvaluationScore
+from evaluation.models import (
+    BY_MESSAGE,
+    COUNTED,
+    OUT_OF_REACH,
+    RULE_JUDGE,
+    ChannelShare,
+    EvaluationRun,
+    EvaluationScore,
+)
 from evaluation.runs.store import unanswered
 
 # Settled, and not out of reach. A trivial judgement is left out: it could not be false there, so nothing is missing.

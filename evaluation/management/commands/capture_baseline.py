@@ -19,7 +19,8 @@ from evaluation.models import Method
 from evaluation.propositions.files import PropositionError, default_dimensions
 from evaluation.runs.as_json import as_json
 from evaluation.runs.capture import Captured, UnknownAgents, capture, choose_agents, estimated, spending_json, spent_on
-from evaluation.runs.planning import RunSpec, estimate, estimate_before, estimate_channels
+from evaluation.runs.estimate import estimate, estimate_before, estimate_channels
+from evaluation.runs.planning import RunSpec
 from evaluation.runs.store import refusal
 from evaluation.runs.summary import by_tag
 from evaluation.runs.terminal import ProgressBar, estimate_json, estimate_table, outcome_table, spending_table

@@ -44,7 +44,8 @@ from evaluation.ci.render import (
 from evaluation.management.commands.capture_baseline import tag_pairs
 from evaluation.propositions.files import PropositionError, YamlProblems
 from evaluation.runs.capture import estimated
-from evaluation.runs.planning import RunSpec, estimate, estimate_before, estimate_channels
+from evaluation.runs.estimate import estimate, estimate_before, estimate_channels
+from evaluation.runs.planning import RunSpec
 from evaluation.runs.store import refusal
 from evaluation.runs.terminal import ProgressBar, estimate_json, estimate_table
 from evaluation.simulation.conversations import Simulation
