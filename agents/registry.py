@@ -199,6 +199,9 @@ class Table:
         menu, icon: Group of the sidebar (of the setting CONSOLE_MENU) and icon of Material Symbols; empty = reached by links only.
         empty: What an empty list says: what fills it, and what to do next.
         deleting: What the page that asks before a row is deleted says of it.
+        columns, filters: Of the list, names separated by spaces; see `agents.console.columns`. Empty where an admin class says it.
+        search: Columns that a search finds exactly, separated by spaces.
+        fields: Of a row's page: groups of a title and names separated by spaces.
         export: The list as a file.
         erase: Where a person's words may be, also in tables of lower apps; see `agents.ops.erasure`.
         no_speech: Columns of text, separated by spaces, that never hold what a person said; all others are erased.
@@ -210,6 +213,10 @@ class Table:
     icon: str = ""
     empty: str = ""
     deleting: str = ""
+    columns: str = ""
+    filters: str = ""
+    search: str = ""
+    fields: tuple[tuple[str, str], ...] = ()
     export: Export | None = None
     erase: tuple[Erase, ...] = ()
     no_speech: str = ""

@@ -41,7 +41,7 @@ from agents.models import (
     Trait,
     WorkerHeartbeat,
 )
-from agents.ops.sums import LEDGER
+from agents.ops.sums import LEDGER, TOKENS
 from agents.registry import NO_ROWS, Erase, Person, Prune, Table, export_of, same
 
 
@@ -126,6 +126,11 @@ TABLES = (
         icon="chat_bubble",
         empty="Import a transcript (Imports in the sidebar, or manage.py import_transcript FILE), or let an agent speak: manage.py turn "
         "AGENT --channel CHANNEL.",
+        columns="where author text=text sent_at tag_chips",
+        fields=(
+            ("", "where author sent_at said payload parent=answers tag_chips"),
+            ("Origin", "run persona_version synthetic external_id created_at=stored"),
+        ),
         export=export_of(
             {
                 "id": "pk",
@@ -170,6 +175,11 @@ TABLES = (
         menu="Logs",
         icon="play_circle",
         empty="Ask an agent for a turn: Run a turn on its page, manage.py turn AGENT, or write to it. manage.py work carries it out.",
+        columns="pk agent channel status stop_reason answers started_at took",
+        filters="status stop_reason error agent channel__tags,trigger__tags created_at",
+        fields=(
+            ("As it is stored", "created_at started_at finished_at attempt lease_owner idempotency_key overrides"),
+        ),
         export=export_of(
             {
                 **same("id created_at started_at finished_at"),
@@ -190,6 +200,15 @@ TABLES = (
         menu="Logs",
         icon="receipt_long",
         empty="Every call of a model leaves one. Without a key (ANTHROPIC_API_KEY) everything runs offline, at no cost.",
+        columns="created_at=time what status agent model_name tokens cost latency_ms=milliseconds",
+        filters="status purpose role model dimension error work_id agent created_at",
+        search="work_id request_digest request_id",
+        fields=(
+            ("", "created_at=time status error stop_reason"),
+            ("What it was for", "role purpose mechanism dimension agent run work_id=work"),
+            ("Model", "provider endpoint model served_model request_id request_digest"),
+            ("What it used", "cost " + " ".join(TOKENS) + " latency_ms=milliseconds attempts batch"),
+        ),
         export=export_of(
             {
                 **same("id created_at role purpose mechanism dimension"),
@@ -217,6 +236,14 @@ TABLES = (
         menu="Logs",
         icon="stacks",
         empty="Evaluations at half the price make them: manage.py capture_baseline --batch, or a schedule that asks in batches.",
+        columns="pk batch_id status work_id=work model answers next_look_at=next_look expires_at created_at=queued",
+        filters="status model error created_at",
+        search="batch_id work_id",
+        fields=(
+            ("", "status error work_id=work round answers results"),
+            ("At the server", "batch_id provider_status role model base_url expires_at"),
+            ("Times", "created_at=queued looks next_look_at=next_look finished_at cancel_requested_at=asked_to_cancel"),
+        ),
         export=export_of(
             same(
                 "id created_at batch_id status provider_status work_id round model requests answered expires_at finished_at error"
@@ -232,6 +259,8 @@ TABLES = (
         empty="manage.py migrate adds the shipped prices. Add one for each model the ledger calls unpriced.",
         deleting="Calls that are in the ledger keep what they cost. New calls are priced by the model's price of an earlier day, or are "
         "unpriced where there is none.",
+        columns="model effective_from=since usd long_prompts source",
+        search="model",
         no_speech="model source",
     ),
     Table(
@@ -239,6 +268,10 @@ TABLES = (
         menu="Logs",
         icon="memory",
         empty="No worker has run: manage.py work starts one.",
+        columns="name kind state doing=in_hand done calls seen_at started_at",
+        filters="kind host",
+        search="name",
+        fields=(("", "name kind state queues doing=in_hand done calls seen_at started_at"),),
         no_speech="name host queues doing",
     ),
     Table(

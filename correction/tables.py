@@ -211,6 +211,14 @@ TABLES = (
         icon="visibility",
         empty="Nothing waits. Where an agent's gate observes, the messages to be judged afterwards wait here until manage.py work has "
         "judged them.",
+        columns="pk status message__agent message created_at finished_at",
+        filters="status error message__agent created_at",
+        fields=(
+            (
+                "",
+                "status message__agent message session=verdicts error created_at started_at finished_at attempt lease_owner",
+            ),
+        ),
         export=export_of(
             {
                 "id": "pk",

@@ -116,6 +116,13 @@ TABLES = (
         icon="trending_down",
         empty="A schedule makes one when a score fell and stayed down; from its ninth measurement on it can tell. None is good news once "
         "schedules run.",
+        columns="pk created_at=raised agent dimension change since=low_since schedule judge_mark state",
+        fields=(
+            (
+                "",
+                "agent dimension change since=low_since evaluation_run=noticed_in schedule judge_mark created_at=raised state",
+            ),
+        ),
         no_speech="judge",
     ),
     Table(
@@ -138,6 +145,9 @@ TABLES = (
     Table(
         model=LineUpRun,
         empty="Choose Measure voices on a channel's page, or run manage.py lineup --channel CHANNEL.",
+        columns="pk channel status accuracy finished_at=measured",
+        filters="status created_at",
+        fields=(("", "channel status window where=tags_asked_for error finished_at=measured"),),
         erase=(Erase(columns="result error where", channel="channel"),),
         no_speech="window",
     ),

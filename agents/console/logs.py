@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
+from django.contrib import admin
 from django.contrib.admin.options import IncorrectLookupParameters
 from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import PermissionDenied
@@ -23,7 +24,7 @@ from django.urls import URLPattern, path, reverse
 from django.utils import timezone
 
 from agents.console.site import ReadOnlyAdmin
-from agents.registry import PORTION, Export, table_of
+from agents.registry import PORTION, Export, tables
 from agents.text.tables import csv_lines, json_lines
 
 logger = logging.getLogger(__name__)
@@ -42,7 +43,7 @@ class LogAdmin(ReadOnlyAdmin[M]):
 
     @property
     def export(self) -> Export | None:
-        return table_of(self.model).export
+        return self.table.export
 
     def get_urls(self) -> list[URLPattern]:
         if self.export is None:
@@ -101,6 +102,13 @@ class LogAdmin(ReadOnlyAdmin[M]):
         response = StreamingHttpResponse(_joined(lines), content_type=f"{FORMATS[form]}; charset=utf-8")
         response["Content-Disposition"] = f'attachment; filename="{name}-{timezone.localdate()}.{form}"'
         return response
+
+
+def register_pages(app: str) -> None:
+    """Give the registered tables of an app that need no admin class of their own their list and page."""
+    for table in tables().values():
+        if table.columns and table.model._meta.app_label == app and not admin.site.is_registered(table.model):
+            admin.site.register(table.model, LogAdmin)
 
 
 def filters_in_effect(changelist: ChangeList) -> list[dict[str, str]]:

@@ -15,13 +15,12 @@ from django.utils.html import format_html
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.safestring import SafeString
 
-from agents.admin.transcript import transcript_url
 from agents.console import display
+from agents.console.columns import SHOWN
 from agents.console.filters import (
     AgentFilter,
     ChosenFilter,
     DateRangeFilter,
-    ErrorFilter,
     RecentValuesFilter,
     tag_filter,
 )
@@ -38,8 +37,9 @@ from correction.admin.display import (
 from correction.admin.sessions import MARKING, session_context
 from correction.config.fields import GATE_DIMENSIONS
 from correction.gate.thresholds import mark_result
-from correction.models import CorrectionLog, GateDimensionResult, ObservedMessage, Outcome
+from correction.models import CorrectionLog, GateDimensionResult, Outcome
 
+SHOWN["session"] = lambda session: display.link(display.list_url(CorrectionLog, session=session), "what was found")
 Status = GateDimensionResult.Status
 UNCHECKED = (
     *(Outcome.TIMEOUT_PASSED, Outcome.OVERLOAD_PASSED, Outcome.ERROR_PASSED, Outcome.UNSCORED_PASSED),
@@ -248,41 +248,3 @@ class CorrectionLogAdmin(LogAdmin[CorrectionLog]):
 
     verdicts = display.column("verdicts", lambda log: results(log.dimension_results.all()))
     draft = display.column("draft", lambda log: display.folded(log.judged_text, 90))
-
-
-@admin.register(ObservedMessage)
-class ObservedMessageAdmin(LogAdmin[ObservedMessage]):
-    list_display = ("name", "state", "who", "said", "created", "finished")
-    list_display_links = ("name",)
-    list_filter = ("status", ErrorFilter, ("message__agent", AgentFilter), ("created_at", DateRangeFilter))
-    list_select_related = ("message__agent",)
-    fields = (
-        "state",
-        "who",
-        "said",
-        "verdicts",
-        "error_text",
-        "created",
-        "started",
-        "finished",
-        "attempt",
-        "lease_owner",
-    )
-
-    created = display.time_of("created_at")
-    started = display.time_of("started_at")
-    finished = display.time_of("finished_at")
-    name = display.column("observation", lambda row: f"observation {row.pk}", ordering="pk")
-    state = display.column("status", display.status_badge, ordering="status")
-    who = display.column("agent", lambda row: display.agent_chip(row.message.agent))
-
-    @admin.display(description="message")
-    def said(self, row: ObservedMessage) -> SafeString:
-        shown = display.shortened(row.message.text, 80) or "(empty)"
-        return display.link(transcript_url(row.message), shown, "in its conversation")
-
-    @admin.display(description="verdicts")
-    def verdicts(self, row: ObservedMessage) -> SafeString:
-        return display.link(display.list_url(CorrectionLog, session=row.session), "what was found")
-
-    error_text = display.column("error", lambda row: format_html("{}", display.block(row.error)))
