@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from django.conf import settings
 from django.contrib import admin, messages
 from django.contrib.admin.views.main import ChangeList
 from django.core.paginator import Paginator
@@ -36,7 +35,9 @@ from unfold.widgets import (
     UnfoldAdminTextInputWidget,
 )
 
+from agents.console.columns import column, list_filter, related
 from agents.console.help import CountedDeletion, FieldHelp, Helped
+from agents.registry import table_of
 
 if TYPE_CHECKING:
     AnyPaginator = Paginator[Any]
@@ -197,10 +198,31 @@ class ModelAdmin(Helped, CountedDeletion, ThemedModelAdmin[M]):
     change_form_before_template = "admin/panels.html"
     formfield_overrides: ClassVar = LONG_TEXTS
 
+    def __init__(self, model: type[M], admin_site: admin.AdminSite) -> None:
+        super().__init__(model, admin_site)
+        self.table = table = table_of(model)
+        given: dict[str, Any] = {}  # what the registration says; the rest is the class's
+        if table.columns:
+            names = table.columns.split()
+            given["list_display"] = [column(self, name, is_list=True) for name in names]
+            given["list_select_related"] = self.list_select_related or related(model, names)
+        if table.filters:
+            given["list_filter"] = [list_filter(model, name) for name in table.filters.split()]
+        if table.search:
+            fields: list[Any] = [model._meta.get_field(name) for name in table.search.split()]
+            given["search_fields"] = [f"{field.name}__exact" for field in fields]
+            given["search_help_text"] = f"{' or '.join(str(field.verbose_name) for field in fields)}, exactly"
+        if table.fields:
+            given["fieldsets"] = [
+                (title or None, {"fields": [column(self, name, is_list=False) for name in names.split()]})
+                for title, names in table.fields
+            ]
+        vars(self).update(given)
+
     @property
     def when_empty(self) -> str:
         """What fills the list; shown in an empty one."""
-        return str(settings.CONSOLE_EMPTY.get(self.opts.label_lower, ""))
+        return self.table.empty
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[M]:
         queryset = super().get_queryset(request)
@@ -345,6 +367,11 @@ def stylesheet(request: HttpRequest) -> str:
 def script(request: HttpRequest) -> str:
     """URL of the script that every page has (``UNFOLD["SCRIPTS"]``)."""
     return static("agents/names.js")
+
+
+def chart_script(request: HttpRequest) -> str:
+    """URL of what the console adds to the theme's charts; after the library, before the theme draws them."""
+    return static("agents/charts.js")
 
 
 def favicon(request: HttpRequest) -> str:

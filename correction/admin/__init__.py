@@ -1,5 +1,6 @@
 """The console's pages for corrections, and what correcting adds to the pages of agents and messages."""
 
+from agents.console.logs import register_pages
 from agents.console.site import Extension, extend
 from agents.models import Agent, Message, Run
 from correction.admin import agents, behavior, config, home, interventions, logs
@@ -19,6 +20,7 @@ from evaluation.admin.drift_overview import add_steps
 
 __all__ = ["agents", "behavior", "config", "home", "interventions", "logs"]
 
+register_pages("correction")
 add_steps(gate_steps)
 extend(
     Agent,

@@ -14,7 +14,7 @@ from django.utils.safestring import SafeString
 
 from agents.console import display
 from agents.console.filters import AgentFilter, ChosenFilter, DateRangeFilter, RecentValuesFilter, tag_filter
-from agents.console.logs import Export, LogAdmin, export_of, same
+from agents.console.logs import LogAdmin
 from agents.console.site import ModelAdmin, Select
 from agents.models import LLMCall
 from correction.admin.display import fired_badge
@@ -234,24 +234,6 @@ class InterventionAdmin(ModelAdmin[Intervention]):
         )
 
 
-INTERVENTIONS: Export = export_of(
-    {
-        "id": "pk",
-        **same("created_at", "name"),
-        "intervention": "intervention.slug",
-        "agent": "agent.slug",
-        "channel": "channel.slug",
-        "run": "run_id",
-        **same(
-            *("channel_position", "fired", "why", "preconditions", "nudge_type", "nudge", "judge", "duration_ms"),
-            "work_id",
-        ),
-    },
-    select=("agent", "channel", "intervention"),
-    texts=("why", "preconditions"),  # what a judge said of the conversation
-)
-
-
 class InterventionFilter(ChosenFilter):
     title = "intervention"
     parameter_name = "intervention"
@@ -260,7 +242,6 @@ class InterventionFilter(ChosenFilter):
 
 @admin.register(InterventionLog)
 class InterventionLogAdmin(LogAdmin[InterventionLog]):
-    export = INTERVENTIONS
     list_display = ("when", "what", "who", "fired_mark", "reason", "shown", "place")
     list_display_links = ("when",)
     list_filter = (

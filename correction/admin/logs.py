@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
-from django.db.models import Exists, OuterRef, Prefetch, Q, QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
 from django.template.loader import render_to_string
 from django.urls import URLPattern, path, reverse
@@ -16,17 +15,16 @@ from django.utils.html import format_html
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.safestring import SafeString
 
-from agents.admin.transcript import transcript_url
 from agents.console import display
+from agents.console.columns import SHOWN
 from agents.console.filters import (
     AgentFilter,
     ChosenFilter,
     DateRangeFilter,
-    ErrorFilter,
     RecentValuesFilter,
     tag_filter,
 )
-from agents.console.logs import Export, LogAdmin, export_of, same
+from agents.console.logs import LogAdmin
 from correction.admin.display import (
     attempt_badge,
     endings,
@@ -39,72 +37,9 @@ from correction.admin.display import (
 from correction.admin.sessions import MARKING, session_context
 from correction.config.fields import GATE_DIMENSIONS
 from correction.gate.thresholds import mark_result
-from correction.models import CorrectionLog, GateDimensionResult, ObservedMessage, Outcome
+from correction.models import CorrectionLog, GateDimensionResult, Outcome
 
-_OF_DIMENSION: dict[str, Callable[[GateDimensionResult], Any]] = {
-    "status": lambda result: result.status,
-    "score": lambda result: result.score,
-    "threshold": lambda result: float(result.threshold),
-    "passed": lambda result: result.passed,
-    "reasoning": lambda result: result.reasoning or result.reason,
-    "mark": lambda result: result.mark,
-}
-
-
-def _of(dimension: str, read: Callable[[GateDimensionResult], Any]) -> Callable[[Any], Any]:
-    def cell(log: Any) -> Any:
-        own = next((result for result in log.fetched_results if result.dimension == dimension), None)
-        return None if own is None else read(own)
-
-    return cell
-
-
-def _said(log: CorrectionLog) -> str | None:
-    return None if log.message is None else log.message.text
-
-
-def _observed_agent(row: ObservedMessage) -> str | None:
-    return row.message.agent.slug if row.message.agent is not None else None
-
-
-ATTEMPTS: Export = export_of(
-    {
-        "id": "pk",
-        **same("created_at", "session", "attempt", "source"),
-        "agent": "agent.slug",
-        "speaker": "speaker",
-        "channel": "channel.slug",
-        "run": "run_id",
-        "message": "message_id",
-        **same("committed", "outcome", "original_text", "judged_text"),
-        "said": _said,
-        **same("feedback", "payload", "tags", "judge", "score_sum", "duration_ms"),
-        "persona_version": "persona_version.number",
-        **{
-            f"{dimension}_{name}": _of(dimension, read)
-            for dimension in GATE_DIMENSIONS
-            for name, read in _OF_DIMENSION.items()
-        },
-    },
-    select=("agent", "channel", "message", "persona_version"),
-    prefetch=(Prefetch("dimension_results", to_attr="fetched_results"),),  # a list: asked many times for each row
-    texts=(
-        *("original_text", "judged_text", "said", "feedback", "payload"),
-        *(f"{dimension}_reasoning" for dimension in GATE_DIMENSIONS),
-    ),
-)
-OBSERVED: Export = export_of(
-    {
-        "id": "pk",
-        "created_at": "created_at",
-        "agent": _observed_agent,
-        "message": "message_id",
-        "text": "message.text",
-        **same("session", "status", "error", "started_at", "finished_at", "attempt"),
-    },
-    select=("message", "message__agent"),
-    texts=("text",),
-)
+SHOWN["session"] = lambda session: display.link(display.list_url(CorrectionLog, session=session), "what was found")
 Status = GateDimensionResult.Status
 UNCHECKED = (
     *(Outcome.TIMEOUT_PASSED, Outcome.OVERLOAD_PASSED, Outcome.ERROR_PASSED, Outcome.UNSCORED_PASSED),
@@ -224,7 +159,6 @@ class GateOfRun(GateFilter):
 
 @admin.register(CorrectionLog)
 class CorrectionLogAdmin(LogAdmin[CorrectionLog]):
-    export = ATTEMPTS
     list_display = ("when", "who", "outcome_mark", "verdicts", "draft", "place")
     list_display_links = ("when",)
     list_filter = (
@@ -314,42 +248,3 @@ class CorrectionLogAdmin(LogAdmin[CorrectionLog]):
 
     verdicts = display.column("verdicts", lambda log: results(log.dimension_results.all()))
     draft = display.column("draft", lambda log: display.folded(log.judged_text, 90))
-
-
-@admin.register(ObservedMessage)
-class ObservedMessageAdmin(LogAdmin[ObservedMessage]):
-    export = OBSERVED
-    list_display = ("name", "state", "who", "said", "created", "finished")
-    list_display_links = ("name",)
-    list_filter = ("status", ErrorFilter, ("message__agent", AgentFilter), ("created_at", DateRangeFilter))
-    list_select_related = ("message__agent",)
-    fields = (
-        "state",
-        "who",
-        "said",
-        "verdicts",
-        "error_text",
-        "created",
-        "started",
-        "finished",
-        "attempt",
-        "lease_owner",
-    )
-
-    created = display.time_of("created_at")
-    started = display.time_of("started_at")
-    finished = display.time_of("finished_at")
-    name = display.column("observation", lambda row: f"observation {row.pk}", ordering="pk")
-    state = display.column("status", display.status_badge, ordering="status")
-    who = display.column("agent", lambda row: display.agent_chip(row.message.agent))
-
-    @admin.display(description="message")
-    def said(self, row: ObservedMessage) -> SafeString:
-        shown = display.shortened(row.message.text, 80) or "(empty)"
-        return display.link(transcript_url(row.message), shown, "in its conversation")
-
-    @admin.display(description="verdicts")
-    def verdicts(self, row: ObservedMessage) -> SafeString:
-        return display.link(display.list_url(CorrectionLog, session=row.session), "what was found")
-
-    error_text = display.column("error", lambda row: format_html("{}", display.block(row.error)))

@@ -17,7 +17,7 @@ from django.utils.safestring import SafeString
 from agents.admin.transcript import transcript_url
 from agents.console import display
 from agents.console.display import word_diff
-from agents.console.waterfall import Bar, waterfall
+from agents.console.panels import Span, waterfall
 from agents.models import LLMCall, Message, Run
 from correction.admin.display import (
     Ending,
@@ -50,20 +50,20 @@ def session_waterfall(attempts: Sequence[CorrectionLog]) -> SafeString:
     return waterfall(bars, title="How long it took", total=total, remark=remark)
 
 
-def _attempt_bars(log: CorrectionLog, ending: Ending, logged: float) -> list[Bar]:
+def _attempt_bars(log: CorrectionLog, ending: Ending, logged: float) -> list[Span]:
     """An attempt is logged when it was judged; its dimensions are judged side by side from its beginning."""
     seconds = log.duration_ms / 1000
     start = logged - seconds
     label = format_html('<a class="pl-link" href="#attempt-{}">Attempt {}</a>', log.attempt, log.attempt)
     failed = log.outcome in (Outcome.CORRECTED, Outcome.FORCED_THROUGH)
     status = attempt_badge(log, ending)
-    whole = Bar(label=label, kind="attempt", start=start, seconds=seconds, failed=failed, status=status)
+    whole = Span(label=label, kind="attempt", start=start, seconds=seconds, failed=failed, status=status)
     return [whole, *(_dimension_bar(result, start) for result in log.dimension_results.all())]
 
 
-def _dimension_bar(result: GateDimensionResult, start: float) -> Bar:
+def _dimension_bar(result: GateDimensionResult, start: float) -> Span:
     is_late = result.status in _LATE
-    return Bar(
+    return Span(
         label=display.visible(result.dimension.replace("_", " ")),
         kind="judge",
         start=start,

@@ -154,7 +154,6 @@ def _chart(dimension: str, scores: Scores, threshold: Decimal) -> SafeString | s
         series=("judged by the gate", "observed"),
         threshold=float(threshold),
         unit="drafts",
-        x_labels=[str(score) for score in range(10)],
     )
 
 

@@ -22,7 +22,8 @@ from evaluation.propositions.files import PropositionError, default_dimensions
 from evaluation.runs.budget import why_over_budget
 from evaluation.runs.capture import Spending, estimated
 from evaluation.runs.control import queue_run
-from evaluation.runs.planning import RunSpec, estimate, estimate_channels
+from evaluation.runs.estimate import estimate, estimate_channels
+from evaluation.runs.planning import RunSpec
 from evaluation.runs.terminal import answer_words
 from evaluation.simulation.conversations import ENOUGH, actor_of, estimate_simulation, has_little_speech
 from evaluation.simulation.situations import load_situations

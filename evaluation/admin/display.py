@@ -7,12 +7,13 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from agents.console import display
+from agents.console.columns import SHOWN
 from agents.console.display import Tone
 from agents.models import Channel
 from evaluation.calibration.agreement import Key, all_agreements, calibration_of, figure_text
-from evaluation.judge.questions import RULE_JUDGE
 from evaluation.models import (
     COUNTED,
+    RULE_JUDGE,
     Baseline,
     Dimension,
     EvaluationRun,
@@ -57,6 +58,9 @@ def baseline_badge() -> SafeString:
 def dimension_badge(dimension: str) -> SafeString:
     label = Dimension(dimension).label if dimension in Dimension.values else "not a known dimension"
     return display.badge(dimension.replace("_", " "), "plain", str(label))
+
+
+SHOWN.update({"judge": judge_badge, "dimension": dimension_badge})
 
 
 def coverage_mark(share: Share | None) -> SafeString | str:

@@ -165,8 +165,6 @@ class ScheduleFilter(RelatedFilter):
 
 @admin.register(DriftAlert)
 class DriftAlertAdmin(ReadOnlyAdmin[DriftAlert]):
-    list_display = ("what", "who", "dimension_mark", "change", "began", "schedule_link", "judge_mark", "state")
-    list_display_links = ("what",)
     list_filter = (
         ("acknowledged_at", admin.EmptyFieldListFilter),
         ("dimension", RecentValuesFilter),
@@ -178,10 +176,6 @@ class DriftAlertAdmin(ReadOnlyAdmin[DriftAlert]):
     list_select_related = ("agent", "schedule", "acknowledged_by")
     ordering = ("-pk",)
     actions = ("acknowledge",)  # type: ignore[assignment]
-    fields = ("who", "dimension_mark", "change", "began", "run", "schedule_link", "judge_mark", "created", "state")
-
-    began = display.time_of("since", "low since")
-    created = display.time_of("created_at", "raised")
 
     def get_panels(self, request: HttpRequest, obj: DriftAlert) -> list[SafeString]:
         panels = super().get_panels(request, obj)
@@ -201,24 +195,9 @@ class DriftAlertAdmin(ReadOnlyAdmin[DriftAlert]):
         done = new.update(acknowledged_at=timezone.now(), acknowledged_by=user_of(request))
         tell_done(self, request, "alert", "acknowledged", done=done, chosen=chosen)
 
-    @admin.display(description="alert", ordering="pk")
-    def what(self, alert: DriftAlert) -> SafeString:
-        return display.lines(f"alert {alert.pk}", display.moment(alert.created_at))
-
-    who = display.column("agent", lambda alert: display.agent_chip(alert.agent), ordering="agent")
-    dimension_mark = display.column("dimension", lambda alert: dimension_badge(alert.dimension), ordering="dimension")
-
     @admin.display(description="fell from, to")
     def change(self, alert: DriftAlert) -> SafeString:
         return format_html('<span class="pl-pair">{} → {}</span>', f"{alert.before:.1f}", meter(alert.after))
-
-    @admin.display(description="schedule", ordering="schedule")
-    def schedule_link(self, alert: DriftAlert) -> SafeString:
-        return display.EMPTY if alert.schedule is None else display.page_of(alert.schedule)
-
-    @admin.display(description="noticed in")
-    def run(self, alert: DriftAlert) -> SafeString:
-        return display.page_of(alert.evaluation_run, f"evaluation {alert.evaluation_run_id}")
 
     @admin.display(description="judge", ordering="judge")
     def judge_mark(self, alert: DriftAlert) -> SafeString:

@@ -34,14 +34,7 @@ def line_up_link(run: EvaluationRun) -> SafeString | str:
 
 @admin.register(LineUpRun)
 class LineUpRunAdmin(ReadOnlyAdmin[LineUpRun]):
-    list_display = ("what", "where_it_was", "state", "accuracy", "made")
-    list_display_links = ("what",)
-    list_filter = ("status", "created_at")
-    list_select_related = ("channel",)
     ordering = ("-pk",)
-    fields = ("where_it_was", "state", "window", "tags", "error", "made")
-
-    made = display.time_of("finished_at", "measured")
 
     def get_urls(self) -> list[URLPattern]:
         view = self.admin_site.admin_view(self.measure_view)
@@ -66,15 +59,7 @@ class LineUpRunAdmin(ReadOnlyAdmin[LineUpRun]):
         card = render_to_string("admin/evaluation/lineup.html", {"figures": figures, "heading": str(obj)}, request)
         return [SafeString(card), *super().get_panels(request, obj)]
 
-    what = display.column("line-up", lambda made: f"line-up {made.pk}", ordering="pk")
-
-    @admin.display(description="channel", ordering="channel")
-    def where_it_was(self, made: LineUpRun) -> SafeString:
-        return display.link(channel_page(made.channel_id), made.channel)
-
-    state = display.column("status", display.status_badge, ordering="status")
     accuracy = display.column("balanced accuracy", lambda made: percent(made.result.get("balanced_accuracy")))
-    tags = display.column("tags asked for", lambda made: display.tags(made.where))
 
 
 def lineup_panel(request: HttpRequest, channel: Channel) -> SafeString:

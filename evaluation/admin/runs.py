@@ -20,7 +20,7 @@ from agents.admin.ledger import ALL_TOKENS
 from agents.admin.transcript import transcript_url
 from agents.console import display
 from agents.console.filters import AgentFilter, DateRangeFilter, ErrorFilter, RecentValuesFilter, tag_filter
-from agents.console.logs import Export, LogAdmin, export_of, same
+from agents.console.logs import LogAdmin
 from agents.models import LLMCall, Message
 from evaluation.admin.baselines import comparison_panel
 from evaluation.admin.display import (
@@ -135,20 +135,6 @@ def scores_url(run: EvaluationRun, **filters: str) -> str:
 
 
 IDEAS_SHOWN, PAIRS_SHOWN, PLACES_SHOWN = 100, 15, 5
-RUNS: Export = export_of(
-    {
-        "id": "pk",
-        "agent": "agent.slug",
-        "channel": "channel.slug",
-        **same(
-            *("status", "dimensions", "overall_score", "judge", "is_heuristic", "procedure", "repeats"),
-            *("is_baseline", "window", "window_start", "window_end", "where", "history", "history_where"),
-            *("samples", "sample_size", "seed", "simulated", "actor_model", "batch", "token_usage", "error"),
-            *("persona_digest", "proposition_digest", "created_at", "started_at", "finished_at"),
-        ),
-    },
-    select=("agent", "channel"),
-)
 
 
 class DimensionFilter(admin.SimpleListFilter):
@@ -169,7 +155,6 @@ class DimensionFilter(admin.SimpleListFilter):
 
 @admin.register(EvaluationRun)
 class EvaluationRunAdmin(ControlledRunAdmin):
-    export = RUNS
     list_display = ("name", "state", "measured", "judge_mark", "overall", "judged", "spent")
     list_display_links = ("name",)
     list_filter = (

@@ -14,10 +14,9 @@ from django.utils.safestring import SafeString
 from agents.admin.transcript import transcript_url
 from agents.console import display
 from agents.console.filters import AgentFilter, ChosenFilter, DateRangeFilter, RecentValuesFilter, tag_filter
-from agents.console.logs import Export, LogAdmin
+from agents.console.logs import LogAdmin
 from evaluation.admin.display import dimension_badge, judge_badge, verdict
 from evaluation.models import EvaluationScore
-from evaluation.runs.export import COLUMNS, TEXTS, score_rows
 
 
 class RunFilter(ChosenFilter):
@@ -33,7 +32,6 @@ class MessageFilter(ChosenFilter):
 
 
 HEIGHTS = {"low": ("0 to 3", (0, 3)), "middle": ("4 to 6", (4, 6)), "high": ("7 to 9", (7, 9))}
-SCORES = Export(columns=COLUMNS, rows=score_rows, texts=TEXTS)
 
 
 class HeightFilter(admin.SimpleListFilter):
@@ -53,7 +51,6 @@ class HeightFilter(admin.SimpleListFilter):
 
 @admin.register(EvaluationScore)
 class EvaluationScoreAdmin(LogAdmin[EvaluationScore]):
-    export = SCORES
     empty_value_display = str(display.EMPTY)
     list_display = ("number", "outcome", "claimed", "said", "why", "judge_mark")
     list_display_links = ("number",)

@@ -34,7 +34,8 @@ WHERE = ("in the baseline", "now")
 AnyChange = TypeVar("AnyChange", bound="Change")
 
 
-def _to(digits: int) -> Any:
+def to(digits: int) -> Any:
+    """Dump a number with so many decimals."""
     return PlainSerializer(lambda value: value if value is None else round(value, digits))
 
 
@@ -69,15 +70,15 @@ class Change(BaseModel):
     verdict: Verdict
     reason: str = ""
     p_value: float | None = Field(None, exclude=True)
-    p_adjusted: Annotated[float | None, _to(6)] = Field(None, serialization_alias="p")
+    p_adjusted: Annotated[float | None, to(6)] = Field(None, serialization_alias="p")
     n: int = 0
     baseline_n: int = 0
     unit: str = "messages"
     n_more: int | None = None
     share: ShareShown = Field(None, serialization_alias="coverage")
     baseline_share: ShareShown = Field(None, serialization_alias="baseline_coverage")
-    sd: Annotated[float | None, _to(2)] = None
-    smallest_detectable: Annotated[float | None, _to(2)] = None
+    sd: Annotated[float | None, to(2)] = None
+    smallest_detectable: Annotated[float | None, to(2)] = None
     paired: bool = False
     counted: bool = Field(False, exclude_if=lambda counted: not counted)
     too_little_scored: bool = Field(False, exclude=True)

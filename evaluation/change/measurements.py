@@ -79,7 +79,7 @@ class Measurement:
 
 
 def measurement_of(run: EvaluationRun, *, name: str = "", dimensions: Collection[str] | None = None) -> Measurement:
-    """A completed evaluation, in three queries; one more for an agent's channels.
+    """A completed evaluation, in two queries; one more for an agent's channels.
 
     Args:
         run: Of an agent or of a channel.

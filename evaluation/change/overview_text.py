@@ -1,6 +1,6 @@
 """One sentence per agent of the drift overview, made from its scores and from nothing else.
 
-A proposition is called by its own id, so that the sentence fits any claim: no verb is guessed from its words.
+A proposition is called by its own id, so that the sentence fits any text: no verb is guessed from its words.
 """
 
 from __future__ import annotations
@@ -83,9 +83,7 @@ def how_sure(move: Move) -> str:
     if not (move.baseline_n and move.n):
         return "judged once over the whole window: one judgement decides nothing"
     judged = f"{counted(move.baseline_scored, 'judgement')} in the baseline, {move.scored:,} now"
-    return (
-        f"{judged}; {'more than chance, among all claims looked at' if move.is_sure else 'too few to tell from chance'}"
-    )
+    return f"{judged}; {'more than chance explains, among all propositions compared' if move.is_sure else 'too few to tell from chance'}"
 
 
 def _verb(move: Move, label: str) -> str:

@@ -28,7 +28,7 @@ from evaluation.wording import counted, heading_of, judge_label, money, number
 if TYPE_CHECKING:
     from evaluation.runs.budget import AnswerLength
     from evaluation.runs.capture import Captured, Spending
-    from evaluation.runs.planning import Estimate
+    from evaluation.runs.estimate import Estimate
     from evaluation.simulation.conversations import SimulationEstimate
 
 IN_A_CELL = 90  # characters of a text

@@ -1,4 +1,4 @@
-"""TODO: what this module is for."""
+"""Read what a measurement is about: an agent in its conversations, or a channel, and the events around what is judged."""
 
 from __future__ import annotations
 

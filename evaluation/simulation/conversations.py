@@ -34,7 +34,8 @@ from agents.work.outages import is_outage
 from evaluation.models import EvaluationRun, is_heuristic
 from evaluation.propositions.files import PropositionError
 from evaluation.runs.budget import why_over_budget
-from evaluation.runs.planning import MOST_SAMPLES, SIMULATION, Estimate, RunSpec, estimate, plan_later
+from evaluation.runs.estimate import Estimate, estimate
+from evaluation.runs.planning import MOST_SAMPLES, SIMULATION, RunSpec, plan_later
 from evaluation.scorers.windows import BEFORE, MessageWindow, parse_history, parse_window, spoken_by
 from evaluation.simulation.situations import CALLS_PER_LINE, REPLY_TOKENS, Situation, load_situations, situations_digest
 

@@ -16,15 +16,6 @@ function precision(right, wrong) {
   return `${grouped(right)} of ${grouped(marked)} marked alarms below it were right, ${found}`;
 }
 
-const draw = (chart, value) => {
-  const line = chart?.querySelector(".pl-threshold");
-  if (!line) return;
-  const { low, high } = chart.dataset;
-  const x = (chart.viewBox.baseVal.width * (value - low)) / (high - low);
-  for (const end of ["x1", "x2"]) line.setAttribute(end, x);
-  line.querySelector("title").textContent = `threshold ${value}`;
-};
-
 // On the document: the form of one cell is put into the matrix later.
 document.addEventListener("input", ({ target: typed }) => {
   const box = typed.matches("[data-typed]") && typed.closest("[data-threshold]");
@@ -53,5 +44,9 @@ document.addEventListener("input", ({ target: typed }) => {
     url.searchParams.set(`gate_${typed.name}_threshold`, value);
     use.href = url;
   }
-  draw(box.querySelector(".pl-plot svg"), value);
+  const canvas = box.querySelector("canvas");
+  const chart = canvas && Chart.getChart(canvas);
+  if (!chart) return;
+  chart.data.markers[0].at = value;
+  chart.draw();
 });

@@ -13,8 +13,8 @@ from rich.markup import escape
 from agents.commands import NOT_ENOUGH, WRONG_USAGE, CodedCommand, console_on
 from agents.models import Channel
 from agents.text.tables import print_table
+from evaluation.commands import tag_pairs
 from evaluation.lineup import MIN_LINES, PERMUTATIONS, LineUp, line_up
-from evaluation.management.commands.capture_baseline import tag_pairs
 from evaluation.scorers.windows import ALLOWED, parse_window
 
 MOST_CONFUSIONS = 10

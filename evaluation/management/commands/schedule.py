@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from argparse import ArgumentParser, BooleanOptionalAction, Namespace, RawDescriptionHelpFormatter
-from datetime import datetime
 from typing import Any
 
-from django.core.management.base import CommandError
 from django.utils import timezone
-from rich.console import Console
 from rich.markup import escape
 
-from agents.commands import WRONG_USAGE, CodedCommand, console_on, exit_3_on_wrong_usage
+from agents.commands import CodedCommand, console_on, exit_3_on_wrong_usage
 from agents.text.tables import print_table
-from evaluation.management.commands.capture_baseline import tag_pairs
+from evaluation.commands import as_text, tag_pairs, wrong
 from evaluation.models import EvaluationSchedule
 from evaluation.runs.capture import choose_agents
 from evaluation.schedules import (
@@ -111,7 +107,7 @@ class Command(CodedCommand):
             if asked.action == "fire":
                 return self._fired(fire_now(schedule), as_json=asked.json)
         except ValueError as error:
-            raise CommandError(str(error), returncode=WRONG_USAGE) from None
+            raise wrong(error) from None
         if asked.action == "remove":
             document = schedule_json(schedule)
             schedule.delete()
@@ -148,10 +144,9 @@ class Command(CodedCommand):
         note = overlap_note(schedule)
         if asked.json:
             return self._emit({"schedule": schedule_json(schedule), **({"note": note} if note else {})})
-        console = console_on(self.stdout)
-        _print([schedule], console)
+        self._show([schedule])
         if note:
-            console.print(escape(note))
+            console_on(self.stdout).print(escape(note))
 
     def _list(self, *, as_json: bool) -> None:
         schedules = list(EvaluationSchedule.objects.prefetch_related("agents"))
@@ -159,7 +154,7 @@ class Command(CodedCommand):
             return self._emit({"schedules": [schedule_json(schedule) for schedule in schedules]})
         if not schedules:
             return self.stdout.write("No schedules yet. Make one: manage.py schedule add nightly --every 1d --at 03:00")
-        _print(schedules, console_on(self.stdout))
+        self._show(schedules)
 
     def _fired(self, fired: Fired, *, as_json: bool) -> None:
         if as_json:
@@ -168,24 +163,25 @@ class Command(CodedCommand):
         self.stdout.write(f"{fired.outcome}. `manage.py work` makes the measurements.")
 
     def _emit(self, document: dict[str, Any]) -> None:
-        self.stdout.write(json.dumps(document, ensure_ascii=False, indent=2))
+        self.stdout.write(as_text(document))
 
-
-def _print(schedules: list[EvaluationSchedule], console: Console) -> None:
-    """One line per schedule, and what came of it last."""
-    rows = [
-        (
-            *(schedule.name, ", ".join(agent.slug for agent in schedule.agents.all()) or "all"),
-            *(", ".join(schedule.dimensions) or "all", schedule.window, every_name(schedule.every_minutes)),
-            *(f"{schedule.drift_limit:g}", _moment(schedule.next_at) if schedule.is_active else "paused"),
-        )
-        for schedule in schedules
-    ]
-    print_table(console, ["Schedule", "Agents", "Dimensions", "Window", "Every", ">Limit", "Next"], rows)
-    for schedule in schedules:
-        if schedule.last_fired_at:
-            console.print(escape(f"{schedule.name}, {_moment(schedule.last_fired_at)}: {schedule.last_outcome}"))
-
-
-def _moment(time: datetime) -> str:
-    return f"{timezone.localtime(time):%Y-%m-%d %H:%M}"
+    def _show(self, schedules: list[EvaluationSchedule]) -> None:
+        """Print a line per schedule, then what it did last."""
+        rows = [
+            (
+                schedule.name,
+                ", ".join(agent.slug for agent in schedule.agents.all()) or "all",
+                ", ".join(schedule.dimensions) or "all",
+                schedule.window,
+                every_name(schedule.every_minutes),
+                f"{schedule.drift_limit:g}",
+                f"{timezone.localtime(schedule.next_at):%Y-%m-%d %H:%M}" if schedule.is_active else "paused",
+            )
+            for schedule in schedules
+        ]
+        console = console_on(self.stdout)
+        print_table(console, ("Schedule", "Agents", "Dimensions", "Window", "Every", ">Limit", "Next"), rows)
+        for schedule in schedules:
+            if schedule.last_fired_at:
+                fired = f"{timezone.localtime(schedule.last_fired_at):%Y-%m-%d %H:%M}"
+                console.print(escape(f"{schedule.name}, {fired}: {schedule.last_outcome}"))

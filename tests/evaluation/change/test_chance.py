@@ -1,4 +1,4 @@
-"""TODO: what this module is for."""
+"""Comparisons do not accuse builds that differ by chance alone."""
 
 from __future__ import annotations
 

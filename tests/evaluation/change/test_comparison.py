@@ -1,4 +1,4 @@
-"""TODO: what this module is for."""
+"""Comparison of two samples of judgements."""
 
 from __future__ import annotations
 

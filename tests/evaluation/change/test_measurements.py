@@ -1,4 +1,4 @@
-"""TODO: what this module is for."""
+"""Measurements: what a comparison holds one evaluation against."""
 
 from __future__ import annotations
 

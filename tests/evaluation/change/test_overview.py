@@ -1,4 +1,4 @@
-"""TODO: what this module is for."""
+"""The drift overview: who drifted, how surely, and what to do next."""
 
 from __future__ import annotations
 

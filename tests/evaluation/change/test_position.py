@@ -1,4 +1,4 @@
-"""TODO: what this module is for."""
+"""Drift by position: what an agent scores early and late in its conversations."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ def test_a_fall_without_an_interval_says_what_would_fail_a_build() -> None:
     (found,) = (_undecided_of(fell, Limits()),)
     undecided = _undecided_of(fell, Limits(thresholds={"fluency": 5.0}))
 
-    assert next(found.rows()).why.endswith("a fall without an interval fails no build: --threshold fluency=N would")
+    assert found.rows[0].why.endswith("a fall without an interval fails no build: --threshold fluency=N would")
     assert undecided.hint == "", "there is one already"
 
 
