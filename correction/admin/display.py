@@ -120,11 +120,14 @@ def mark_of(result: GateDimensionResult) -> SafeString:
     return format_html(' <span class="pl-subtle">· {}</span>', result.get_mark_display())
 
 
-def results(found: Iterable[GateDimensionResult]) -> SafeString:
+def failed_first(rows: Iterable[GateDimensionResult]) -> list[GateDimensionResult]:
+    return sorted(rows, key=lambda result: (result.passed, result.dimension))
+
+
+def results(of_attempt: Iterable[GateDimensionResult]) -> SafeString:
     """The dimensions of one attempt, failed ones first."""
-    ordered = sorted(found, key=lambda result: (result.passed, result.dimension))
-    shown = format_html_join("", "{}", ((against_threshold(result),) for result in ordered))
-    return format_html('<span class="pl-results">{}</span>', shown) if ordered else display.EMPTY
+    shown = format_html_join("", "{}", ((against_threshold(result),) for result in failed_first(of_attempt)))
+    return format_html('<span class="pl-results">{}</span>', shown) if shown else display.EMPTY
 
 
 def number(value: Any) -> str:

@@ -8,7 +8,6 @@ from django import forms
 from django.contrib import admin
 from django.db.models import Count, Max, OuterRef, QuerySet, Subquery
 from django.http import HttpRequest
-from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
@@ -18,6 +17,7 @@ from agents.console.logs import LogAdmin
 from agents.console.site import ModelAdmin, Select
 from agents.models import LLMCall
 from correction.admin.display import fired_badge
+from correction.admin.sessions import channel_link
 from correction.interventions import FUNCTIONS, NudgeType, problems_of
 from correction.interventions.builtin import BUILT_IN, CLAIM_VARIABLES, unstorable
 from correction.interventions.nudges import VARIABLES
@@ -268,12 +268,7 @@ class InterventionLogAdmin(LogAdmin[InterventionLog]):
     reason = display.column("why", lambda log: display.folded(log.why, 90))
     shown = display.column("nudge", lambda log: display.folded(log.nudge, 60))
 
-    @admin.display(description="channel", ordering="channel")
-    def place(self, log: InterventionLog) -> SafeString:
-        if log.channel is None:
-            return display.EMPTY
-        return display.link(reverse("admin:agents_channel_transcript", args=[log.channel.pk]), log.channel)
-
+    place = display.column("channel", channel_link, ordering="channel")
     conditions = display.column("preconditions", lambda log: preconditions_table(log.preconditions))
     nudge_text = display.column("nudge", lambda log: display.block(log.nudge))
 

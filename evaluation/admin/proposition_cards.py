@@ -216,9 +216,9 @@ def trial_shown(trial: Trial) -> dict[str, Any]:
         priced = None if spent.unpriced == spent.calls else spent.cost_usd
         calls = f"{counted(spent.calls, 'call')}, {spent.input_tokens:,} tokens in, {spent.output_tokens:,} out"
         cost = format_html("{}, {}", calls, display.money(priced, unpriced=spent.unpriced))
-    counts = {name: trial.count(name) for name in ("scored", "trivial", "unscored")}
+    counts = {name: getattr(trial, name) for name in ("scored", "trivial", "unscored")}
     return {
-        "agent": display.agent_chip(trial.agent),
+        "agent": display.agent_chip(trial.of),
         "reason": display.visible(trial.reason) if trial.reason else "",
         "hint": display.visible(trial.hint) if trial.hint else "",
         "judge": judge_badge(trial.judge),
@@ -238,9 +238,9 @@ def _trial_rows(trial: Trial) -> Iterator[dict[str, Any]]:
         tone: Tone = "warning" if verdict.status == "unscored" else "plain"
         yield {
             "score": meter(one.score, digits=0) if is_scored else display.badge(verdict.status, tone, verdict.reason),
-            "text": display.folded(one.message.text, 160),
-            "where": display.link(transcript_url(one.message), str(one.message.channel)),
-            "at": display.moment(one.message.sent_at),
+            "text": display.folded(one.text, 160),
+            "where": display.link(transcript_url(one.source), str(one.source.channel)),
+            "at": display.moment(one.source.sent_at),
             "why": display.folded(verdict.reasoning if is_scored else verdict.reason, 200),
             "quote": display.visible(verdict.justification) if verdict.justification else "",
         }
