@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
-from typing import Any
 
 from django.conf import settings
 from django.db.models import F, OuterRef, QuerySet, Subquery
@@ -300,68 +299,3 @@ def _event(agent: Agent, row: Said) -> Event:
     if row.agent_id == agent.pk:
         return Event("action", agent.display_name, row.text)
     return Event("stimulus", agent.display_name, row.text, speaker=row.author_name)
-
-
-# -- JSON
-def before_after_json(result: BeforeAfter) -> dict[str, Any]:
-    """The object a command or the API shows: means, difference, interval, counts by status, and each message's score."""
-    interval = result.difference.interval
-    return {
-        **plan_json(result.plan),
-        "verdict": result.verdict,
-        "reason": result.reason or result.difference.reason,
-        "mean_before": _mean(result.before),
-        "mean_after": _mean(result.after),
-        "difference": None if result.difference.value is None else round(result.difference.value, 2),
-        "interval": [round(interval.low, 2), round(interval.high, 2)] if interval else None,
-        **{
-            f"{when}_{status}": sum(row.verdict.status == status for row in rows)
-            for when, rows in (("before", result.before), ("after", result.after))
-            for status in ("scored", "trivial", "unscored")
-        },
-        "messages": [
-            {
-                "message": row.message.pk,
-                "sample": when,
-                "status": row.verdict.status,
-                "score": row.verdict.value if row.verdict.status == "scored" else None,
-                "reason": row.verdict.reason,
-                "justification": row.verdict.justification,
-            }
-            for when, rows in (("before", result.before), ("after", result.after))
-            for row in rows
-        ],
-        "actual_calls": result.spent.calls,
-        "actual_unpriced_calls": result.spent.unpriced,
-        "actual_cost_usd": _cost(result.spent),
-    }  # fmt: skip
-
-
-def plan_json(plan: Plan) -> dict[str, Any]:
-    """The same of a plan: what there is, what is missing, and what it would cost."""
-    return {
-        "agent": plan.agent.slug,
-        "trait": plan.trait.name,
-        "claim": presence(plan.trait).claim,
-        "judge": plan.judge,
-        "wanted": plan.wanted,
-        "before": len(plan.before),
-        "after": len(plan.after),
-        "waits": plan.waits,
-        "estimate": {
-            "calls": plan.calls,
-            "input_tokens": plan.input_tokens,
-            "output_tokens": plan.output_tokens,
-            "cost_usd": None if plan.cost_usd is None else str(plan.cost_usd),
-        },
-    }
-
-
-def _cost(spent: Totals) -> str | None:
-    """Of the priced calls; None when none has a price: the cost is unknown."""
-    return None if spent.unpriced and spent.unpriced == spent.calls else str(spent.cost_usd)
-
-
-def _mean(rows: Sequence[Judged]) -> float | None:
-    values = [row.verdict.value for row in rows if row.verdict.status == "scored" and row.verdict.value is not None]
-    return round(sum(values) / len(values), 2) if values else None
