@@ -129,7 +129,7 @@ def _shown(card: Card, steps: Sequence[Step]) -> dict[str, Any]:
         "badge": display.badge(card.state, *STATES[card.state]),
         "sentence": display.visible(sentence_of(card)),
         "claim": display.visible(card.claim.rstrip(".")),
-        "inverted": main is not None and main.candidate.inverted,
+        "inverted": main is not None and main.inverted,
         "sure": how_sure(main) if main is not None else "",
         "scores_url": scores_behind(main) if main is not None else "",
         "edited": card.compared.persona_edited,
@@ -140,7 +140,7 @@ def _shown(card: Card, steps: Sequence[Step]) -> dict[str, Any]:
                 (
                     dimension_badge(move.dimension),
                     meter(move.baseline, share=move.baseline_share, why=move.reason),
-                    meter(move.candidate, share=move.candidate_share, why=move.reason),
+                    meter(move.candidate, share=move.share, why=move.reason),
                     signed(move.delta),
                 )
                 for move in card.dimensions
@@ -364,20 +364,22 @@ MOVE_HEADS = ("Proposition", "Baseline", "Now", "Change", "Judged, baseline · n
 def _move(card: Card, move: Move) -> tuple[object, ...]:
     name = short_name(move.proposition, card.agent.slug, move.dimension)
     if move.is_sure:
-        fell = move.delta < 0
+        fell = move.points < 0
         verdict = display.badge("drifted" if fell else "improved", "bad" if fell else "good", "more than chance")
-    elif move.p is None:
+    elif move.p_adjusted is None:
         verdict = display.badge("judged once", "plain", "one judgement of a whole window decides nothing")
     else:
-        verdict = display.badge("within chance", "plain", f"p {move.p:.2g}, corrected for all propositions here")
-    inverted = display.badge("inverted", "plain", INVERTED) if move.candidate.inverted else ""
+        verdict = display.badge(
+            "within chance", "plain", f"p {move.p_adjusted:.2g}, corrected for all propositions here"
+        )
+    inverted = display.badge("inverted", "plain", INVERTED) if move.inverted else ""
     link = display.link(scores_behind(move), name, f"the judgements of {move.proposition} now")
-    judged = f"{move.baseline.scored:,} · {move.candidate.scored:,}"
+    judged = f"{move.baseline_scored:,} · {move.scored:,}"
     return (
         format_html("{} {} {}", link, dimension_badge(move.dimension), inverted),
-        meter(move.baseline.mean, share=move.baseline.share),
-        meter(move.candidate.mean, share=move.candidate.share),
+        meter(move.baseline, share=move.baseline_share),
+        meter(move.candidate, share=move.share),
         signed(move.delta),
-        f"{judged}, {move.candidate.unscored:,} unscored" if move.candidate.unscored else judged,
+        f"{judged}, {move.unscored:,} unscored" if move.unscored else judged,
         verdict,
     )
