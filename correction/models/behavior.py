@@ -120,7 +120,9 @@ class BehaviorRequest(Leasable):
     trait_after = models.JSONField(null=True, blank=True, help_text="the same after the change, made or proposed")
     persona_version_before = _version("what the change was made to")
     persona_version = _version("what the change made")
-    automatic = models.BooleanField(default=False, help_text="applied by itself; counts against the limit of a day")
+    automatic = models.BooleanField(
+        default=False, help_text="applied without a person; counts against the limit of a day"
+    )
     why = models.TextField(blank=True, default="", help_text="why it waits for a person, or why no change came of it")
     warnings = models.JSONField(default=list, blank=True, help_text="what was odd about the answer, a list of texts")
     reviewed_by = models.ForeignKey(

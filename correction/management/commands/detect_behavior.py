@@ -31,7 +31,7 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("text", help="what somebody writes; - reads it from standard input")
+        parser.add_argument("text", help="what a person writes; - reads it from standard input")
         parser.add_argument("--agent", required=True, metavar="SLUG", help="slug or name of the agent")
         parser.add_argument(
             "--user", default="", metavar="NAME", help="user name of who writes (default: some member of the channel)"
@@ -70,7 +70,7 @@ class Command(BaseCommand):
 
 _QUESTIONS = {"gate": "Is a change asked for?", "extract": "Of which behaviour?", "map": "As which trait?"}
 _VERDICTS = {
-    "apply": "It would be applied by itself.",
+    "apply": "It would be applied without a person.",
     "review": "It would wait for a person:",
     "drop": "Nothing would come of it:",
 }
@@ -134,8 +134,8 @@ def show_trial(agent: Agent, trial: Trial, out: Any) -> None:
 
 def warnings_of(trial: Trial) -> list[str]:
     """What was odd about message and answers."""
-    found = warnings_about(trial.detection.words, trial.detection.found)
-    return [*found, *(trial.change.warnings if trial.change is not None else ())]
+    warnings = warnings_about(trial.detection.words, trial.detection.found)
+    return [*warnings, *(trial.change.warnings if trial.change is not None else ())]
 
 
 def _text(text: str) -> str:
