@@ -32,7 +32,7 @@ class GateMode(models.TextChoices):
 
 
 class LeastConfidence(models.TextChoices):
-    """From which confidence on a behaviour request is applied without a person."""
+    """From which confidence on a behaviour request is applied automatically."""
 
     NEVER = "never", "never (a person decides)"
     HIGH = "high", "high"
@@ -420,7 +420,7 @@ MECHANISMS: tuple[Mechanism, ...] = (
             ),
             "behavior_auto_apply": Setting(
                 "high",
-                "least confidence from which a request is applied without a person: high, medium, low, or never (default high); the others "
+                "least confidence from which a request is applied automatically: high, medium, low, or never (default high); the others "
                 "wait for a person",
                 choices=LeastConfidence,
             ),
@@ -436,7 +436,7 @@ MECHANISMS: tuple[Mechanism, ...] = (
             "behavior_protected_traits": Setting([], "traits that no message can change, in upper or lower case"),
             "behavior_daily_limit": Setting(
                 10,
-                "requests applied without a person per day (UTC), 0 to 1000 (default 10); further ones wait for a person",
+                "requests applied automatically per day (UTC), 0 to 1000 (default 10); further ones wait for a person",
                 bounds=("0", "1000"),
                 places=0,
             ),
