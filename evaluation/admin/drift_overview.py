@@ -133,7 +133,7 @@ def _shown(card: Card, steps: Sequence[Step]) -> dict[str, Any]:
         "badge": display.badge(card.state, *TONES[card.state]),
         "sentence": display.visible(sentence_of(card)),
         "claim": display.visible(card.claim.rstrip(".")),
-        "inverted": main is not None and main.candidate.inverted,
+        "inverted": main is not None and main.inverted,
         "sure": how_sure(main) if main is not None else "",
         "scores_url": scores_behind(card) if main is not None else "",
         "edited": compared.persona_edited,
@@ -142,7 +142,7 @@ def _shown(card: Card, steps: Sequence[Step]) -> dict[str, Any]:
             {
                 "badge": dimension_badge(move.dimension),
                 "baseline": meter(move.baseline, share=move.baseline_share, why=move.reason),
-                "now": meter(move.candidate, share=move.candidate_share, why=move.reason),
+                "now": meter(move.candidate, share=move.share, why=move.reason),
                 "change": signed(move.delta),
             }
             for move in card.dimensions
@@ -364,20 +364,22 @@ def change_panel(request: HttpRequest, agent: Agent) -> SafeString:
 def _move(card: Card, move: Move) -> dict[str, Any]:
     name = short_name(move.proposition, card.agent.slug, move.dimension)
     if move.is_sure:
-        fell = move.delta < 0
+        fell = move.points < 0
         verdict = display.badge("drifted" if fell else "improved", "bad" if fell else "good", "more than chance")
-    elif move.p is None:
+    elif move.p_adjusted is None:
         verdict = display.badge("judged once", "plain", "one judgement of a whole window decides nothing")
     else:
-        verdict = display.badge("within chance", "plain", f"p {move.p:.2g}, corrected for all claims here")
+        verdict = display.badge(
+            "within chance", "plain", f"p {move.p_adjusted:.2g}, corrected for all propositions here"
+        )
     return {
         "link": display.link(_scores_of(move), name, f"the judgements of {move.proposition} now"),
         "dimension": dimension_badge(move.dimension),
-        "inverted": move.candidate.inverted,
-        "baseline": meter(move.baseline.mean, share=move.baseline.share),
-        "now": meter(move.candidate.mean, share=move.candidate.share),
+        "inverted": move.inverted,
+        "baseline": meter(move.baseline, share=move.baseline_share),
+        "now": meter(move.candidate, share=move.share),
         "change": signed(move.delta),
-        "judged": f"{move.baseline.scored:,} · {move.candidate.scored:,}",
-        "unscored": f"{move.candidate.unscored:,} unscored" if move.candidate.unscored else "",
+        "judged": f"{move.baseline_scored:,} · {move.scored:,}",
+        "unscored": f"{move.unscored:,} unscored" if move.unscored else "",
         "verdict": verdict,
     }
