@@ -14,7 +14,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from django.conf import settings
-from django.db.models import F, Q, QuerySet
+from django.db.models import F, OuterRef, QuerySet, Subquery
 
 from agents.llm import Label, estimate_tokens, ledger
 from agents.llm.endpoints import provider_of
@@ -34,8 +34,6 @@ MESSAGES, MOST_MESSAGES = 10, 100  # of each sample
 PURPOSE = "before_after"
 SPARE = 3  # messages read for each that is wanted: some are blank, some belong to the other sample
 SAID_BEFORE = 2  # messages shown before the one judged
-NEAR = 10  # positions looked at in one query; what was simulated there makes it look further
-AT_ONCE = 100  # messages per query: databases limit how many conditions one may have
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,36 +273,25 @@ def _is_older(message: Message, version: int | None) -> bool:
 def just_before(
     agent: Agent, messages: Sequence[Message], unseen: Collection[int] = ()
 ) -> dict[int, tuple[Event, ...]]:
-    """The last things really said before each message in its channel, oldest first, by the message's key.
+    """The last things really said before each message in its channel, oldest first, by the message's key; in two queries.
 
     Args:
-        agent: Who is judged: what it said is its own action, everybody else's is what it answered to.
-        messages: Messages of any channels. One query per hundred, and one for each that has only simulated ones near it.
+        agent: Who is judged: what it said is its own action, everything else is what it answered to.
+        messages: Some hundred at most, of any channels.
         unseen: Keys of messages that are never shown.
     """
-    events: dict[int, tuple[Event, ...]] = {}
-    for start in range(0, len(messages), AT_ONCE):
-        events |= _of_some(agent, messages[start : start + AT_ONCE], unseen)
-    return events
-
-
-def _of_some(agent: Agent, messages: Sequence[Message], unseen: Collection[int]) -> dict[int, tuple[Event, ...]]:
-    near = Q(pk__in=[])
-    for message in messages:
-        near |= Q(channel=message.channel_id, position__lt=message.position, position__gte=message.position - NEAR)
     spoken = Message.objects.filter(synthetic=False).exclude(pk__in=unseen)
+    earlier = spoken.filter(channel=OuterRef("channel"), position__lt=OuterRef("position")).order_by("-position")
+    places = {f"before_{n}": Subquery(earlier.values("pk")[n : n + 1]) for n in range(SAID_BEFORE)}
+    keys = Message.objects.filter(pk__in=[message.pk for message in messages]).annotate(**places).values_list(*places)
+    shown = Message.objects.filter(pk__in={key for row in keys for key in row if key is not None})
     by_channel: dict[int, list[Said]] = defaultdict(list)
-    for row in said(spoken.filter(near).order_by("position")):
+    for row in said(shown.order_by("position")):
         by_channel[row.channel_id].append(row)
     events = {}
     for message in messages:
-        first = message.position - NEAR
-        rows = [row for row in by_channel[message.channel_id] if first <= row.position < message.position]
-        rows = rows[-SAID_BEFORE:]
-        if len(rows) < SAID_BEFORE and first > 1:
-            before = spoken.filter(channel=message.channel_id, position__lt=message.position)
-            rows = list(reversed(said(before.order_by("-position")[:SAID_BEFORE])))
-        events[message.pk] = tuple(_event(agent, row) for row in rows)
+        rows = [row for row in by_channel[message.channel_id] if row.position < message.position]
+        events[message.pk] = tuple(_event(agent, row) for row in rows[-SAID_BEFORE:])
     return events
 
 
