@@ -122,17 +122,17 @@ async def post_message(client: anthropic.AsyncAnthropic, body: Mapping[str, Any]
         options={"timeout": timeout},
     )
     try:
-        found = json.loads(response.content)
+        data = json.loads(response.content)
     except (ValueError, RecursionError) as problem:
         if response.headers.get("content-type", "").partition(";")[0].strip().lower().endswith("json"):
             raise NotJson(str(problem)) from problem
         return None
-    return _as_message(found) if isinstance(found, dict) else None
+    return _as_message(data) if isinstance(data, dict) else None
 
 
-def _as_message(found: dict[str, Any]) -> SimpleNamespace:
-    message = SimpleNamespace(**found)
-    content, usage = found.get("content"), found.get("usage")
+def _as_message(data: dict[str, Any]) -> SimpleNamespace:
+    message = SimpleNamespace(**data)
+    content, usage = data.get("content"), data.get("usage")
     if isinstance(content, list):
         message.content = [SimpleNamespace(**part) if isinstance(part, dict) else part for part in content]
     if isinstance(usage, dict):
@@ -377,12 +377,12 @@ def _reply(call: Call, received: Received, blocks: Sequence[Mapping[str, Any]]) 
         return call.blank(Status.REJECTED, error + _tools_hint(call, error))
     text = text_of(content)
     stop_reason = str(getattr(message, "stop_reason", None) or "")
-    found = read_answer(call.request, text=text, stop_reason=stop_reason, tool_blocks=blocks)
+    answer = read_answer(call.request, text=text, stop_reason=stop_reason, tool_blocks=blocks)
     return replace(
-        call.blank(found.status, found.error),
-        value=found.value,
+        call.blank(answer.status, answer.error),
+        value=answer.value,
         text=text,
-        tool_calls=found.tool_calls,
+        tool_calls=answer.tool_calls,
         stop_reason=stop_reason,
         served_model=str(getattr(message, "model", None) or ""),
         usage=usage_of(message),

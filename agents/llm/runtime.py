@@ -26,7 +26,7 @@ Future = concurrent.futures.Future[list[Exchange]]
 _sent: WeakKeyDictionary[Future, anthropic_api.Stage] = WeakKeyDictionary()
 
 GRACE = 1.0  # seconds past the deadline before the calling thread stops believing that the loop will answer
-GRACE_TOGETHER = 0.1  # the same where others wait for the whole: enough for the loop to cancel what hangs
+GRACE_TOGETHER = 0.1  # the same where others wait for all of them: enough for the loop to cancel what hangs
 LOOKAHEAD = 2  # requests handed over per call that may be in flight: enough that no slot waits for the calling thread
 
 

@@ -366,7 +366,7 @@ def confusion(label_set: LabelSet, *, annotators: Sequence[str] | None = None) -
 
 # -- as JSON
 def calibration_json(row: JudgeCalibration | None) -> dict[str, Any] | None:
-    """What stands beside a judge's scores in one dimension; null when it is not calibrated.
+    """What is shown with a judge's scores in one dimension; null when it is not calibrated.
 
     `kappa` is quadratic-weighted, null when it cannot be computed; `interval` its 95 % interval, null when there is none.
     """

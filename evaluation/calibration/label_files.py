@@ -94,9 +94,7 @@ class LabelRow(BaseModel):
         return (self.score,) if self.score is not None else names
 
 
-Problems = list[
-    tuple[int, str]
-]  # line (0: the file as a whole), and the rest of the sentence that begins with the path
+Problems = list[tuple[int, str]]  # line (0: the file itself), and the rest of the sentence that begins with the path
 
 
 def _at(line: int, reason: str, column: str = "", value: object = "") -> tuple[int, str]:
@@ -108,7 +106,7 @@ def _read(path: Path, annotator: str) -> tuple[list[LabelRow], int, Problems]:
     """Return the rows of a file, how many have no value yet, and what is wrong with the others.
 
     Raises:
-        LabelFileError: The file as a whole cannot be read.
+        LabelFileError: The file cannot be read.
     """
     rows: list[LabelRow] = []
     problems: Problems = []

@@ -302,7 +302,7 @@ def plain(text: str, limit: int = 240) -> str:
 
 
 def as_code(text: str, limit: int = 240) -> str:
-    """For a comment on GitHub or GitLab, also in a table cell: code, which mentions nobody and links nothing.
+    """For a comment on GitHub or GitLab, also in a table cell: code, which mentions and links nothing.
 
     Everything but letters, digits and spaces is written as a character reference, which Markdown never reads as structure; a mark
     that could mention or refer is also parted from what follows it.

@@ -43,7 +43,7 @@ class WorstMessage(BaseModel):
     Attributes:
         text: The start of what was judged, on one line.
         score: 0 to 9.
-        external_id, position, channel, sent_at: Of the message; empty where a whole window was judged.
+        external_id, position, channel, sent_at: Of the message; empty where a window was judged.
         reasoning: The judge's.
     """
 
@@ -57,7 +57,7 @@ class WorstMessage(BaseModel):
 
     @property
     def place(self) -> str:
-        """For people, e.g. ``#general 41``; empty for a whole window."""
+        """For people, e.g. ``#general 41``; empty for a window."""
         return f"#{self.channel} {self.position}" if self.position is not None else ""
 
 
@@ -106,12 +106,12 @@ class Finding(BaseModel):
 
 
 class Regression(Finding):
-    """A fall that is sure and large enough to matter: of a whole dimension, or of one proposition in it.
+    """A fall that is sure and large enough to matter: of a dimension, or of one proposition in it.
 
     Attributes:
-        scope: ``dimension``: the dimension as a whole fell; ``proposition``: only this one.
+        scope: ``dimension``: the dimension fell; ``proposition``: only this one.
         change: What surely fell: a proposition; where of none of them that is sure, the dimension.
-        dimension_change: Of the dimension as a whole.
+        dimension_change: Of the dimension.
         worst_message: The lowest judgement of the proposition now (of the one that fell most).
         fell_most: Where no proposition surely fell, those that fell most: of none of them alone it is sure.
     """
@@ -152,7 +152,7 @@ class BelowThreshold(Finding):
 
 
 class Unjudged(Finding):
-    """What could not be judged enough. `dimension` is empty for the agent (or build) as a whole."""
+    """What could not be judged enough. `dimension` is empty for the agent (or build) itself."""
 
     why: str
     share: float | None = None

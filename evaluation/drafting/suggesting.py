@@ -200,7 +200,7 @@ def suggest_for(
     known: Sequence[LoadedFile] = (),
     done: Callable[[], None] = lambda: None,
 ) -> list[Suggestions]:
-    """Suggest rules, cues and anti-patterns from the personas of several agents, asked side by side.
+    """Suggest rules, cues and anti-patterns from the personas of several agents, asked at the same time.
 
     What exists already, active, suggested or rejected, is not suggested again. Every call has its row in the ledger.
 
@@ -330,7 +330,7 @@ def sift(
     return usable, dropped
 
 
-def _usable(raw: Any, slug: str, name: str, persona: str, taken: set[str]) -> Suggestion:
+def _usable(raw: Any, slug: str, name: str, persona: str, in_use: set[str]) -> Suggestion:
     """Return an answer as an entry of a file, inactive."""
     try:
         answer = _Answer.model_validate(raw)
@@ -347,7 +347,7 @@ def _usable(raw: Any, slug: str, name: str, persona: str, taken: set[str]) -> Su
     if rule and answer.inverted:
         raise Unusable("a rule says what must hold, it is not inverted")
     wanted = answer.id if re.search(r"[a-zA-Z0-9]", answer.id) else claim
-    entry: dict[str, Any] = {"id": free_id(slug, wanted, taken=taken), "active": False, "claim": claim}
+    entry: dict[str, Any] = {"id": free_id(slug, wanted, in_use=in_use), "active": False, "claim": claim}
     if answer.inverted:
         entry["inverted"] = True
     if advice := _plain(answer.recommendation):

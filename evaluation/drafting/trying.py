@@ -176,9 +176,7 @@ def try_proposition(
         ValueError: Something asked for makes no sense; says what is allowed.
     """
     if proposition.dimension != adherence.DIMENSION:
-        raise ValueError(
-            f"{proposition.id} is of {proposition.dimension}, judged over a whole window; allowed: adherence"
-        )
+        raise ValueError(f"{proposition.id} is of {proposition.dimension}, judged over a window; allowed: adherence")
     if "{{action}}" in proposition.claim.replace(" ", ""):
         raise ValueError(f"{proposition.id} speaks of a draft ({{{{action}}}}), and messages that were sent are none")
     if not 1 <= n <= MOST_MESSAGES:

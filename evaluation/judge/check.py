@@ -62,7 +62,7 @@ _EXAMPLE = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One claim to be found true or false. An inverted proposition is asked as written; its answer is not flipped.
+    """One claim to be judged true or false. An inverted proposition is asked as written; its answer is not flipped.
 
     Attributes:
         proposition: The claim.

@@ -14,9 +14,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 from evaluation.propositions.rules import PRECONDITIONS, Phrase, Rule
 
 DimensionId = Literal["adherence", "consistency", "fluency", "convergence", "ideas_quantity"]
-# Judged over a whole window or conversation, never on one message.
+# Judged over a window or conversation, never on one message.
 WINDOW_DIMENSIONS = ("consistency", "fluency", "convergence", "ideas_quantity")
-ENVIRONMENT_DIMENSIONS = ("convergence", "ideas_quantity")  # measured of a whole channel
+ENVIRONMENT_DIMENSIONS = ("convergence", "ideas_quantity")  # measured of a channel
 MEASURED_IN = {
     "style": "consistency",
     "voices": "convergence",

@@ -120,7 +120,7 @@ class Simulation:
 
     @property
     def usable(self) -> bool:
-        """Whether it can be measured: the agent said something, and its model did not keep failing."""
+        """Whether it can be measured: the agent said something, and its model answered."""
         return self.messages > 0 and all(conversation.tried for conversation in self.conversations)
 
     @property
@@ -284,7 +284,7 @@ def _converse(scenes: Sequence[_Scene], progress: Progress) -> tuple[Conversatio
 
 @dataclass(frozen=True, slots=True)
 class _Scene:
-    """One conversation to simulate, and its channel. `first`: the number of its first line in the whole simulation, from 0."""
+    """One conversation to simulate, and its channel. `first`: the number of its first line in the simulation, from 0."""
 
     agent: Agent
     model: str
@@ -375,7 +375,7 @@ class _Scene:
 
 
 def _counts(run: Run) -> bool:
-    """Whether a turn answers its line: it ended by itself, or it failed after something had been said."""
+    """Whether a turn answers its line: it completed, or it failed after something had been said."""
     return run.status == Run.Status.COMPLETED or (run.status in Run.FINAL and run.messages.exists())
 
 

@@ -1,4 +1,4 @@
-"""``manage.py capture_baseline``: measure agents and keep the result as their baseline."""
+"""``manage.py capture_baseline``: measure agents and store the result as their baseline."""
 
 from __future__ import annotations
 
