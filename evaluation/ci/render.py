@@ -26,8 +26,7 @@ from evaluation.change.comparison import Comparison
 from evaluation.change.position import PositionProfile, position_profile
 from evaluation.change.tables import position_table
 from evaluation.ci.measure import AgentResult, Coverage
-from evaluation.ci.options import OVERALL, Limits
-from evaluation.ci.verdict import Findings, Row, decide, why_no_score
+from evaluation.ci.verdict import OVERALL, Findings, Limits, Row, decide, why_no_score
 from evaluation.models import COUNTED, Dimension, EvaluationRun, is_heuristic
 from evaluation.runs.as_json import as_json
 from evaluation.runs.capture import Spending, spending_json, spent_on

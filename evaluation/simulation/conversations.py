@@ -440,31 +440,46 @@ def has_little_speech(spec: RunSpec) -> bool:
     return len(spoken_by(agent=spec.agent, window=MessageWindow())[:ENOUGH]) < ENOUGH
 
 
-def simulate_where_little(
-    specs: Sequence[RunSpec], *, progress: Callable[[str, int, int], None] = lambda agent, done, total: None
+def simulate_specs(
+    specs: Sequence[RunSpec],
+    *,
+    situations: Sequence[Situation] = (),
+    actor_model: str = "",
+    progress: Callable[[str, int, int], None] = lambda agent, done, total: None,
 ) -> tuple[list[RunSpec], list[Simulation]]:
-    """Simulate conversations with the agents that have little speech; what exists under the same persona and model is used again.
+    """Simulate conversations with agents, and return the specs that measure these, and the simulations.
 
     Args:
         specs: What is to be measured.
+        situations: Simulated with every agent, `RunSpec.repeats` times each; each line is judged once. Without any: our own, with the
+            agents that have little speech; what exists under the same persona and model is used again.
+        actor_model: Default as configured.
         progress: Called with an agent's slug, the number of lines done, and of all lines.
 
     Returns:
-        The specs, those of simulated agents changed to measure the simulation, and the simulations. An agent that was silent throughout is
-        measured by its own messages, however few. An agent whose actor failed is left out: the same call continues with it.
+        The specs, those of simulated agents changed to measure the simulation. With our own situations an agent that was silent
+        throughout is measured by its own messages, however few. Other agents that said nothing to measure are left out: the same call
+        continues with those whose actor failed.
     """
-    situations = load_situations()
+    ours = () if situations else load_situations()
     measured: list[RunSpec] = []
     simulations: list[Simulation] = []
     for spec in specs:
-        if spec.agent is None or not has_little_speech(spec):
+        if spec.agent is None or (ours and not has_little_speech(spec)):
             measured.append(spec)
             continue
-        of_agent = partial(progress, spec.agent.slug)
-        simulations.append(simulate(agent=spec.agent, situations=situations, progress=of_agent, reuse=True))
-        if simulations[-1].usable:
-            measured.append(simulation_spec(spec, simulations[-1]))
-        elif simulations[-1].complete:  # silent throughout, as the scripted actor is without sample lines
+        simulation = simulate(
+            agent=spec.agent,
+            situations=situations or ours,
+            actor_model=actor_model,
+            repeats=1 if ours else spec.repeats,
+            progress=partial(progress, spec.agent.slug),
+            reuse=bool(ours),
+        )
+        simulations.append(simulation)
+        if simulation.usable:
+            measured.append(simulation_spec(spec if ours else replace(spec, repeats=1), simulation))
+        elif ours and simulation.complete:  # silent throughout, as the scripted actor is without sample lines
             measured.append(spec)
     return measured, simulations
 
