@@ -202,7 +202,6 @@ class Exchange:
     """One call as the runtime sees it.
 
     Attributes:
-        reply: How it ended.
         started_at: When, in seconds since the epoch.
         body: What was sent over the network, without the key; None when nothing was.
         tool_blocks: The tool calls as the model wrote them, also where the answer could not be used.

@@ -31,8 +31,6 @@ def body_of(request: LLMRequest, *, model: str, structured: bool, example: bool)
     """What is sent, key and headers aside.
 
     Args:
-        request: The question.
-        model: Model asked for.
         structured: Whether to send the schema as `output_config`; not for servers that refuse it.
         example: Whether to put the request's example before the last user turn, as an exchange that already happened.
             Small models follow such an example far better than a description; the conversation still ends with the
@@ -102,8 +100,6 @@ async def post_message(client: anthropic.AsyncAnthropic, body: Mapping[str, Any]
     """Create a message.
 
     Args:
-        client: Who sends it.
-        body: Plain data.
         timeout: Seconds for each read, as the SDK takes it.
 
     Returns:
@@ -256,13 +252,9 @@ async def answer(
     """Ask and, where the request wants it, ask again; the last exchange is the result, those before it went wrong.
 
     Args:
-        request: The question.
-        route: Who answers it.
-        background: The loop's clients and limiters.
         deadline: Seconds for everything.
         handed_at: When the calling thread handed the request over, on the loop's clock.
         waiting_counts: Whether the deadline runs while the request waits for a slot.
-        stage: Receives the time of sending, for a caller that gives the request up.
     """
     limiter = background.limiter(route.base_url)
     limiter.configure(maximum=route.max_concurrency, gate_slots=route.gate_slots)

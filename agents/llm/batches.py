@@ -98,10 +98,7 @@ def hand_in(
     a name: the worker looks for it on the server, and only when it is not there the questions may be asked again.
 
     Args:
-        outgoing: What to ask.
-        owner: Of the batch's lease meanwhile.
         allowed: Called just before it is sent: whether the work is still the caller's.
-        agent_id: The agent whom the questions are about, if any.
         planned: US dollars they are expected to cost; budgets count them while the batch is open.
 
     Returns:

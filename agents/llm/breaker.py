@@ -107,7 +107,6 @@ def complete_guarded(requests: Sequence[LLMRequest], *, deadline: float, about: 
     """Ask as `complete_together` does, but do not ask an endpoint that hangs.
 
     Args:
-        requests: Questions to one role's model, all about one draft or turn.
         deadline: Seconds for all of it.
         about: Tells this draft from others, so that one draft repeated does not stop the checks of all. None where less
             time is left than is configured: such a time-out proves nothing, and such a draft does not probe.

@@ -33,9 +33,6 @@ ROWS_PER_STATEMENT = 30  # SQLite takes 999 values
 def insert_calls(rows: Sequence[Mapping[str, Any]]) -> list[int]:
     """Insert calls, all of them or none, and return their primary keys in their order.
 
-    Args:
-        rows: Per call the value of every column but the primary key.
-
     Raises:
         DatabaseError: A row does not fit; a transaction around this stays usable.
     """

@@ -151,7 +151,6 @@ class Trace:
     Attributes:
         limiter: The endpoint's slots; it hears of every answer.
         give_up_at: End of the call's deadline on the loop's clock, in seconds.
-        attempts: HTTP requests sent.
         http_status: Status of the answer to the last request; 0 while there is none.
         request_id: The server's id of the last answer.
     """

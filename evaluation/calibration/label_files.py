@@ -178,8 +178,6 @@ def import_labels(path: Path, *, annotator: str = "", replace: bool = False) -> 
 
     Args:
         path: CSV with a header, or one JSON object per line: score (or run, proposition and message), annotator, value, note.
-        annotator: For rows that name none.
-        replace: Let a label that differs from a stored one replace it.
 
     Raises:
         LabelFileError: With every problem: file, line, column, value, allowed. Nothing was stored.

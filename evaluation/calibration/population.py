@@ -115,12 +115,8 @@ def draw_label_set(
     """Draw judgements at random for people to label, each as likely as any other.
 
     Args:
-        name: Of the set, unique.
-        judge, procedure, dimension: Whose judgements.
         n: How many; all, when there are fewer.
         runs: Only of these evaluations. `agents`: only of these agents, and of the channels they spoke in.
-        seed: Of the draw. The same seed draws the same from the same judgements.
-        user: Who asked for it.
 
     Raises:
         NothingToDraw: No judgement is of that kind.

@@ -24,9 +24,7 @@ class Coverage(BaseModel):
     """The judgements of one dimension.
 
     Attributes:
-        scored, trivial: Judged.
         failed: Could have been judged and was not: timeout, rate limit, refusal, malformed reply, never asked. `example` says why.
-        needs_llm_judge: What a heuristic judge cannot see, and leaves to an LLM.
         not_evaluable: Nothing to judge: one message, no history, an empty text.
     """
 
@@ -150,8 +148,6 @@ class AgentResult:
     """One agent of the build.
 
     Attributes:
-        captured: Its run, with its numbers.
-        coverage: Per dimension how much was judged.
         comparison: With its baseline; None, and then `no_baseline` says why.
         expected: Whether it must have a score: it was named, or it has a baseline.
     """
@@ -204,9 +200,7 @@ def measure(
     """Measure, resuming what an earlier attempt left, and compare; all comparisons count as looked at together.
 
     Args:
-        specs: One per agent.
         margin: Half-width of "no change", in points.
-        named: Slugs of agents that were asked for by name.
         prepared, progress: As for `capture`.
     """
     results = []

@@ -118,10 +118,7 @@ class Request:
     """What was asked for, read as far as it can be without a database.
 
     Attributes:
-        options: As the command line gave them.
-        limits: What the build is held to.
         bins: Stretches of positions; empty unless asked for by position.
-        speakers: Agent slugs by the speakers of the transcripts.
     """
 
     options: Mapping[str, Any]

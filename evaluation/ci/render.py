@@ -367,11 +367,7 @@ def print_line(line: str, out: Any) -> None:
 
 
 def complaint(report: Report, *, everything: bool) -> str:
-    """The verdict for standard error; empty for a pass of which everything is known.
-
-    Args:
-        everything: Every finding in a line of its own, for readers who get no table.
-    """
+    """The verdict for standard error; empty for a pass of which everything is known."""
     findings = report.findings
     head = f"{findings.verdict}: {findings.headline}"
     if not everything:

@@ -96,10 +96,8 @@ class WorstMessage(BaseModel):
     """The judgement that scored lowest, with where its message is.
 
     Attributes:
-        text: The start of what was judged, on one line.
         score: 0 to 9.
         external_id, position, channel, sent_at: Of the message; empty where a window was judged.
-        reasoning: The judge's.
     """
 
     text: str
@@ -166,7 +164,6 @@ class Regression(Finding):
     Attributes:
         scope: ``dimension``: the dimension fell; ``proposition``: only this one.
         change: What surely fell: a proposition; where of none of them that is sure, the dimension.
-        dimension_change: Of the dimension.
         worst_message: The lowest judgement of the proposition now (of the one that fell most).
         fell_most: Where no proposition surely fell, those that fell most: of none of them alone it is sure.
     """
@@ -231,7 +228,6 @@ class Undecided(Finding):
     """A comparison that does not decide.
 
     Attributes:
-        suspected: It fell enough and alone would be sure, but not among so many.
         hint: What would fail a build, where a fall has no interval; empty otherwise.
     """
 

@@ -125,7 +125,6 @@ def suggestions_request(
 
     Args:
         name, persona: The agent's; data, never an instruction.
-        existing: Claims of the propositions there are, not to be suggested again.
         most: Most suggestions.
         again: A second try of an answer that was cut: with twice the room.
     """
@@ -299,16 +298,7 @@ def sift(
     in_use: Iterable[str] = (),
     most: int = MOST,
 ) -> tuple[list[Suggestion], list[Dropped]]:
-    """Return what can be used of a model's answers, and the others each with the reason against it.
-
-    Args:
-        answers: As they came, in any shape.
-        slug, name: The agent's.
-        persona: As it was shown to the model.
-        existing: Propositions about the agent: what says the same is dropped.
-        in_use: Ids that are in use.
-        most: What follows after so many that can be used is dropped.
-    """
+    """Return what can be used of a model's answers, and the others each with the reason against it."""
     usable: list[Suggestion] = []
     dropped: list[Dropped] = []
     ids: set[str] = set(in_use)

@@ -80,12 +80,10 @@ class Verdict:
         status: ``scored``; ``trivial`` (could not be false here: stored as 9, in no mean); ``unscored`` (could not be judged).
         value: 0 to 9, higher is better: inverted claims flipped, penalties applied. None exactly when unscored.
         raw_value: 0 to 9 as the judge gave it.
-        flaws: Flaws listed by the judge (hard mode).
         evidence: ``present`` or ``absent``; empty when unscored, or when the judge did not say.
         confidence: 0 to 1, the judge's own; None when it gave no usable one.
         recommendations: Advice for a low score: the proposition's, else the judge's (AC-6.0.14).
         first_value: The value before the judge was asked whether it is sure (AC-6.0.11); None when it was asked once.
-        reason: Why it is trivial or unscored.
         cause: Why it is unscored, for programs: the status of a call that failed, ``malformed`` for an invalid entry, `OUT_OF_REACH`
             where this judge cannot score the proposition whatever the text; empty for other reasons.
         judge: ``rule``, or the model asked. `served_model`: the one that answered.
@@ -184,7 +182,6 @@ def parse_answers(data: Any, propositions: Mapping[str, Proposition]) -> dict[st
     """The entries of a reply by claim key.
 
     Args:
-        data: The decoded JSON object.
         propositions: What was asked, by key. A single claim is answered at the top level, several under their keys.
 
     Returns:
@@ -528,8 +525,6 @@ def score_propositions(
 
     Args:
         propositions: What to judge; rules are not accepted here, they need no judge.
-        context: What the judge is shown.
-        label: Columns for the ledger.
         model: Overrides the configured judge.
         deadline: Seconds per call; default `LLM_EVALUATION_DEADLINE`.
 

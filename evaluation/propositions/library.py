@@ -22,10 +22,7 @@ class Entry:
     """A proposition with its place.
 
     Attributes:
-        path: The file.
         owner: The agent's slug, or ``_default``.
-        dimension, level: What the file is about.
-        proposition: The entry.
         mark: Digest of all that a person sees of it; a different one means that it was changed.
         replaces: The proposition of ours with the same id, for one that `listed` returns; None for most.
     """

@@ -214,8 +214,6 @@ class Proposition:
     """A proposition with everything inherited and merged; immutable, so that no two runs can disturb each other.
 
     Attributes:
-        source: Its file and line.
-        quote: The words of the persona it comes from.
         trait: Name of the trait it speaks of (`trait_stopped`: at strength 0); empty for most.
         trait_now: That trait as the agent has it: a change of it makes this another proposition.
         over_window: Judged once over the window instead of message by message.

@@ -123,16 +123,8 @@ class Subject:
     """An agent as one run looks at it: persona, window, tags. Caches what several items need.
 
     Attributes:
-        agent: Who is measured.
-        persona: The rendered persona.
-        window: Which stretch of its speech.
-        where: Tags its messages must have.
         samples: Most messages sampled.
-        seed: Seed of the sampling.
-        history: What self-consistency compares the window with.
-        history_where: Tags the messages of the history must have.
         simulated: Whether what was simulated for a measurement is looked at, instead of real speech.
-        position_bins: Stretches of a conversation the sample is drawn evenly from.
         before: What was said just before a message, by its id, where that was read ahead.
         read: What was read of channels; agents that are measured together share it.
     """
@@ -332,10 +324,7 @@ class ChannelSubject:
     """A channel: window and tags of what is measured. Caches what several items need.
 
     Attributes:
-        channel: Whose conversation.
         window: Which stretch of it; ``last:N`` are its last N messages.
-        where: Tags its messages must have.
-        seed: Seed of whatever is drawn.
     """
 
     channel: Channel

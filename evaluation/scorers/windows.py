@@ -118,10 +118,7 @@ def said_in(
     """What was said in a channel, in its order; simulated speech only where the channel was simulated.
 
     Args:
-        channel: Whose messages.
         window: ``last:N`` are the channel's last N messages.
-        where: Tags the messages must have.
-        agents_only: Leave out users and outsiders.
     """
     messages = Message.objects.filter(channel=channel, synthetic=channel.synthetic, text__regex=r"\S")
     messages = in_window(with_tags(messages, where or {}), window)
@@ -229,11 +226,8 @@ def sample_by_position(
     positions then stand for the same conversations.
 
     Args:
-        agent: Who spoke.
         eligible: Its messages that may be drawn; positions count the others, too.
-        bins: The stretches.
         samples: Most messages, at least 1.
-        seed: Equal seeds draw equal samples.
         simulated: Whether `eligible` is simulated speech.
     """
     may = set(eligible.order_by().values_list("pk", flat=True))

@@ -60,7 +60,6 @@ class Conversation(BaseModel):
 
     Attributes:
         situation: Its id. `repeat`: which of the repeats, from 1.
-        channel: Slug of its channel.
         lines: How many lines it has. `done`: how many of them the agent answered, or chose to pass over in silence.
         silent: How many of these it passed over. `silence`: why, the first time, in the agent's own words.
         reason: Why the other lines are missing; empty when none is.
@@ -96,8 +95,6 @@ class Simulation:
 
     Attributes:
         id: The part before the last ``-`` is equal for the same agent, persona, situations, model and repeats.
-        conversations: Every situation and repeat, in the order they are simulated.
-        messages: How many messages of the agent there are to measure.
         resumed: Whether it continues what an earlier process left.
     """
 
@@ -182,11 +179,9 @@ def simulate(
     No stage of the pipeline takes part but those marked `required`, and the agent remembers nothing of it.
 
     Args:
-        agent: Active.
         situations: What happens to it, see `load_situations`.
         actor_model: The model that acts; default the agent's own, else `ACTOR_MODEL`.
         repeats: How often each situation is simulated, 1 to 20.
-        progress: Called with the number of lines done (or given up) and of all lines.
         reuse: Use the newest simulation of the same, whatever its age and even if it was measured, and only add what it lacks.
 
     Raises:
@@ -450,7 +445,6 @@ def simulate_specs(
     """Simulate conversations with agents, and return the specs that measure these, and the simulations.
 
     Args:
-        specs: What is to be measured.
         situations: Simulated with every agent, `RunSpec.repeats` times each; each line is judged once. Without any: our own, with the
             agents that have little speech; what exists under the same persona and model is used again.
         actor_model: Default as configured.
@@ -577,10 +571,8 @@ def estimate_simulation(
     """Estimate what the actor would need, and the judge of what it says, if every line is answered once.
 
     Args:
-        spec: What is to be measured, of an agent.
         situations: What would be said to it.
         actor_model: Default the agent's own model, else `ACTOR_MODEL`.
-        repeats: How often each situation is simulated.
 
     Raises:
         ValueError: `spec` is of a channel.
