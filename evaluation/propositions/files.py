@@ -48,7 +48,6 @@ def read_mapping(path: Path, expected: str) -> tuple[yaml.Node, dict[Any, Any]]:
     """A file with a mapping at its top, as nodes (for the lines) and as data.
 
     Args:
-        path: The file.
         expected: The keys to name where there is no mapping.
 
     Raises:
@@ -88,8 +87,6 @@ def read_folders(
     """Read the YAML files of folders and their subfolders; a file is read again only when it changed.
 
     Args:
-        folders: Where they are.
-        setting: Names the folders in a problem.
         load: Reads one file; raises `YamlProblems`.
 
     Returns:
@@ -318,7 +315,6 @@ def propositions_for(
     shipped with the examples apply to these alone.
 
     Args:
-        agent_slug: Whose.
         dimension: Its id.
         level: ``evaluation``, or ``action`` for those about a draft.
         files: What `load_all` returned, for callers that ask several times and have no time to look at the folders again.

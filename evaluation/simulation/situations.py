@@ -45,9 +45,7 @@ class Situation(BaseModel):
     """What happens to an agent.
 
     Attributes:
-        id: Its name in tags, results and comparisons.
         lines: What is said to the agent, 1 to 20 lines; it answers each before the next is said.
-        speaker: Who says them.
         description: For people; the agent does not see it.
     """
 
