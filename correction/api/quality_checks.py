@@ -26,16 +26,15 @@ from agents.persona import render_persona
 from agents.turn.send_message import MAX_CHARACTERS
 from correction.api.figures import Sums
 from correction.config.fields import GATE_DIMENSIONS, SETTINGS, ConfigError
-from correction.gate.check import DimensionCheck
 from correction.gate.quality_check import (
     MOST_ATTEMPTS,
     MOST_PROPOSITIONS,
     Checked,
     QualityCheck,
-    SessionRefused,
     check_quality,
     read_propositions,
 )
+from correction.gate.sessions import SessionRefused
 from correction.models import CorrectionLog, GateDimensionResult, Outcome
 from evaluation.judge.prompts import Event
 from evaluation.models import is_heuristic
@@ -366,7 +365,7 @@ def _shown(checked: Checked, request: Request) -> dict[str, Any]:
     }
 
 
-def _dimension(check: DimensionCheck) -> dict[str, Any]:
+def _dimension(check: GateDimensionResult) -> dict[str, Any]:
     return {
         "score": check.score,
         "threshold": float(check.threshold),

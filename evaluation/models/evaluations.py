@@ -113,7 +113,7 @@ class EvaluationRun(Leasable):
         null=True,
         blank=True,
         editable=False,
-        help_text="score and standard error per dimension, kept when a scheduled run was looked at for drift; empty = not yet",
+        help_text="score and standard error per dimension, stored when a scheduled run was looked at for drift; empty = not yet",
     )
     figures = models.JSONField(
         default=dict, blank=True, help_text="what was measured beside the judgements, by dimension"
@@ -608,7 +608,7 @@ class EvaluationSchedule(models.Model):
 
 
 class DriftAlert(models.Model):
-    """A lasting fall in a series of scores, found once. Series of other judges or procedures are other series."""
+    """A lasting fall in a series of scores, reported once. Series of other judges or procedures are other series."""
 
     schedule = models.ForeignKey(
         EvaluationSchedule, null=True, blank=True, on_delete=models.SET_NULL, related_name="alerts"
