@@ -40,6 +40,7 @@ def print_table(
     total: Sequence[Cell] = (),
     tight: bool = False,
     unwrapped: Collection[str] = (),
+    wrapped: bool = False,
 ) -> None:
     """Print a table for people. Texts are data: no markup in them takes effect.
 
@@ -51,6 +52,7 @@ def print_table(
         total: A last row, under a line.
         tight: Whether columns stand close together, for a table that would not fit otherwise.
         unwrapped: Headings of texts that are not wrapped.
+        wrapped: Whether numbers may be wrapped, for a table that has little else.
     """
     from rich import box
     from rich.markup import escape
@@ -65,7 +67,9 @@ def print_table(
     for head in heads:
         number, name = head.startswith(">"), head.removeprefix(">")
         justify: Literal["left", "right"] = "right" if number else "left"
-        table.add_column(escape(name), justify=justify, no_wrap=number or name in unwrapped, overflow="fold")
+        table.add_column(
+            escape(name), justify=justify, no_wrap=(number and not wrapped) or name in unwrapped, overflow="fold"
+        )
 
     def shown(cell: Cell) -> str:
         value, emphasis = cell if isinstance(cell, tuple) else (cell, "")

@@ -31,13 +31,13 @@ else:
 
 
 class ParametersField(forms.JSONField):
-    """JSON that every database can keep: Python's reader also takes NaN and halves of characters."""
+    """JSON that every database can store: Python's reader also takes NaN and halves of characters."""
 
     def to_python(self, value: Any) -> Any:
-        found = super().to_python(value)
-        if found is not None and (problem := unstorable(found)):
+        parsed = super().to_python(value)
+        if parsed is not None and (problem := unstorable(parsed)):
             raise forms.ValidationError(problem)
-        return found
+        return parsed
 
     def prepare_value(self, value: Any) -> Any:
         shown = super().prepare_value(value)
@@ -55,10 +55,10 @@ class InterventionForm(InterventionModelForm):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._offer("function", [(name, name.replace("_", " ")) for name in sorted(FUNCTIONS)], "no function")
-        self._offer("nudge_type", NudgeType.choices, "no kind: the text below is the whole nudge")
+        self._offer("nudge_type", NudgeType.choices, "no kind: the text below is the nudge")
 
     def _post_clean(self) -> None:
-        super()._post_clean()  # type: ignore[misc]  # Django's place for what needs the whole row
+        super()._post_clean()  # type: ignore[misc]  # Django's place for what needs the row
         for name, problem in problems_of(self.instance).items():
             self.add_error(name, problem)
 
@@ -116,9 +116,9 @@ def held_badge(held: Any) -> SafeString:
     return display.badge("holds", "good") if held else display.badge("does not hold", "warning")
 
 
-def preconditions_table(found: Any) -> SafeString:
-    """One line per precondition; whatever else a line says is shown as it is."""
-    lines = [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []
+def preconditions_table(logged: Any) -> SafeString:
+    """One line per precondition, with all that it says."""
+    lines = [entry for entry in logged if isinstance(entry, dict)] if isinstance(logged, list) else []
     if not lines:
         return display.EMPTY
     rows = format_html_join(

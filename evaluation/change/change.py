@@ -34,7 +34,8 @@ WHERE = ("in the baseline", "now")
 AnyChange = TypeVar("AnyChange", bound="Change")
 
 
-def _to(digits: int) -> Any:
+def to(digits: int) -> Any:
+    """Dump a number with so many decimals."""
     return PlainSerializer(lambda value: value if value is None else round(value, digits))
 
 
@@ -69,15 +70,15 @@ class Change(BaseModel):
     verdict: Verdict
     reason: str = ""
     p_value: float | None = Field(None, exclude=True)
-    p_adjusted: Annotated[float | None, _to(6)] = Field(None, serialization_alias="p")
+    p_adjusted: Annotated[float | None, to(6)] = Field(None, serialization_alias="p")
     n: int = 0
     baseline_n: int = 0
     unit: str = "messages"
     n_more: int | None = None
     share: ShareShown = Field(None, serialization_alias="coverage")
     baseline_share: ShareShown = Field(None, serialization_alias="baseline_coverage")
-    sd: Annotated[float | None, _to(2)] = None
-    smallest_detectable: Annotated[float | None, _to(2)] = None
+    sd: Annotated[float | None, to(2)] = None
+    smallest_detectable: Annotated[float | None, to(2)] = None
     paired: bool = False
     counted: bool = Field(False, exclude_if=lambda counted: not counted)
     too_little_scored: bool = Field(False, exclude=True)
@@ -223,7 +224,7 @@ def detectable(sd: float | None, *, n: int, baseline_n: int, paired: bool, alpha
     return smallest_detectable_change(n, sd, alpha=alpha, baseline_n=baseline_n, paired=paired)
 
 
-def corrected(changes: Sequence[Change], margin: float, what: str) -> list[Change]:
+def corrected(changes: Sequence[AnyChange], margin: float, what: str) -> list[AnyChange]:
     """Changes looked at together: a difference that chance would give somewhere among so many is not sure (Holm).
 
     It only ever takes verdicts back, so it may be applied again to more of them.

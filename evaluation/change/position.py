@@ -24,14 +24,21 @@ STATUSES = ("scored", "trivial", "unscored", "pending")
 ENOUGH_CONVERSATIONS = 6  # from here on whole conversations are resampled, and the result holds for others, too
 
 
-class Mean(BaseModel):
-    """A mean with its interval; `note` says why one of them is None."""
+class Figure(BaseModel):
+    """A statistic's interval; `note` says why it, or the statistic, is None."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, serialize_by_alias=True)
 
-    score: Annotated[float | None, PlainSerializer(rounded)]
     interval: IntervalShown
     note: str = Field("", exclude_if=lambda note: not note)
+
+
+class Mean(Figure):
+    score: Annotated[float | None, PlainSerializer(rounded)]
+
+
+class Trend(Figure):
+    spearman: Annotated[float | None, PlainSerializer(rounded)]
 
 
 class PositionBin(Mean):
@@ -44,8 +51,6 @@ class PositionBin(Mean):
         share: How much was scored of what the judge can score; repeats count once.
         same: The mean over the conversations that have scores in the first and in the last stretch.
     """
-
-    model_config = ConfigDict(serialize_by_alias=True)
 
     positions: str
     first: int
@@ -75,14 +80,6 @@ class PositionChange(Change):
     resampled: str = ""
 
 
-class Trend(BaseModel):
-    """Spearman's correlation of position and message score, −1 to 1; `note` says why there is none."""
-
-    spearman: Annotated[float | None, PlainSerializer(rounded)]
-    interval: IntervalShown
-    note: str = Field("", exclude_if=lambda note: not note)
-
-
 class PositionDimension(BaseModel):
     """One dimension by position.
 
@@ -90,7 +87,7 @@ class PositionDimension(BaseModel):
         bins: One per stretch asked for, empty ones, too.
         within: The change inside the conversations that reach both ends, each counting once: what fading means.
         overall: The change over all judged messages: also differs when long conversations are others than short ones.
-        trend: In the conversations of `within`.
+        trend: Spearman's correlation of position and message score, −1 to 1, in the conversations of `within`.
     """
 
     dimension: str = Field(exclude=True)

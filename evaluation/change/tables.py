@@ -16,7 +16,7 @@ from evaluation.change.change import Change
 from evaluation.change.choosing import Detection
 from evaluation.change.comparison import Comparison
 from evaluation.change.over_time import Drop, Series
-from evaluation.change.overview import Card, DimensionMove, Overview
+from evaluation.change.overview import Card, Overview
 from evaluation.change.overview_text import sentence_of, tag_words
 from evaluation.change.position import PositionChange, PositionProfile
 from evaluation.models import is_heuristic
@@ -228,11 +228,11 @@ def _tags(card: Card) -> str:
     return "; ".join(sorted({tag_words(run) for run in card.compared.candidate.values()} - {""}))
 
 
-def _scores(move: DimensionMove | None) -> str | None:
+def _scores(move: Change | None) -> str | None:
     if move is None:
         return None
     scores = " → ".join("–" if score is None else decimal(score) for score in (move.baseline, move.candidate))
-    shares = " → ".join(percent(share) or "–" for share in (move.baseline_share, move.candidate_share))
+    shares = " → ".join(percent(share) or "–" for share in (move.baseline_share, move.share))
     return f"{scores}\n{shares.replace(' %', '', 1) if shares.count('%') > 1 else shares}"
 
 

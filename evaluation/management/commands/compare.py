@@ -157,7 +157,7 @@ class Command(CodedCommand):
             document = {
                 "comparisons": [c.model_dump() for c in compared.comparisons],
                 "not_compared": compared.undecidable,
-                **({} if options["detect"] is None else {"detect": [row.as_json() for row in compared.detections]}),
+                **({} if options["detect"] is None else {"detect": [row.model_dump() for row in compared.detections]}),
                 **({"samples": compared.topped_up} if compared.topped_up else {}),
             }
             self.stdout.write(json.dumps(document, ensure_ascii=False, indent=2))
