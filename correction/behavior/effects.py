@@ -36,10 +36,8 @@ from evaluation.change.before_after import (
     BeforeAfter,
     Moments,
     Plan,
-    before_after_json,
     judge_before_after,
     plan_before_after,
-    plan_json,
 )
 from evaluation.wording import counted, judge_label, money
 
@@ -186,7 +184,12 @@ def judge_request(
 
 def plan_as_json(change: RequestedChange) -> dict[str, Any]:
     """What a page or the API offers before anything is judged."""
-    return {"request": change.request.pk, "expected": change.expected, **plan_json(change.plan), "waits": change.waits}
+    return {
+        "request": change.request.pk,
+        "expected": change.expected,
+        **change.plan.model_dump(),
+        "waits": change.waits,
+    }
 
 
 def outcome_as_json(outcome: Outcome) -> dict[str, Any]:
@@ -195,7 +198,7 @@ def outcome_as_json(outcome: Outcome) -> dict[str, Any]:
         "request": outcome.change.request.pk,
         "expected": outcome.change.expected,
         "as_requested": outcome.as_requested,
-        **before_after_json(outcome.found),
+        **outcome.found.model_dump(),
     }
 
 
@@ -333,12 +336,11 @@ def _measured(effect: BehaviorEffect, owner: str, done: Callable[[int], None] = 
 def _ended(outcome: Outcome) -> dict[str, Any]:
     """Completed with a result; failed where nothing was judged, or the judge scored nothing: then the result shows it all the same."""
     found, result = outcome.found, outcome_as_json(outcome)
-    if found.reason:
-        return {"status": Status.FAILED, "error": found.reason, "result": result}
-    judged = [row.verdict for row in (*found.before, *found.after)]
-    if not any(verdict.status == "scored" for verdict in judged):
-        why = next((verdict.reason for verdict in judged if verdict.reason), "")
-        text = f"the judge scored none of {len(judged)} messages{f'; the first: {why}' if why else ''}"
+    if found.not_judged:
+        return {"status": Status.FAILED, "error": found.not_judged, "result": result}
+    if not any(row.status == "scored" for row in found.messages):
+        why = next((row.reason for row in found.messages if row.reason), "")
+        text = f"the judge scored none of {len(found.messages)} messages{f'; the first: {why}' if why else ''}"
         return {"status": Status.FAILED, "error": text[:1000], "result": result}
     return {"status": Status.COMPLETED, "result": result}
 
@@ -387,8 +389,7 @@ def show_plan(change: RequestedChange, out: Any) -> None:
     out.write(f"{plan.agent.slug}: {snippet(plan.trait.name)} ({_ASKED[change.expected]})")
     messages = f"{counted(len(plan.before), 'message')} before, {len(plan.after)} after"
     out.write(f"{messages}{f' ({change.waits})' if change.waits else ''}; judge: {judge_label(plan.judge)}")
-    cost = None if plan.cost_usd is None else str(plan.cost_usd)
-    out.write(f"Estimate: {estimate_words({'calls': plan.calls, 'cost_usd': cost})}")
+    out.write(f"Estimate: {estimate_words(plan.estimate.model_dump())}")
 
 
 def show_effect(effect: BehaviorEffect, out: Any) -> None:

@@ -7,15 +7,26 @@ judged by the same question, and the judge does not know what to expect: the mes
 from __future__ import annotations
 
 import secrets
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from django.conf import settings
 from django.db.models import F, OuterRef, QuerySet, Subquery
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    InstanceOf,
+    PlainSerializer,
+    SerializerFunctionWrapHandler,
+    SkipValidation,
+    computed_field,
+    model_serializer,
+)
 
 from agents.llm import Label, estimate_tokens, ledger
 from agents.llm.endpoints import provider_of
@@ -23,13 +34,14 @@ from agents.llm.ledger import Totals
 from agents.models import Agent, Message
 from agents.persona import TraitLike
 from agents.text.fences import new_nonce
+from evaluation.change.change import AgentShown, Change, Sample, change_of, mean_of
 from evaluation.judge.prompts import Context, Event, Window
-from evaluation.judge.questions import Question, Verdict, ask_all, build_request, unscored
+from evaluation.judge.questions import Question, ask_all, build_request, unscored
 from evaluation.propositions.traits import presence
 from evaluation.runs.budget import OUTPUT_TOKENS_PER_CLAIM, why_over_budget
 from evaluation.scorers.subjects import Said, said
-from evaluation.statistics.bootstrap import Observation, bootstrap_difference
-from evaluation.statistics.estimates import Estimate
+from evaluation.statistics.bootstrap import Observation
+from evaluation.statistics.difference import MARGIN
 
 MESSAGES, MOST_MESSAGES = 10, 100  # of each sample
 PURPOSE = "before_after"
@@ -54,38 +66,45 @@ class Moments:
     version: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """One message with what was said of it."""
-
-    message: Message
-    verdict: Verdict
+TraitShown = Annotated[SkipValidation[TraitLike], PlainSerializer(lambda trait: trait.name)]
+MessagesShown = Annotated[tuple[InstanceOf[Message], ...], PlainSerializer(len)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """What would be judged.
+class Cost(BaseModel):
+    """What judging would take; nothing for a judge on this machine. `cost_usd` is None when unpriced."""
+
+    calls: int
+    input_tokens: int
+    output_tokens: int
+    cost_usd: Annotated[Decimal | None, PlainSerializer(lambda cost: None if cost is None else str(cost))]
+
+
+class Plan(BaseModel):
+    """What would be judged. Dumped it is what a page or the API offers before.
 
     Attributes:
         wanted: Messages wanted before and after.
         before, after: Those there are, oldest first.
         unseen: Keys of messages that the judge is not shown.
-        calls, input_tokens, output_tokens: What judging them would take; nothing for a judge on this machine.
-        cost_usd: US dollars; None when unpriced.
     """
 
-    agent: Agent
-    trait: TraitLike
+    model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True)
+
+    agent: AgentShown
+    trait: TraitShown
     judge: str
     wanted: int
-    before: tuple[Message, ...]
-    after: tuple[Message, ...]
-    calls: int
-    input_tokens: int
-    output_tokens: int
-    cost_usd: Decimal | None
-    unseen: frozenset[int] = field(default=frozenset())
+    before: MessagesShown
+    after: MessagesShown
+    estimate: Cost
+    unseen: frozenset[int] = Field(frozenset(), exclude=True)
 
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def claim(self) -> str:
+        return presence(self.trait).claim
+
+    @computed_field  # type: ignore[prop-decorator]
     @property
     def waits(self) -> str:
         """What is missing, e.g. ``not yet: 3 of 10 messages since``; empty when it can be judged in full."""
@@ -94,28 +113,67 @@ class Plan:
         return "" if self.before else "the agent said nothing before"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BeforeAfter:
+class Judged(BaseModel):
+    """One message with what was said of it."""
+
+    message: int
+    sample: Literal["before", "after"]
+    status: str
+    score: int | None
+    reason: str
+    justification: str
+
+
+class BeforeAfter(Plan):
     """What came out: how much the trait shows, 0 to 9, before and after, and the difference of the means with its 95 % interval.
 
     The interval resamples messages as if each were independent of the others. Neighbours of one conversation are not: it is too
-    narrow where they are alike.
+    narrow where they are alike. Dumped it is what is stored, and what a command or the API shows.
+
+    Attributes:
+        not_judged: Why nothing was judged; empty when it was.
     """
 
-    plan: Plan
-    before: tuple[Judged, ...]
-    after: tuple[Judged, ...]
-    difference: Estimate
-    spent: Totals
-    reason: str = ""  # why nothing was judged
+    messages: tuple[Judged, ...] = ()
+    change: InstanceOf[Change] = Field(exclude=True)
+    spent: InstanceOf[Totals] = Field(exclude=True)
+    not_judged: str = Field("", exclude=True)
 
     @property
     def verdict(self) -> str:
         """``more``, ``less``, ``no change shown`` (the interval holds zero), or ``not enough data``."""
-        interval = self.difference.interval
+        interval = self.change.interval
         if interval is None:
             return "not enough data"
         return "more" if interval.low > 0 else "less" if interval.high < 0 else "no change shown"
+
+    @property
+    def reason(self) -> str:
+        """Why there is no difference, or no interval of it."""
+        return self.not_judged or ("" if self.change.interval else self.change.interval_note)
+
+    @model_serializer(mode="wrap")
+    def _dump(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        judged = Counter(f"{row.sample}_{row.status}" for row in self.messages)
+        change, spent = self.change, self.spent
+        unknown = bool(spent.unpriced) and spent.unpriced == spent.calls
+        return {
+            **handler(self),
+            "verdict": self.verdict,
+            "reason": self.reason,
+            "mean_before": None if change.baseline is None else round(change.baseline, 2),
+            "mean_after": None if change.candidate is None else round(change.candidate, 2),
+            "difference": None if change.delta is None else round(change.delta, 2),
+            "interval": change.interval and [round(change.interval.low, 2), round(change.interval.high, 2)],
+            **{
+                f"{sample}_{status}": judged[f"{sample}_{status}"]
+                for sample in ("before", "after")
+                for status in ("scored", "trivial", "unscored")
+            },
+            "actual_calls": spent.calls,
+            "actual_unpriced_calls": spent.unpriced,
+            "actual_cost_usd": None if unknown else str(spent.cost_usd),
+        }
 
 
 def plan_before_after(
@@ -154,10 +212,12 @@ def plan_before_after(
         wanted=n,
         before=before,
         after=after,
-        calls=len(tokens),
-        input_tokens=sum(tokens),
-        output_tokens=len(tokens) * OUTPUT_TOKENS_PER_CLAIM,
-        cost_usd=None if None in costs else sum((c for c in costs if c is not None), Decimal(0)),
+        estimate=Cost(
+            calls=len(tokens),
+            input_tokens=sum(tokens),
+            output_tokens=len(tokens) * OUTPUT_TOKENS_PER_CLAIM,
+            cost_usd=None if None in costs else sum((c for c in costs if c is not None), Decimal(0)),
+        ),
         unseen=hidden,
     )
 
@@ -177,23 +237,20 @@ def judge_before_after(
         two on one.
     """
     work_id = work_id or f"{PURPOSE}:{secrets.token_hex(8)}"
-    reason = ""
+    reason, judged = "", list[Judged]()
     if not plan.before or not plan.after:
         reason = plan.waits or "there is nothing to judge"
     elif over := why_over_budget(plan.agent, plan.judge):
         reason = over
-    if reason:
-        return BeforeAfter(
-            plan=plan, before=(), after=(), difference=Estimate(None, None, 0, reason),
-            spent=ledger.totals(work_id=work_id), reason=reason,
-        )  # fmt: skip
-    messages = (*plan.before, *plan.after)
-    label = Label(purpose=PURPOSE, dimension="adherence", agent_id=plan.agent.pk, work_id=work_id)
-    verdicts = _verdicts(plan, messages, label, done)
-    before, after = (tuple(Judged(m, verdicts[m.pk]) for m in sample) for sample in (plan.before, plan.after))
-    difference = bootstrap_difference(_observations(before), _observations(after))
+    else:
+        judged = _judged(plan, work_id, done)
+    samples = (_sample([row for row in judged if row.sample == sample]) for sample in ("before", "after"))
     return BeforeAfter(
-        plan=plan, before=before, after=after, difference=difference, spent=ledger.totals(work_id=work_id)
+        **{name: getattr(plan, name) for name in Plan.model_fields},
+        messages=tuple(judged),
+        change=change_of(*samples, dimension="adherence", margin=MARGIN),
+        spent=ledger.totals(work_id=work_id),
+        not_judged=reason,
     )
 
 
@@ -212,7 +269,9 @@ def _questions(
         yield Question(propositions=(proposition,), context=context, label=label, model=judge, nonce=nonce, alone=True)
 
 
-def _verdicts(plan: Plan, messages: Sequence[Message], label: Label, done: Callable[[int], None]) -> dict[int, Verdict]:
+def _judged(plan: Plan, work_id: str, done: Callable[[int], None]) -> list[Judged]:
+    messages = (*plan.before, *plan.after)
+    label = Label(purpose=PURPOSE, dimension="adherence", agent_id=plan.agent.pk, work_id=work_id)
     questions = list(_questions(plan.agent, plan.trait, messages, plan.judge, label, plan.unseen))
     about = {id(question): message.pk for question, message in zip(questions, messages, strict=True)}
     verdicts = {message.pk: unscored("not judged") for message in messages}
@@ -220,15 +279,23 @@ def _verdicts(plan: Plan, messages: Sequence[Message], label: Label, done: Calla
         if answered.verdicts:
             verdicts[about[id(answered.question)]] = answered.verdicts[0]
             done(1)
-    return verdicts
-
-
-def _observations(rows: Iterable[Judged]) -> list[Observation]:
     return [
-        Observation(float(row.verdict.value), 1.0, f"message:{row.message.pk}")
-        for row in rows
-        if row.verdict.status == "scored" and row.verdict.value is not None
+        Judged(
+            message=message.pk,
+            sample="before" if place < len(plan.before) else "after",
+            status=verdict.status,
+            score=verdict.value if verdict.status == "scored" else None,
+            reason=verdict.reason,
+            justification=verdict.justification,
+        )
+        for place, message in enumerate(messages)
+        for verdict in (verdicts[message.pk],)
     ]
+
+
+def _sample(rows: Sequence[Judged]) -> Sample:
+    scored = [Observation(float(row.score), 1.0, f"message:{row.message}") for row in rows if row.score is not None]
+    return Sample(score=mean_of(scored), observations=scored)
 
 
 # -- which messages
@@ -300,68 +367,3 @@ def _event(agent: Agent, row: Said) -> Event:
     if row.agent_id == agent.pk:
         return Event("action", agent.display_name, row.text)
     return Event("stimulus", agent.display_name, row.text, speaker=row.author_name)
-
-
-# -- JSON
-def before_after_json(result: BeforeAfter) -> dict[str, Any]:
-    """The object a command or the API shows: means, difference, interval, counts by status, and each message's score."""
-    interval = result.difference.interval
-    return {
-        **plan_json(result.plan),
-        "verdict": result.verdict,
-        "reason": result.reason or result.difference.reason,
-        "mean_before": _mean(result.before),
-        "mean_after": _mean(result.after),
-        "difference": None if result.difference.value is None else round(result.difference.value, 2),
-        "interval": [round(interval.low, 2), round(interval.high, 2)] if interval else None,
-        **{
-            f"{when}_{status}": sum(row.verdict.status == status for row in rows)
-            for when, rows in (("before", result.before), ("after", result.after))
-            for status in ("scored", "trivial", "unscored")
-        },
-        "messages": [
-            {
-                "message": row.message.pk,
-                "sample": when,
-                "status": row.verdict.status,
-                "score": row.verdict.value if row.verdict.status == "scored" else None,
-                "reason": row.verdict.reason,
-                "justification": row.verdict.justification,
-            }
-            for when, rows in (("before", result.before), ("after", result.after))
-            for row in rows
-        ],
-        "actual_calls": result.spent.calls,
-        "actual_unpriced_calls": result.spent.unpriced,
-        "actual_cost_usd": _cost(result.spent),
-    }  # fmt: skip
-
-
-def plan_json(plan: Plan) -> dict[str, Any]:
-    """The same of a plan: what there is, what is missing, and what it would cost."""
-    return {
-        "agent": plan.agent.slug,
-        "trait": plan.trait.name,
-        "claim": presence(plan.trait).claim,
-        "judge": plan.judge,
-        "wanted": plan.wanted,
-        "before": len(plan.before),
-        "after": len(plan.after),
-        "waits": plan.waits,
-        "estimate": {
-            "calls": plan.calls,
-            "input_tokens": plan.input_tokens,
-            "output_tokens": plan.output_tokens,
-            "cost_usd": None if plan.cost_usd is None else str(plan.cost_usd),
-        },
-    }
-
-
-def _cost(spent: Totals) -> str | None:
-    """Of the priced calls; None when none has a price: the cost is unknown."""
-    return None if spent.unpriced and spent.unpriced == spent.calls else str(spent.cost_usd)
-
-
-def _mean(rows: Sequence[Judged]) -> float | None:
-    values = [row.verdict.value for row in rows if row.verdict.status == "scored" and row.verdict.value is not None]
-    return round(sum(values) / len(values), 2) if values else None
