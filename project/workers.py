@@ -8,7 +8,7 @@ from project.environment import env, number
 # The queues of work by name: callables that take ``owner``, do one piece of work and return whether there was one.
 WORK_QUEUES = {
     "turns": "agents.turn.orchestrator.work_one",
-    "behavior requests": "correction.behavior.work_one",
+    "behavior requests": "correction.behavior.work.work_one",
     "observed messages": "correction.gate.observe.work_one",
     "behavior effects": "correction.behavior.effects.work_one",
     "schedules": "evaluation.schedules.work_one",
@@ -26,9 +26,7 @@ CHORES: dict[str, float] = {
     "agents.work.queues.release_lost_leases": 30,
     "agents.ops.sums.sum_up": 60,
     "agents.imports.uploads.drop_old": 3600,
-    "correction.behavior.resume_paused": 60,
-    "correction.behavior.description.resume_paused": 60,
-    "correction.behavior.effects.resume_paused": 60,
+    "correction.behavior.postponing.resume_paused": 60,
 }
 # Raw rows that are summed by hour, and minutes after an hour's end when that is done: transactions may end late.
 ROLLUPS = ["agents.ops.sums.LEDGER", "correction.gate.statistics.GATE"]

@@ -14,7 +14,7 @@ from correction.admin.agents import (
     switch_mechanism,
 )
 from correction.admin.behavior import agent_behavior_panel, behavior_notes
-from correction.admin.logs import GateOfMessage, GateOfRun
+from correction.admin.logs import gate_filter
 from correction.admin.sessions import gate_notes, gate_panel, run_panel
 from evaluation.admin.drift_overview import add_steps
 
@@ -50,10 +50,13 @@ extend(
 extend(
     Message,
     Extension(
-        permission="correction.view_correctionlog", panels=(gate_panel,), notes=(gate_notes,), filters=(GateOfMessage,)
+        permission="correction.view_correctionlog",
+        panels=(gate_panel,),
+        notes=(gate_notes,),
+        filters=(gate_filter("message"),),
     ),
 )
-extend(Run, Extension(permission="correction.view_correctionlog", panels=(run_panel,), filters=(GateOfRun,)))
+extend(Run, Extension(permission="correction.view_correctionlog", panels=(run_panel,), filters=(gate_filter("run"),)))
 extend(
     Agent,
     Extension(

@@ -120,11 +120,14 @@ def mark_of(result: GateDimensionResult) -> SafeString:
     return format_html(' <span class="pl-subtle">· {}</span>', result.get_mark_display())
 
 
-def results(found: Iterable[GateDimensionResult]) -> SafeString:
+def failed_first(rows: Iterable[GateDimensionResult]) -> list[GateDimensionResult]:
+    return sorted(rows, key=lambda result: (result.passed, result.dimension))
+
+
+def results(of_attempt: Iterable[GateDimensionResult]) -> SafeString:
     """The dimensions of one attempt, failed ones first."""
-    ordered = sorted(found, key=lambda result: (result.passed, result.dimension))
-    shown = format_html_join("", "{}", ((against_threshold(result),) for result in ordered))
-    return format_html('<span class="pl-results">{}</span>', shown) if ordered else display.EMPTY
+    shown = format_html_join("", "{}", ((against_threshold(result),) for result in failed_first(of_attempt)))
+    return format_html('<span class="pl-results">{}</span>', shown) if shown else display.EMPTY
 
 
 def number(value: Any) -> str:
@@ -142,6 +145,6 @@ def mode_badge(config: ResolvedConfig) -> SafeString:
     return display.badge(config.gate_mode, MODE_TONES.get(config.gate_mode, "plain"))
 
 
-def share(part: int, whole: int) -> str:
+def share(part: int, total: int) -> str:
     """``12 of 80 (15 %)``."""
-    return f"{part:,} of {whole:,}" + (f" ({100 * part / whole:.0f} %)" if whole else "")
+    return f"{part:,} of {total:,}" + (f" ({100 * part / total:.0f} %)" if total else "")

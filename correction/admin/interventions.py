@@ -8,7 +8,6 @@ from django import forms
 from django.contrib import admin
 from django.db.models import Count, Max, OuterRef, QuerySet, Subquery
 from django.http import HttpRequest
-from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
@@ -18,6 +17,7 @@ from agents.console.logs import LogAdmin
 from agents.console.site import ModelAdmin, Select
 from agents.models import LLMCall
 from correction.admin.display import fired_badge
+from correction.admin.sessions import channel_link
 from correction.interventions import FUNCTIONS, NudgeType, problems_of
 from correction.interventions.builtin import BUILT_IN, CLAIM_VARIABLES, unstorable
 from correction.interventions.nudges import VARIABLES
@@ -31,13 +31,13 @@ else:
 
 
 class ParametersField(forms.JSONField):
-    """JSON that every database can keep: Python's reader also takes NaN and halves of characters."""
+    """JSON that every database can store: Python's reader also takes NaN and halves of characters."""
 
     def to_python(self, value: Any) -> Any:
-        found = super().to_python(value)
-        if found is not None and (problem := unstorable(found)):
+        parsed = super().to_python(value)
+        if parsed is not None and (problem := unstorable(parsed)):
             raise forms.ValidationError(problem)
-        return found
+        return parsed
 
     def prepare_value(self, value: Any) -> Any:
         shown = super().prepare_value(value)
@@ -55,10 +55,10 @@ class InterventionForm(InterventionModelForm):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._offer("function", [(name, name.replace("_", " ")) for name in sorted(FUNCTIONS)], "no function")
-        self._offer("nudge_type", NudgeType.choices, "no kind: the text below is the whole nudge")
+        self._offer("nudge_type", NudgeType.choices, "no kind: the text below is the nudge")
 
     def _post_clean(self) -> None:
-        super()._post_clean()  # type: ignore[misc]  # Django's place for what needs the whole row
+        super()._post_clean()  # type: ignore[misc]  # Django's place for what needs the row
         for name, problem in problems_of(self.instance).items():
             self.add_error(name, problem)
 
@@ -116,9 +116,9 @@ def held_badge(held: Any) -> SafeString:
     return display.badge("holds", "good") if held else display.badge("does not hold", "warning")
 
 
-def preconditions_table(found: Any) -> SafeString:
-    """One line per precondition; whatever else a line says is shown as it is."""
-    lines = [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []
+def preconditions_table(logged: Any) -> SafeString:
+    """One line per precondition, with all that it says."""
+    lines = [entry for entry in logged if isinstance(entry, dict)] if isinstance(logged, list) else []
     if not lines:
         return display.EMPTY
     rows = format_html_join(
@@ -268,12 +268,7 @@ class InterventionLogAdmin(LogAdmin[InterventionLog]):
     reason = display.column("why", lambda log: display.folded(log.why, 90))
     shown = display.column("nudge", lambda log: display.folded(log.nudge, 60))
 
-    @admin.display(description="channel", ordering="channel")
-    def place(self, log: InterventionLog) -> SafeString:
-        if log.channel is None:
-            return display.EMPTY
-        return display.link(reverse("admin:agents_channel_transcript", args=[log.channel.pk]), log.channel)
-
+    place = display.column("channel", channel_link, ordering="channel")
     conditions = display.column("preconditions", lambda log: preconditions_table(log.preconditions))
     nudge_text = display.column("nudge", lambda log: display.block(log.nudge))
 

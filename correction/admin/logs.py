@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from typing import Any, ClassVar
 
 from django.contrib import admin, messages
@@ -34,18 +33,19 @@ from correction.admin.display import (
     source_badge,
     speaker,
 )
-from correction.admin.sessions import MARKING, session_context
+from correction.admin.sessions import MARKING, channel_link, session_context
 from correction.config.fields import GATE_DIMENSIONS
+from correction.gate.sessions import as_uuid
 from correction.gate.thresholds import mark_result
 from correction.models import CorrectionLog, GateDimensionResult, Outcome
 
-SHOWN["session"] = lambda session: display.link(display.list_url(CorrectionLog, session=session), "what was found")
+SHOWN["session"] = lambda session: display.link(display.list_url(CorrectionLog, session=session), "its verdicts")
 Status = GateDimensionResult.Status
+UNJUDGED = (Status.TIMEOUT, Status.OVERLOAD, Status.ERROR, Status.BUDGET, Status.UNSCORED)
 UNCHECKED = (
     *(Outcome.TIMEOUT_PASSED, Outcome.OVERLOAD_PASSED, Outcome.ERROR_PASSED, Outcome.UNSCORED_PASSED),
     Outcome.BUDGET_PASSED,
 )
-UNJUDGED = (Status.TIMEOUT, Status.OVERLOAD, Status.ERROR, Status.BUDGET, Status.UNSCORED)
 
 
 class MessageFilter(ChosenFilter):
@@ -65,72 +65,69 @@ class SessionFilter(ChosenFilter):
         value = self.value()
         if not value:
             return queryset
-        try:
-            return queryset.filter(session=uuid.UUID(value))
-        except ValueError:
-            return queryset.none()
+        key = as_uuid(value)
+        return queryset.none() if key is None else queryset.filter(session=key)
 
 
-class FailedDimensionFilter(admin.SimpleListFilter):
-    title = "failed dimension"
-    parameter_name = "failed"
+class OptionFilter(admin.SimpleListFilter):
+    """A choice among `options`: value to its label and the condition that rows meet."""
+
+    options: ClassVar[dict[str, tuple[str, Q | Exists]]]
 
     def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, str]]:
-        return [("any", "any"), *((dimension, dimension) for dimension in GATE_DIMENSIONS)]
+        return [(value, label) for value, (label, _) in self.options.items()]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         value = self.value()
         if not value:
             return queryset
-        failed = GateDimensionResult.objects.filter(log=OuterRef("pk"), passed=False)
-        return queryset.filter(Exists(failed if value == "any" else failed.filter(dimension=value)))
+        return queryset.filter(self.options[value][1]) if value in self.options else queryset.none()
 
 
-class NotJudgedFilter(admin.SimpleListFilter):
+def _has(**conditions: Any) -> Exists:
+    return Exists(GateDimensionResult.objects.filter(log=OuterRef("pk"), **conditions))
+
+
+class FailedDimensionFilter(OptionFilter):
+    title = "failed dimension"
+    parameter_name = "failed"
+    options: ClassVar = {
+        "any": ("any", _has(passed=False)),
+        **{dimension: (dimension, _has(passed=False, dimension=dimension)) for dimension in GATE_DIMENSIONS},
+    }
+
+
+class NotJudgedFilter(OptionFilter):
     """Attempts that passed unchecked in some dimension, by why."""
 
     title = "not judged"
     parameter_name = "not_judged"
-
-    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, str]]:
-        return [("any", "for any reason"), *((status.value, str(status.label)) for status in UNJUDGED)]
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        value = self.value()
-        if not value:
-            return queryset
-        unjudged = GateDimensionResult.objects.filter(log=OuterRef("pk"), status__in=UNJUDGED)
-        return queryset.filter(Exists(unjudged if value == "any" else unjudged.filter(status=value)))
+    options: ClassVar = {
+        "any": ("for any reason", _has(status__in=UNJUDGED)),
+        **{status.value: (str(status.label), _has(status=status)) for status in UNJUDGED},
+    }
 
 
-class MarkFilter(admin.SimpleListFilter):
-    """What people said of the verdicts; *unmarked* are the failures without a mark."""
+def _marked(**conditions: str) -> Q:
+    marked = GateDimensionResult.objects.exclude(mark="")  # few: an index holds just these
+    return Q(pk__in=marked.filter(**conditions).values("log"))
+
+
+class MarkFilter(OptionFilter):
+    """What people said of the verdicts; *none* are the failures without a mark."""
 
     title = "mark"
     parameter_name = "mark"
-
-    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, str]]:
-        return [("any", "any mark"), *GateDimensionResult.Mark.choices, ("none", "failed, not marked")]
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        value = self.value()
-        if not value:
-            return queryset
-        if value == "none":
-            return queryset.filter(
-                Exists(GateDimensionResult.objects.filter(log=OuterRef("pk"), passed=False, mark=""))
-            )
-        marked = GateDimensionResult.objects.exclude(mark="")  # few: an index holds just these
-        return queryset.filter(pk__in=(marked if value == "any" else marked.filter(mark=value)).values("log"))
+    options: ClassVar = {
+        "any": ("any mark", _marked()),
+        **{value: (str(label), _marked(mark=value)) for value, label in GateDimensionResult.Mark.choices},
+        "none": ("failed, not marked", _has(passed=False, mark="")),
+    }
 
 
-class GateFilter(admin.SimpleListFilter):
-    """For the lists of messages and turns: what the gate did to them. Subclasses say how its log refers to their rows."""
-
-    title = "gate"
-    parameter_name = "gate"
-    link: ClassVar[str]
-    choices_of_gate: ClassVar[dict[str, tuple[str, Q]]] = {
+def gate_filter(link: str) -> type[OptionFilter]:
+    """For the lists of messages and turns: what the gate did to them. `link`: how its log refers to their rows."""
+    conditions = {
         "seen": ("was judged", Q()),
         "passed": ("passed at once", Q(outcome=Outcome.PASSED)),
         "corrected": ("was corrected", Q(outcome=Outcome.CORRECTED)),
@@ -138,23 +135,11 @@ class GateFilter(admin.SimpleListFilter):
         "observed": ("was observed", Q(outcome=Outcome.OBSERVED)),
         "unchecked": ("passed unchecked", Q(outcome__in=UNCHECKED)),
     }
-
-    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, str]]:
-        return [(value, label) for value, (label, _) in self.choices_of_gate.items()]
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        _, wanted = self.choices_of_gate.get(self.value() or "", ("", None))
-        if wanted is None:
-            return queryset
-        return queryset.filter(Exists(CorrectionLog.objects.filter(wanted, **{self.link: OuterRef("pk")})))
-
-
-class GateOfMessage(GateFilter):
-    link = "message"
-
-
-class GateOfRun(GateFilter):
-    link = "run"
+    options = {
+        value: (label, Exists(CorrectionLog.objects.filter(wanted, **{link: OuterRef("pk")})))
+        for value, (label, wanted) in conditions.items()
+    }
+    return type("GateFilter", (OptionFilter,), {"title": "gate", "parameter_name": "gate", "options": options})
 
 
 @admin.register(CorrectionLog)
@@ -232,11 +217,8 @@ class CorrectionLogAdmin(LogAdmin[CorrectionLog]):
 
     @admin.display(description="channel", ordering="channel")
     def place(self, log: CorrectionLog) -> SafeString:
-        channel = log.channel
-        if channel is None:
-            return source_badge(log)
-        link = display.link(reverse("admin:agents_channel_transcript", args=[channel.pk]), channel)
-        return display.lines(link, source_badge(log))
+        source = source_badge(log)
+        return source if log.channel is None else display.lines(channel_link(log), source)
 
     @admin.display(description="outcome", ordering="outcome")
     def outcome_mark(self, log: Any) -> SafeString:

@@ -23,14 +23,14 @@ from correction.behavior.patterns import stems
 from correction.behavior.rules import STOP, UNSPECIFIED, read_map
 from correction.behavior.tiers import (
     CONFIDENCES,
-    Found,
+    Answers,
     Subject,
     Tier,
-    found_without_model,
+    answers_without_model,
     next_tier,
-    own_words,
     tier_request,
 )
+from correction.behavior.words import own_words
 from correction.gate.thresholds import wilson_interval
 from evaluation.judge.questions import JudgeHealth
 from evaluation.models import is_heuristic
@@ -77,7 +77,7 @@ class Judged:
     found: bool | None = None
     confidence: str = ""
     why: str = "not asked"
-    answers: Found = field(default_factory=dict)
+    answers: Answers = field(default_factory=dict)
 
     @property
     def trait(self) -> TraitValue | None:
@@ -224,7 +224,7 @@ def bench(cases: Sequence[Case], *, model: str = "", done: Callable[[int], None]
     for one, reply in _asked("gate", judged, model, work_id, health):
         done(1)
         if reply is None:
-            answer = found_without_model(own_words(one.case.text))["gate"]
+            answer = answers_without_model(own_words(one.case.text))["gate"]
         elif reply.ok:
             answer = reply.value
         else:
@@ -264,13 +264,13 @@ def _asked(
 
 
 def _request(tier: Tier, one: Judged, model: str, work_id: str) -> LLMRequest | None:
-    return None if found_without_model(own_words(one.case.text)) else _tier_request(tier, one, model, work_id)
+    return None if answers_without_model(own_words(one.case.text)) else _tier_request(tier, one, model, work_id)
 
 
 def _tier_request(tier: Tier, one: Judged, model: str, work_id: str) -> LLMRequest:
     subject = Subject(name=NAME, persona="")
     words = own_words(one.case.text)
-    return tier_request(tier, words=words, subject=subject, found=one.answers, work_id=work_id, model=model)
+    return tier_request(tier, words=words, subject=subject, answers=one.answers, work_id=work_id, model=model)
 
 
 RESAMPLES = 4_000

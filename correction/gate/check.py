@@ -336,7 +336,7 @@ def check_action_quality(
         dimensions: What to check, in the order of the answer.
         thresholds: Lowest score that passes, 0 to 9, by dimension.
         label: Columns of the ledger rows; `dimension` is filled in.
-        deadline: Seconds for judging each dimension; they run side by side. 0 or less: no time is left, no judge is asked.
+        deadline: Seconds for judging each dimension, all at the same time. 0 or less: no time is left, no judge is asked.
         judged: The dimensions a judge is asked about; default all. The others are checked by rules alone.
         rules: Whether the agent's rules and cues are checked (adherence).
         within_budget: False when the agent's budget is used up: no judge is asked.
@@ -377,7 +377,9 @@ def check_action_quality(
         )
         looked_at = [("adherence", part) for part in own] + [(d, part) for d in parts for part in parts[d]]
         PatternTimeout.count((d, part.id, part.reason) for d, part in looked_at)
-        for check in checks:  # they ran side by side: each span is made afterwards with the time it took (AC-7.0.16)
+        for (
+            check
+        ) in checks:  # they ran at the same time: each span is made afterwards with the time it took (AC-7.0.16)
             name = f"check {check.dimension}"
             one = sentry_sdk.start_span(op="correction.gate.dimension", name=name, start_timestamp=started_at)
             one.set_data("gate.dimension", check.dimension)
@@ -566,7 +568,7 @@ def _conversation(agent: Agent, channel: Channel, before: int | None, first_n: i
     return {"events": events, "head": len(first), "omitted": max(1, number - len(events))}
 
 
-# The columns an event is made of, and no others: rows of three whole tables cost more than the query itself.
+# The columns an event is made of, and no others: rows of three tables cost more than the query itself.
 _COLUMNS = ("agent", "agent__display_name", "user__username", "user__first_name", "user__last_name", "outsider", "text")
 
 

@@ -31,7 +31,7 @@ from evaluation.propositions.schema import PropositionFile, PropositionSpec, res
 
 OWNER = ""  # no agent's slug and no file's: what is read here holds for no other agent
 MOST_PROPOSITIONS = 20  # of all dimensions; each may need a call of its own
-MOST_PHRASES = 200  # of all rules and cues; each is looked for in the whole draft
+MOST_PHRASES = 200  # of all rules and cues; each is looked for in the draft
 NO_REGEX = "regular expressions stand in files only; allowed here: phrases"
 
 

@@ -26,7 +26,7 @@ NEEDS_JUDGE = "needs an LLM judge"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreconditionResult:
-    """What was found of one precondition.
+    """The result of one precondition.
 
     Attributes:
         held: None when it was not asked or could not be judged; `reasoning` says why. It does not fire then.
@@ -77,8 +77,8 @@ class FunctionalPrecondition:
         return cls(test=function_named(name).bind(given), text=f"{name}({shown})")
 
     def evaluate(self, context: InterventionContext) -> PreconditionResult:
-        found = self.test(context)
-        finding = found if isinstance(found, Finding) else Finding(bool(found))
+        result = self.test(context)
+        finding = result if isinstance(result, Finding) else Finding(bool(result))
         if finding.held is None:
             return not_judged(self.kind, self.text, finding.reasoning)
         return PreconditionResult(
@@ -93,7 +93,7 @@ class TextualPrecondition:
     Attributes:
         claim: May use ``{{agent_name}}`` and ``{{channel_name}}``.
         cues: What the offline judge may go by; without them it cannot judge the claim.
-        about: Whose words the claim is about: everybody's, or the agent's.
+        about: Whose words the claim is about: those of all, or the agent's.
     """
 
     kind: ClassVar[Kind] = "textual"
@@ -169,7 +169,7 @@ AnyPrecondition = FunctionalPrecondition | JudgedPrecondition
 
 
 def judge_context(context: InterventionContext, *, about: About, persona: str | None = None) -> Context:
-    """The conversation as the judge is shown it: of everybody who takes part, or as it looks from the agent's place."""
+    """The conversation as the judge is shown it: of all who take part, or as it looks from the agent's place."""
     name, channel = context.agent.display_name, str(context.channel)
     events = []
     for message in context.messages:
@@ -215,8 +215,8 @@ def _read(
         reasoning = " ".join(filter(None, (answer.reasoning, answer.justification)))
         return PreconditionResult(kind=kind, text=text, held=answer.holds, reasoning=reasoning, judge=answer.judge)
     verdict = answer[0]
-    found_nothing = verdict.status == "trivial" and not fires_below  # its 9 stands for no evidence
-    if verdict.value is None or threshold is None or found_nothing:
+    no_evidence = verdict.status == "trivial" and not fires_below  # its 9 stands for no evidence
+    if verdict.value is None or threshold is None or no_evidence:
         return not_judged(kind, text, verdict.reason, verdict.judge)
     return PreconditionResult(
         kind=kind,

@@ -7,26 +7,14 @@ judged by the same question, and the judge does not know what to expect: the mes
 from __future__ import annotations
 
 import secrets
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
-from typing import Annotated, Any, Literal
 
 from django.conf import settings
 from django.db.models import F, OuterRef, QuerySet, Subquery
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    InstanceOf,
-    PlainSerializer,
-    SerializerFunctionWrapHandler,
-    SkipValidation,
-    computed_field,
-    model_serializer,
-)
 
 from agents.llm import Label, estimate_tokens, ledger
 from agents.llm.endpoints import provider_of
@@ -34,9 +22,9 @@ from agents.llm.ledger import Totals
 from agents.models import Agent, Message
 from agents.persona import TraitLike
 from agents.text.fences import new_nonce
-from evaluation.change.change import AgentShown, Change, Sample, change_of, mean_of
+from evaluation.change.change import Change, Sample, change_of, mean_of
 from evaluation.judge.prompts import Context, Event, Window
-from evaluation.judge.questions import Question, ask_all, build_request, unscored
+from evaluation.judge.questions import Question, Verdict, ask_all, build_request, unscored
 from evaluation.propositions.traits import presence
 from evaluation.runs.budget import OUTPUT_TOKENS_PER_CLAIM, why_over_budget
 from evaluation.scorers.subjects import Said, said
@@ -66,45 +54,38 @@ class Moments:
     version: int | None = None
 
 
-TraitShown = Annotated[SkipValidation[TraitLike], PlainSerializer(lambda trait: trait.name)]
-MessagesShown = Annotated[tuple[InstanceOf[Message], ...], PlainSerializer(len)]
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One message with what was said of it."""
+
+    message: Message
+    verdict: Verdict
 
 
-class Cost(BaseModel):
-    """What judging would take; nothing for a judge on this machine. `cost_usd` is None when unpriced."""
-
-    calls: int
-    input_tokens: int
-    output_tokens: int
-    cost_usd: Annotated[Decimal | None, PlainSerializer(lambda cost: None if cost is None else str(cost))]
-
-
-class Plan(BaseModel):
-    """What would be judged. Dumped it is what a page or the API offers before.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What would be judged.
 
     Attributes:
         wanted: Messages wanted before and after.
         before, after: Those there are, oldest first.
         unseen: Keys of messages that the judge is not shown.
+        calls, input_tokens, output_tokens: What judging them would take; nothing for a judge on this machine.
+        cost_usd: US dollars; None when unpriced.
     """
 
-    model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True)
-
-    agent: AgentShown
-    trait: TraitShown
+    agent: Agent
+    trait: TraitLike
     judge: str
     wanted: int
-    before: MessagesShown
-    after: MessagesShown
-    estimate: Cost
-    unseen: frozenset[int] = Field(frozenset(), exclude=True)
+    before: tuple[Message, ...]
+    after: tuple[Message, ...]
+    calls: int
+    input_tokens: int
+    output_tokens: int
+    cost_usd: Decimal | None
+    unseen: frozenset[int] = field(default=frozenset())
 
-    @computed_field  # type: ignore[prop-decorator]
-    @property
-    def claim(self) -> str:
-        return presence(self.trait).claim
-
-    @computed_field  # type: ignore[prop-decorator]
     @property
     def waits(self) -> str:
         """What is missing, e.g. ``not yet: 3 of 10 messages since``; empty when it can be judged in full."""
@@ -113,31 +94,19 @@ class Plan(BaseModel):
         return "" if self.before else "the agent said nothing before"
 
 
-class Judged(BaseModel):
-    """One message with what was said of it."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BeforeAfter:
+    """What came out: how much the trait shows, 0 to 9, before and after, and the change of the means.
 
-    message: int
-    sample: Literal["before", "after"]
-    status: str
-    score: int | None
-    reason: str
-    justification: str
-
-
-class BeforeAfter(Plan):
-    """What came out: how much the trait shows, 0 to 9, before and after, and the difference of the means with its 95 % interval.
-
-    The interval resamples messages as if each were independent of the others. Neighbours of one conversation are not: it is too
-    narrow where they are alike. Dumped it is what is stored, and what a command or the API shows.
-
-    Attributes:
-        not_judged: Why nothing was judged; empty when it was.
+    Its interval resamples messages as if each were independent of the others. Neighbours of one conversation are not: it is too
+    narrow where they are alike.
     """
 
-    messages: tuple[Judged, ...] = ()
-    change: InstanceOf[Change] = Field(exclude=True)
-    spent: InstanceOf[Totals] = Field(exclude=True)
-    not_judged: str = Field("", exclude=True)
+    plan: Plan
+    before: tuple[Judged, ...]
+    after: tuple[Judged, ...]
+    change: Change
+    spent: Totals
 
     @property
     def verdict(self) -> str:
@@ -149,31 +118,8 @@ class BeforeAfter(Plan):
 
     @property
     def reason(self) -> str:
-        """Why there is no difference, or no interval of it."""
-        return self.not_judged or ("" if self.change.interval else self.change.interval_note)
-
-    @model_serializer(mode="wrap")
-    def _dump(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        judged = Counter(f"{row.sample}_{row.status}" for row in self.messages)
-        change, spent = self.change, self.spent
-        unknown = bool(spent.unpriced) and spent.unpriced == spent.calls
-        return {
-            **handler(self),
-            "verdict": self.verdict,
-            "reason": self.reason,
-            "mean_before": None if change.baseline is None else round(change.baseline, 2),
-            "mean_after": None if change.candidate is None else round(change.candidate, 2),
-            "difference": None if change.delta is None else round(change.delta, 2),
-            "interval": change.interval and [round(change.interval.low, 2), round(change.interval.high, 2)],
-            **{
-                f"{sample}_{status}": judged[f"{sample}_{status}"]
-                for sample in ("before", "after")
-                for status in ("scored", "trivial", "unscored")
-            },
-            "actual_calls": spent.calls,
-            "actual_unpriced_calls": spent.unpriced,
-            "actual_cost_usd": None if unknown else str(spent.cost_usd),
-        }
+        """Why there is no difference, or no interval of it; empty when there is."""
+        return "" if self.change.interval else self.change.reason
 
 
 def plan_before_after(
@@ -212,12 +158,10 @@ def plan_before_after(
         wanted=n,
         before=before,
         after=after,
-        estimate=Cost(
-            calls=len(tokens),
-            input_tokens=sum(tokens),
-            output_tokens=len(tokens) * OUTPUT_TOKENS_PER_CLAIM,
-            cost_usd=None if None in costs else sum((c for c in costs if c is not None), Decimal(0)),
-        ),
+        calls=len(tokens),
+        input_tokens=sum(tokens),
+        output_tokens=len(tokens) * OUTPUT_TOKENS_PER_CLAIM,
+        cost_usd=None if None in costs else sum((c for c in costs if c is not None), Decimal(0)),
         unseen=hidden,
     )
 
@@ -237,21 +181,18 @@ def judge_before_after(
         two on one.
     """
     work_id = work_id or f"{PURPOSE}:{secrets.token_hex(8)}"
-    reason, judged = "", list[Judged]()
+    reason: str | None = ""
+    before, after = tuple[Judged, ...](), tuple[Judged, ...]()
     if not plan.before or not plan.after:
         reason = plan.waits or "there is nothing to judge"
-    elif over := why_over_budget(plan.agent, plan.judge):
-        reason = over
-    else:
-        judged = _judged(plan, work_id, done)
-    samples = (_sample([row for row in judged if row.sample == sample]) for sample in ("before", "after"))
-    return BeforeAfter(
-        **{name: getattr(plan, name) for name in Plan.model_fields},
-        messages=tuple(judged),
-        change=change_of(*samples, dimension="adherence", margin=MARGIN),
-        spent=ledger.totals(work_id=work_id),
-        not_judged=reason,
-    )
+    elif not (reason := why_over_budget(plan.agent, plan.judge)):
+        label = Label(purpose=PURPOSE, dimension="adherence", agent_id=plan.agent.pk, work_id=work_id)
+        verdicts = _verdicts(plan, (*plan.before, *plan.after), label, done)
+        before, after = (tuple(Judged(m, verdicts[m.pk]) for m in sample) for sample in (plan.before, plan.after))
+    change = change_of(_sample(before), _sample(after), dimension="adherence", margin=MARGIN)
+    if reason:
+        change = change.model_copy(update={"reason": reason})
+    return BeforeAfter(plan=plan, before=before, after=after, change=change, spent=ledger.totals(work_id=work_id))
 
 
 def _questions(
@@ -269,9 +210,7 @@ def _questions(
         yield Question(propositions=(proposition,), context=context, label=label, model=judge, nonce=nonce, alone=True)
 
 
-def _judged(plan: Plan, work_id: str, done: Callable[[int], None]) -> list[Judged]:
-    messages = (*plan.before, *plan.after)
-    label = Label(purpose=PURPOSE, dimension="adherence", agent_id=plan.agent.pk, work_id=work_id)
+def _verdicts(plan: Plan, messages: Sequence[Message], label: Label, done: Callable[[int], None]) -> dict[int, Verdict]:
     questions = list(_questions(plan.agent, plan.trait, messages, plan.judge, label, plan.unseen))
     about = {id(question): message.pk for question, message in zip(questions, messages, strict=True)}
     verdicts = {message.pk: unscored("not judged") for message in messages}
@@ -279,23 +218,13 @@ def _judged(plan: Plan, work_id: str, done: Callable[[int], None]) -> list[Judge
         if answered.verdicts:
             verdicts[about[id(answered.question)]] = answered.verdicts[0]
             done(1)
-    return [
-        Judged(
-            message=message.pk,
-            sample="before" if place < len(plan.before) else "after",
-            status=verdict.status,
-            score=verdict.value if verdict.status == "scored" else None,
-            reason=verdict.reason,
-            justification=verdict.justification,
-        )
-        for place, message in enumerate(messages)
-        for verdict in (verdicts[message.pk],)
-    ]
+    return verdicts
 
 
-def _sample(rows: Sequence[Judged]) -> Sample:
-    scored = [Observation(float(row.score), 1.0, f"message:{row.message}") for row in rows if row.score is not None]
-    return Sample(score=mean_of(scored), observations=scored)
+def _sample(rows: Iterable[Judged]) -> Sample:
+    scored = [(row.message.pk, row.verdict.value) for row in rows if row.verdict.status == "scored"]
+    observations = [Observation(float(value), 1.0, f"message:{pk}") for pk, value in scored if value is not None]
+    return Sample(score=mean_of(observations), observations=observations)
 
 
 # -- which messages

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, InstanceOf, PlainSerializer, SkipValidation, computed_field
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, SkipValidation, computed_field
 
-from agents.models import Agent
 from evaluation.runs.summary import ShareShown, rounded
 from evaluation.statistics.bootstrap import Observation, bootstrap_difference, bootstrap_mean
 from evaluation.statistics.difference import (
@@ -32,7 +31,6 @@ NOISE_ALONE = "of the judge's noise alone: other messages might have scored othe
 UNITS = {"message": "messages", "situation": "situations", "channel": "channels", "repeat": "repeats"}
 WHERE = ("in the baseline", "now")
 
-AgentShown = Annotated[InstanceOf[Agent], PlainSerializer(lambda agent: agent.slug)]
 AnyChange = TypeVar("AnyChange", bound="Change")
 
 

@@ -22,7 +22,6 @@ from pydantic import BaseModel, Field, InstanceOf, PlainSerializer, computed_fie
 
 from agents.models import Agent
 from agents.persona import changes_between
-from evaluation.change.change import AgentShown
 from evaluation.models import COUNTED, DriftAlert, EvaluationRun, EvaluationSchedule, EvaluationScore
 from evaluation.runs.summary import rounded, summarize
 from evaluation.statistics.change_point import SERIES, Point, apart, find_drops
@@ -39,6 +38,7 @@ READ = (
 NO_DURATION = "the window is no duration, so evaluations look at the same messages again: not tested for drift"
 
 
+AgentShown = Annotated[InstanceOf[Agent], PlainSerializer(lambda agent: agent.slug)]
 ScheduleShown = Annotated[InstanceOf[EvaluationSchedule], PlainSerializer(lambda schedule: schedule.name)]
 Time = Annotated[datetime, PlainSerializer(datetime.isoformat)]
 

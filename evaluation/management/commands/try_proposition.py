@@ -16,7 +16,7 @@ from agents.commands import NOT_ENOUGH, CodedCommand, console_for_bars, console_
 from agents.models import Agent
 from agents.text.tables import print_table
 from evaluation.commands import as_text, wrong
-from evaluation.drafting.trying import Trial, trial_json, try_proposition
+from evaluation.drafting.trying import Trial, try_proposition
 from evaluation.propositions.files import DEFAULT, LoadedFile, PropositionError, load_file
 from evaluation.propositions.schema import Proposition
 from evaluation.runs.capture import UnknownAgents, choose_agents
@@ -69,7 +69,7 @@ class Command(CodedCommand):
         except ValueError as error:
             raise wrong(error) from None
         if options["json"]:
-            self.stdout.write(as_text(trial_json(trial)))
+            self.stdout.write(as_text(trial.model_dump()))
         else:
             show_trial(trial, self.stdout)
         if trial.mean is None:
@@ -117,12 +117,12 @@ def split(argument: str) -> tuple[Path, str]:
 def show_trial(trial: Trial, out: Any) -> None:
     """Print what each message scored, and the sums."""
     console = console_on(out)
-    p = trial.proposition
+    p = trial.about
     marks = [
         word for word, on in (("not active", not p.active), ("anti-pattern: scores are flipped", p.inverted)) if on
     ]
     what = f"[bold]{snippet(p.id)}[/bold]" + (f" ({', '.join(marks)})" if marks else "")
-    whose = f"{counted(len(trial.messages), 'message')} of {snippet(trial.agent.slug)}"
+    whose = f"{counted(len(trial.messages), 'message')} of {snippet(trial.agent)}"
     console.print(f"{what} on {whose}, judged by {snippet(judge_label(trial.judge))}")
     console.print(f"“{snippet(p.claim, 600)}”")
     if trial.reason:
@@ -134,7 +134,7 @@ def show_trial(trial: Trial, out: Any) -> None:
         scored = verdict.status == "scored"
         why = verdict.reasoning if scored else verdict.reason
         score = number(one.score) if scored else verdict.status
-        rows.append((score, f"“{in_line(one.message.text)}”", in_line(why)))
+        rows.append((score, f"“{in_line(one.text)}”", in_line(why)))
     print_table(console, (">Score", "Message", "Why"), rows)
     _summary(trial, console)
 
@@ -142,7 +142,9 @@ def show_trial(trial: Trial, out: Any) -> None:
 def _summary(trial: Trial, console: Console) -> None:
     spread = f", spread between messages {trial.spread:.1f}" if trial.spread is not None else ""
     noise = f", noise of one judgement {trial.noise:.1f}" if trial.noise is not None else ""
-    counts = ", ".join(f"{trial.count(name)} {name}" for name in ("scored", "trivial", "unscored") if trial.count(name))
+    counts = ", ".join(
+        f"{getattr(trial, name)} {name}" for name in ("scored", "trivial", "unscored") if getattr(trial, name)
+    )
     console.print(f"Mean {number(trial.mean)} of 9{spread}{noise}; {counts}.")
     console.print(f"{cost_line(trial.spent, exact=trial.judge == 'rule').capitalize()}. No evaluation was stored.")
     if trial.hint:

@@ -51,7 +51,7 @@ def test_tiers_decision_and_persona_are_shown_and_nothing_is_changed(ada: Agent,
 
     for part in (
         "A message to Ada", "yes, confidence high. It asks for something.", "behavior_name: long answers", "name: concise answers",
-        "It would be applied by itself.", "+- concise answers: Says it in as few words as will do.",
+        "It would be applied automatically.", "+- concise answers: Says it in as few words as will do.",
         "Judge: test-model; 3 calls, unpriced. Nothing was changed.",
     ):  # fmt: skip
         assert part in text
@@ -118,7 +118,7 @@ def test_it_says_what_was_not_read(ada: Agent, llm_server: LLMServer) -> None:
         14,
         0,
     )
-    assert found["warnings"] == ["14 characters of quoted text were not read: they are somebody else's words"]
+    assert found["warnings"] == ["14 characters of quoted text were not read: another author wrote them"]
     assert data("x" * 100_000)["characters_cut"] == 88_000
 
 
