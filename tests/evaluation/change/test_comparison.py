@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -110,7 +111,7 @@ def test_a_margin_out_of_range_is_refused(margin: float) -> None:
         ({"target": "bob"}, "is of ada, now of bob"),
     ],
 )
-def test_what_was_judged_otherwise_does_not_compare_and_both_are_named(other: dict[str, str], said: str) -> None:
+def test_what_was_judged_otherwise_does_not_compare_and_both_are_named(other: dict[str, Any], said: str) -> None:
     with pytest.raises(NotComparable, match=said):
         compare(adherence(HIGH, name="the baseline"), adherence(LOW, name="now", **other))
 
