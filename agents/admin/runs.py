@@ -273,7 +273,7 @@ class RunAdmin(LogAdmin[Run]):
         shown = timeline_context(run)
         return {
             **shown,
-            "live": "" if run.status in Run.FINAL else reverse("agents:run", args=[run.pk]),
+            "live": "" if run.status in Run.FINAL else reverse("run-detail", args=[run.pk]),
             "agent": self.who(run),
             "channel": self.where(run),
             "state": self.state(run),
